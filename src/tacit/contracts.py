@@ -1,0 +1,288 @@
+"""The few shapes that all parts of Tacit agree on: what is sent, protected, attacked and measured.
+
+This module imports torch and nothing of ours, so that every other part may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "Attack",
+    "Channel",
+    "Estimate",
+    "Event",
+    "Guess",
+    "Known",
+    "Message",
+    "Noise",
+    "NoiseSource",
+    "Protected",
+    "Protection",
+    "View",
+    "noise_source",
+]
+
+
+# --- what crosses a wire ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Message:
+    """The only thing that crosses a wire.
+
+    Attributes:
+        step: the number of the step, counted from 0.
+        kind: "embedding" (feature party to label party) or "gradient" (the way back).
+        payload: one row for each example, in the order of the batch.
+        rows: a digest of the order of the rows, so that two parties notice when they talk about different examples.
+    """
+
+    step: int
+    kind: str
+    payload: Tensor  # (batch, *cut)
+    rows: bytes
+
+
+class Channel(Protocol):
+    """One end of a wire between two parties."""
+
+    def send(self, message: Message) -> None:
+        """Hand a message over. It belongs to the other side from now on."""
+
+    def recv(self, kind: str, step: int) -> Message:
+        """The next message, which must be of this kind and step; anything else is a `ProtocolError`."""
+
+
+# --- randomness ------------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class NoiseSource(Protocol):
+    """Where randomness comes from: always an argument, never a module global."""
+
+    def normal(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Independent standard normal numbers."""
+
+    def uniform(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Independent numbers, uniform on [0, 1)."""
+
+
+Noise = torch.Generator | NoiseSource
+"""What a caller may pass as randomness: a torch generator (simulations) or any source (a keyed stream)."""
+
+
+@dataclass(frozen=True)
+class _GeneratorSource:
+    generator: torch.Generator
+
+    def normal(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        where = self.generator.device
+        return torch.randn(tuple(shape), generator=self.generator, dtype=dtype, device=where).to(device)
+
+    def uniform(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        where = self.generator.device
+        return torch.rand(tuple(shape), generator=self.generator, dtype=dtype, device=where).to(device)
+
+
+def noise_source(noise: Noise) -> NoiseSource:
+    """A `NoiseSource` for whatever the caller passed as randomness.
+
+    >>> source = noise_source(torch.Generator().manual_seed(7))
+    >>> source.normal((2, 3), dtype=torch.float32, device=torch.device("cpu")).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(noise, torch.Generator):
+        return _GeneratorSource(noise)
+    if isinstance(noise, NoiseSource):
+        return noise
+    raise TypeError(f"noise must be a torch.Generator or a NoiseSource, not {type(noise).__name__}")
+
+
+# --- protections -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Event:
+    """What was done, for the ledger to judge later. A mechanism that the ledger does not know raises there.
+
+    Attributes:
+        mechanism: the protection's name; "none" counts as infinite leakage, never as zero.
+        parameters: the options it ran with.
+        parts: the events of a chain, in order; empty for a single protection.
+    """
+
+    mechanism: str
+    parameters: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    parts: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class Protected:
+    """What a protection returns: a new tensor to send, the next state, and what was done.
+
+    Attributes:
+        value: the protected gradient, of the input's shape, dtype and device.
+        state: what the next call of `update` needs.
+        event: what the ledger needs to know.
+        report: figures of this call, as tensors (one number, or one for each problem of a stack), so that reading them
+            is the caller's choice and nothing waits for the device before that.
+    """
+
+    value: Tensor
+    state: Any
+    event: Event
+    report: Mapping[str, Tensor]
+
+
+class Protection(Protocol):
+    """What a label party does to a gradient before it is sent: pure, with explicit state and randomness."""
+
+    def init(self) -> Any:
+        """The state before the first step."""
+
+    def update(
+        self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
+    ) -> Protected:
+        """Protect one batch in the course of a run."""
+
+    def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
+        """Protect one batch on its own, with a fresh state."""
+
+
+# --- attacks and measures --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class View:
+    """One party's transcript: the messages it sent and received, and what it had itself. It holds no truth.
+
+    Attributes:
+        role: whose eyes these are, "features" or "label".
+        messages: what this party sent and received, in order; all batches are of one size.
+        own: what it knows without any message, one tensor for each step, stacked: "rows" are the ids of the examples
+            (steps, batch), and any other name is a layer of its own model whose gradient it wrote down
+            (steps, batch, *layer).
+    """
+
+    role: str
+    messages: Sequence[Message]
+    own: Mapping[str, Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        gradient: Tensor,
+        *,
+        rows: Tensor | None = None,
+        embedding: Tensor | None = None,
+        layers: Mapping[str, Tensor] | None = None,
+        role: str = "features",
+    ) -> View:
+        """A view from stacked tensors: gradients (steps, batch, *cut) and, if wanted, row ids and embeddings.
+
+        Without row ids every row counts as another example.
+
+        >>> view = View.of(torch.zeros(3, 4, 2))
+        >>> view.gradient.shape, view.rows[2].tolist()
+        (torch.Size([3, 4, 2]), [8, 9, 10, 11])
+        """
+        steps, batch = gradient.shape[:2]
+        if rows is None:
+            rows = torch.arange(steps * batch, device=gradient.device).reshape(steps, batch)
+        sent = [] if embedding is None else [Message(i, "embedding", z, b"") for i, z in enumerate(embedding)]
+        received = [Message(i, "gradient", g, b"") for i, g in enumerate(gradient)]
+        return cls(role, [*sent, *received], {"rows": rows, **(layers or {})})
+
+    @property
+    def rows(self) -> Tensor:
+        """Ids of the examples in each batch.  (steps, batch)"""
+        return self.own["rows"]
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """The gradient of each step as it crossed the wire, flattened.  (steps, batch, width)"""
+        return self._stack("gradient")
+
+    @cached_property
+    def embedding(self) -> Tensor:
+        """The embedding of each step as it crossed the wire, flattened.  (steps, batch, width)"""
+        return self._stack("embedding")
+
+    def _stack(self, kind: str) -> Tensor:
+        payloads = [m.payload for m in self.messages if m.kind == kind]
+        if not payloads:
+            raise KeyError(f"the transcript holds no {kind}: record it, or leave out the attacks that need it")
+        return torch.stack(payloads).flatten(start_dim=2)
+
+    def at(self, layer: str) -> View:
+        """The same view with the gradient of another layer in the place of the cut's; "cut" is the view itself."""
+        if layer == "cut":
+            return self
+        layers = [name for name in self.own if name != "rows"]
+        if layer not in layers:
+            raise KeyError(f"the transcript holds no layer {layer!r}, only: {', '.join(['cut', *layers])}")
+        others = [m for m in self.messages if m.kind != "gradient"]
+        here = [Message(i, "gradient", g, b"") for i, g in enumerate(self.own[layer])]
+        return View(self.role, [*others, *here], {"rows": self.rows})
+
+
+@dataclass(frozen=True)
+class Known:
+    """What an attacker is granted beyond its view. Each attack says in its docstring what it uses.
+
+    Attributes:
+        labels: for each row id its label where the attacker knows it, -1 where it does not.  (number of ids,)
+        positive_gradient: one clean gradient of a positive example for each step.  (steps, width)
+        share: the share of positives among all examples.
+    """
+
+    labels: Tensor | None = None
+    positive_gradient: Tensor | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Guess:
+    """An attacker's answer: a score for each row, higher where it believes more in a positive label.
+
+    Attributes:
+        rows: ids of the examples that were scored.  (batches, batch)
+        score: what the attacker believes.  (batches, batch)
+        counted: False where a row was only used for fitting and must not be judged; None where all count.
+        baseline: the score that the same attacker reaches without what was received, where that is not a coin flip.
+    """
+
+    rows: Tensor
+    score: Tensor
+    counted: Tensor | None = None
+    baseline: Tensor | None = None
+
+
+class Attack(Protocol):
+    """Guesses labels from a view, from what it is granted, and from randomness: never from the truth."""
+
+    @property
+    def name(self) -> str:
+        """The attack's name in configs, reports and tables."""
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        """Score every row of the view."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured figure with its 95% confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"

@@ -1,0 +1,40 @@
+"""Everything that Tacit raises on purpose, in one tree.
+
+::
+
+    TacitError
+    ├── UsageError             wrong use: an unknown name, two knobs at once, a negative strength
+    │   └── DataError          a file, table or column that can't be used as it is
+    ├── TensorError            a tensor of the wrong shape, dtype or range, or not finite
+    │   └── LabelsError        labels that are not 0 or 1, or not one for each row
+    └── ProtocolError          a message that the contract does not allow at this point
+
+Every message says what happened, to what, and what to do next. `UsageError` and `TensorError` are also
+`ValueError`, so code that knows nothing of Tacit handles them as it handles any bad argument.
+"""
+
+__all__ = ["DataError", "LabelsError", "ProtocolError", "TacitError", "TensorError", "UsageError"]
+
+
+class TacitError(Exception):
+    """The root of the tree: catch this to catch everything that Tacit raises on purpose."""
+
+
+class UsageError(TacitError, ValueError):
+    """The call itself is wrong; no tensor was looked at."""
+
+
+class DataError(UsageError):
+    """A file, table or column can't be used as it is."""
+
+
+class TensorError(TacitError, ValueError):
+    """A tensor has the wrong shape or dtype, or holds values that are not finite."""
+
+
+class LabelsError(TensorError):
+    """Labels are not binary, or do not fit the rows they belong to."""
+
+
+class ProtocolError(TacitError):
+    """A message came that the contract does not allow at this point."""
