@@ -1,0 +1,147 @@
+"""Leak AUC: how well an attacker's scores tell positive rows from negative ones, with its confidence interval.
+
+An attacker that is always wrong is as good as one that is always right, so a leak is folded: max(a, 1 - a). The fold
+is taken once, of the mean over batches: folding every batch would turn chance into leak, because |a - 1/2| of a small
+batch is never zero. `leak_quantile` is the papers' figure, which does fold each batch; compare it only with itself.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tacit.audit.metrics import _checks
+from tacit.contracts import Estimate, Guess
+from tacit.errors import LabelsError, UsageError
+
+__all__ = ["auc", "delong", "fold", "leak_auc", "leak_quantile"]
+
+_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
+
+
+def fold(a: Tensor) -> Tensor:
+    """max(a, 1 - a): what an attacker reaches that may turn its scores around.
+
+    >>> fold(torch.tensor([0.2, 0.5, 0.7])).tolist()
+    [0.800..., 0.5, 0.699...]
+    """
+    return torch.maximum(a, 1 - a)
+
+
+def auc(score: Tensor, label: Tensor, counted: Tensor | None = None) -> Tensor:
+    """Area under the ROC curve along the last dimension, ties counted half.
+
+    Args:
+        score: any leading stack, one score for each row.  (..., batch)
+        label: 0 or 1, of any dtype.  (..., batch)
+        counted: False where a row must not be judged.  (..., batch)
+
+    Returns:
+        One float64 for each batch, on the device of the scores.  (...)
+        NaN where a batch lacks a class; on CUDA, where nothing is checked so that nothing waits for the device, also
+        NaN where a score is not finite or a label is not 0 or 1.
+
+    >>> auc(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1])).item()
+    0.75
+    """
+    score, positive, negative, broken = _split(score, label, counted)
+    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
+    a = (_below(score, negative) * positive).sum(-1) / (n1 * n0)  # 0 / 0 is the NaN of a batch that lacks a class
+    return a.masked_fill(broken, torch.nan)
+
+
+def delong(score: Tensor, label: Tensor, counted: Tensor | None = None, *, pairs: float = 0.0) -> tuple[Tensor, Tensor]:
+    """AUC and its variance by DeLong, DeLong and Clarke-Pearson (1988), along the last dimension.
+
+    The variance comes from the placements: for each positive the share of negatives below it, for each negative the
+    share of positives above it. With `pairs` > 0 that many pairs of made-up placements, one 0 and one 1, widen it (the
+    idea of Agresti and Coull's interval for a share), so that ten rows in perfect order are not taken for certainty.
+
+    Returns:
+        AUC and variance of each batch, float64.  (...), (...)
+    """
+    score, positive, negative, broken = _split(score, label, counted)
+    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
+    high = _below(score, negative) / n0[..., None]
+    low = 1 - _below(score, positive) / n1[..., None]
+    a = (high * positive).sum(-1) / n1
+    spread = _variance(high, positive, a, n1, pairs) + _variance(low, negative, a, n0, pairs)
+    return a.masked_fill(broken, torch.nan), spread.masked_fill(broken, torch.nan)
+
+
+def leak_auc(guess: Guess, truth: Tensor) -> Estimate:
+    """Leak AUC of a guess: the folded mean over the batches that hold both classes, with a 95% interval.
+
+    The standard error is the larger of two: DeLong's, pooled over the batches, and the spread between the batches,
+    which also sees that some steps of a training leak more than others. It speaks about rows like these seen as often
+    as these; visits of one example in many batches are not more examples.
+
+    Args:
+        guess: what an attack returned.
+        truth: the label of each row id.  (number of ids,)
+    """
+    score, label, counted = _judged(guess, truth)
+    a = auc(score, label, counted)
+    whole = ~a.isnan()
+    batches = int(whole.sum())
+    if batches == 0:
+        raise LabelsError("no batch holds both classes among the rows that count: take more rows or larger batches")
+    a, spread = delong(score[whole], label[whole], counted[whole], pairs=1 / batches)
+    error = (spread.mean() / batches).sqrt()
+    if batches > 1:
+        error = torch.maximum(error, a.std() / batches**0.5)
+    mean = a.mean()
+    value, half = torch.stack([fold(mean), _Z95 * error]).tolist()
+    return Estimate(value, max(0.5, value - half), min(1.0, value + half))
+
+
+def leak_quantile(guess: Guess, truth: Tensor, q: float = 0.95) -> float:
+    """The q-quantile over batches of the folded AUC of each batch: the papers' figure for a whole training.
+
+    It is above 1/2 for pure chance too, the more so the smaller the batches are.
+    """
+    if not 0 <= q <= 1:
+        raise UsageError(f"a quantile lies between 0 and 1, not at {q}")
+    a = fold(auc(*_judged(guess, truth)))
+    a = a[~a.isnan()]
+    if a.numel() == 0:
+        raise LabelsError("no batch holds both classes among the rows that count: take more rows or larger batches")
+    return float(torch.quantile(a, q))
+
+
+def _judged(guess: Guess, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, labels and mask of a guess, checked on every device: an estimate waits for it anyway."""
+    if truth.dim() != 1:
+        raise LabelsError(f"truth is one label for each row id, (number of ids,), not {tuple(truth.shape)}")
+    _checks.same_shape(guess.score, guess.rows, guess.counted)
+    low, high = (int(edge) for edge in torch.aminmax(guess.rows))
+    if low < 0 or high >= truth.numel():
+        raise LabelsError(f"row ids run from {low} to {high}, but truth holds {truth.numel()} labels")
+    label = truth.to(guess.rows.device)[guess.rows]
+    counted = _checks.all_counted(guess.score, guess.counted)
+    _checks.readable(guess.score, label, counted, always=True)
+    return guess.score, label, counted
+
+
+def _split(score: Tensor, label: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scores in float64, who is positive, who is negative, and which batches hold what can't be judged."""
+    _checks.same_shape(score, label, counted)
+    counts = _checks.all_counted(score, counted)
+    _checks.readable(score, label, counts)
+    positive, negative = (label == 1) & counts, (label == 0) & counts
+    broken = (counts & ~(score.isfinite() & (positive | negative))).any(-1)
+    return score.double().masked_fill(~counts, 0.0), positive, negative, broken
+
+
+def _below(score: Tensor, among: Tensor) -> Tensor:
+    """For each row, how many of `among` score below it; equal ones count half.  (..., batch)"""
+    ladder = score.masked_fill(~among, torch.inf).sort(-1).values
+    score = score.contiguous()
+    return (torch.searchsorted(ladder, score) + torch.searchsorted(ladder, score, right=True)).double() / 2
+
+
+def _variance(placement: Tensor, member: Tensor, mean: Tensor, n: Tensor, pairs: float) -> Tensor:
+    """Variance of a class's mean placement, after adding `pairs` made-up pairs (0, 1) to the class.  (...)"""
+    squares = ((placement - mean[..., None]) ** 2 * member).sum(-1)
+    squares = squares + pairs / 2 + 2 * pairs * n / (n + 2 * pairs) * (mean - 0.5) ** 2
+    return squares / (n - 1 + 2 * pairs) / n
