@@ -1,1 +1,29 @@
-"""TODO"""
+"""Networks in two halves: a bottom for the party with features, a top for the party with labels.
+
+Each factory returns `(bottom, top)`; the classes build one half alone. Layers are called `layer1`, `layer2`, ...
+through both halves (`layer_names()`), so a gradient can be read anywhere. Any other `nn.Module` does as well.
+"""
+
+from tacit.models.columns import Columns
+from tacit.models.conv import ConvBottom, ConvTop, conv
+from tacit.models.layers import Layered, Unsplit
+from tacit.models.mlp import MlpBottom, MlpTop, mlp
+from tacit.models.optimizers import RowwiseAdam, adam
+from tacit.models.wide_deep import WideDeepBottom, WideDeepTop, wide_deep
+
+__all__ = [
+    "Columns",
+    "ConvBottom",
+    "ConvTop",
+    "Layered",
+    "MlpBottom",
+    "MlpTop",
+    "RowwiseAdam",
+    "Unsplit",
+    "WideDeepBottom",
+    "WideDeepTop",
+    "adam",
+    "conv",
+    "mlp",
+    "wide_deep",
+]
