@@ -1,0 +1,165 @@
+"""New York flights 2013: an airport knows schedule and weather, an airline knows its aircraft and who came late.
+
+The two tables lie beside this file (CC0, see the README there). A flight counts as late when it arrives an hour or
+more behind its schedule. Every feature is known before the flight leaves.
+
+>>> flights = load()
+>>> data = flights.aligned(limit=1000)
+>>> data.train.feature_party.numeric.dtype, data.train.labels.shape == data.train.ids.shape
+(torch.float32, True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import polars as pl
+
+from tacit.errors import DataError
+from tacit.lab.tables import Columns, Split, split
+
+__all__ = ["AIRLINE_COLUMNS", "AIRPORT_COLUMNS", "FOLDER", "Flights", "airline", "airport", "load"]
+
+FOLDER = Path(__file__).parent
+"""Where the shipped tables lie."""
+
+AIRPORT_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType(
+    {
+        "flight_id": pl.UInt32,
+        "origin": pl.String,
+        "month": pl.UInt8,
+        "day": pl.UInt8,
+        "weekday": pl.UInt8,
+        "hour": pl.UInt8,
+        "minute": pl.UInt8,
+        "departures": pl.UInt8,
+        "temp": pl.Float32,
+        "dewp": pl.Float32,
+        "humid": pl.Float32,
+        "wind_dir": pl.UInt16,
+        "wind_speed": pl.Float32,
+        "wind_gust": pl.Float32,
+        "precip": pl.Float32,
+        "pressure": pl.Float32,
+        "visib": pl.Float32,
+    }
+)
+"""The airport's columns and their types."""
+
+AIRLINE_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType(
+    {
+        "flight_id": pl.UInt32,
+        "carrier": pl.String,
+        "dest": pl.String,
+        "distance": pl.UInt16,
+        "block": pl.UInt16,
+        "built": pl.UInt16,
+        "maker": pl.String,
+        "kind": pl.String,
+        "engine": pl.String,
+        "seats": pl.UInt16,
+        "late": pl.Boolean,
+    }
+)
+"""The airline's columns and their types; `late` is the label."""
+
+_AIRPORT_INPUTS = Columns(
+    categorical=("origin", "month", "day", "weekday", "hour"),
+    numeric=(
+        *("hour", "clock", "year_sine", "year_cosine", "departures"),
+        *("temp", "dewp", "humid", "wind_east", "wind_north", "wind_speed", "wind_gust"),
+        *("precip", "wet", "pressure", "visib"),
+    ),
+    flagged=("wind_gust", "pressure"),
+)
+_AIRLINE_INPUTS = Columns(
+    categorical=("carrier", "dest", "maker", "kind", "engine"),
+    numeric=("distance", "block", "age", "seats"),
+    flagged=("age",),
+)
+
+
+@dataclass(frozen=True)
+class Flights:
+    """Both parties' tables as shipped, each with ids that the other one lacks.
+
+    Attributes:
+        airport: the feature party's table.
+        airline: the label party's table.
+    """
+
+    airport: pl.DataFrame
+    airline: pl.DataFrame
+
+    def aligned(self, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
+        """Training and test tensors of the flights that both parties know, joined in the clear.
+
+        Test flights are drawn at random, by a hash of id and seed, as the papers do. A test flight therefore has
+        training flights of the same day, whose delays tell of that day: read the test AUC as a figure for comparing
+        protections, not as a forecast for a day that nobody has seen (the README has both figures).
+
+        Args:
+            test_share: the chance of a flight to be for testing.
+            seed: draws the test flights and the order of the rows.
+            limit: use this many flights at most, training and test together; None for all.
+        """
+        table = self.airport.join(self.airline, on="flight_id", how="inner", maintain_order="left")
+        return split(
+            table.with_columns(**_derived()),
+            key="flight_id",
+            label="late",
+            features=_AIRPORT_INPUTS,
+            own=_AIRLINE_INPUTS,
+            test_share=test_share,
+            seed=seed,
+            limit=limit,
+        )
+
+
+def _derived() -> dict[str, pl.Expr]:
+    """Inputs that are worked out from a flight's own columns."""
+    turn = 2 * math.pi
+    season = pl.date(2013, "month", "day").dt.ordinal_day() * (turn / 365)
+    wind = pl.col("wind_dir") * (turn / 360)
+    return {
+        "clock": pl.col("hour").cast(pl.Int16) * 60 + pl.col("minute"),
+        "year_sine": season.sin(),
+        "year_cosine": season.cos(),
+        "wind_east": pl.col("wind_speed") * wind.sin(),
+        "wind_north": pl.col("wind_speed") * wind.cos(),
+        "wet": pl.col("precip") > 0,
+        "age": 2013 - pl.col("built").cast(pl.Int16),
+    }
+
+
+def airport() -> pl.DataFrame:
+    """The feature party's table as shipped: flight ids, schedule, and weather at the origin."""
+    return _read(FOLDER / "airport.parquet", AIRPORT_COLUMNS)
+
+
+def airline() -> pl.DataFrame:
+    """The label party's table as shipped: flight ids, carrier, route, aircraft, and the label `late`."""
+    return _read(FOLDER / "airline.parquet", AIRLINE_COLUMNS)
+
+
+def load() -> Flights:
+    """Both tables."""
+    return Flights(airport=airport(), airline=airline())
+
+
+def _read(path: Path, columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    """A shipped table, which must have exactly these columns."""
+    remedy = "reinstall tacit, or make the file again with scripts/make_flights.py"
+    if not path.is_file():
+        raise DataError(f"{path} is missing: {remedy}")
+    try:
+        table = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path} can't be read as Parquet ({error}): {remedy}") from error
+    if table.schema != pl.Schema(columns):
+        raise DataError(f"{path} has the columns {table.schema}, not {pl.Schema(columns)}: {remedy}")
+    return table
