@@ -1,1 +1,4 @@
-"""TODO"""
+"""What a party does to what it sends, before it is sent.
+
+`labels` act on labels once, before the loss; `gradient` acts on every gradient at the cut.
+"""

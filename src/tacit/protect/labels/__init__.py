@@ -1,1 +1,1 @@
-"""TODO"""
+"""What a label party does to its labels, once, before any loss is computed."""

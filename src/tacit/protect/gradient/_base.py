@@ -1,0 +1,197 @@
+"""What all gradient protections share: checks, shapes and dtypes on the way in, the report on the way out.
+
+A protection fills in one method, `draw`, which sees every batch in one form: a stack of problems, each with its rows
+flattened and scaled to a largest entry of 1, and answers with noise in the same form.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.contracts import Event, Noise, NoiseSource, Protected, noise_source
+from tacit.errors import LabelsError, TensorError, UsageError
+
+NOTHING = 1e-12  # the scale of a batch whose gradients are all zero: it gets noise like any other, only very small
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A stack of batches, in the form that every protection works on.
+
+    Attributes:
+        rows: gradients, flattened, divided by `scale`.  (stack, batch, width), float32 or float64
+        labels: 0 or 1.  (stack, batch), in the dtype of `rows`
+        scale: the largest absolute entry of each problem.  (stack,), in the dtype of `rows`
+        squares: squared norms of `rows`.  (stack, batch)
+        valid: False where a problem holds a value that is not finite, or a label that is not 0 or 1.  (stack,)
+    """
+
+    rows: Tensor
+    labels: Tensor
+    scale: Tensor
+    squares: Tensor
+    valid: Tensor
+
+    @property
+    def largest(self) -> Tensor:
+        """The largest squared norm of a row, at least that of one unit entry.  (stack,)"""
+        return self.squares.amax(-1).clamp(min=1.0)
+
+    @property
+    def share(self) -> Tensor:
+        """The share of positives.  (stack,)"""
+        return self.labels.mean(-1)
+
+    def by_class(self, values: Tensor) -> Tensor:
+        """For each row the value of its class.  (stack, *, 2), negative first -> (stack, *, batch)"""
+        labels = self.labels.reshape(self.labels.shape[0], *[1] * (values.ndim - 2), -1)
+        return torch.where(labels > 0.5, values[..., 1:], values[..., :1])
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What `draw` answers: noise in the scaled form of the batch, the next state, and figures in units of the batch.
+
+    The noise is a fresh tensor that the caller may overwrite.
+
+    Attributes:
+        noise: what is to be added.  (stack, batch, width)
+        state: the next state.
+        power: the expected squared norm of a row's noise, in scaled units.  (stack,)
+        untouched: how many rows get no noise.  (stack,)
+        figures: whatever else the protection reports; one number for each problem.
+    """
+
+    noise: Tensor
+    state: Any
+    power: Tensor
+    untouched: Tensor
+    figures: Mapping[str, Tensor]
+
+
+class GradientProtection(abc.ABC):
+    """A protection of the gradient at the cut; pure, for one batch or a stack of batches, on any device.
+
+    One batch is a gradient (batch, *cut) with labels (batch,); a stack is (stack, batch, *cut) with (stack, batch).
+    """
+
+    @abc.abstractmethod
+    def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
+        """The noise for this batch."""
+
+    @property
+    def name(self) -> str:
+        """The protection's name in configs, reports and tables: the name of its file."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def event(self) -> Event:
+        """What the ledger needs to know about each batch that this protection answers."""
+        options = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return Event(self.name, {key: value for key, value in options.items() if value is not None})
+
+    def init(self) -> Any:
+        """The state before the first step of a run; None where a protection remembers nothing."""
+        return None
+
+    def fresh(self) -> Any:
+        """The state for a batch on its own, where there is no run and so no warm-up."""
+        return self.init()
+
+    def update(
+        self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
+    ) -> Protected:
+        """Protect one batch (or a stack of batches) in the course of a run.
+
+        Bad input on a CPU raises. On another device nothing is read back: a problem with bad input comes out as NaN
+        in all its entries, and its figure `valid` is 0.
+        """
+        batch = read_batch(grad, labels)
+        drawn = self.draw(batch, state, noise_source(noise))
+        scale = batch.scale
+        if grad.device.type != "cpu":
+            scale = torch.where(batch.valid, scale, torch.nan)
+        rows = grad.detach().to(batch.rows.dtype).reshape(batch.rows.shape)
+        value = drawn.noise.mul_(scale[:, None, None]).add_(rows).to(grad.dtype).reshape(grad.shape)
+        stacked = labels.ndim == 2
+        figures = {
+            "power": drawn.power * batch.scale**2,
+            "untouched_rows": drawn.untouched,
+            "valid": batch.valid,
+            **drawn.figures,
+        }
+        report = {key: figure if stacked else figure.squeeze(0) for key, figure in figures.items()}
+        return Protected(value, drawn.state, self.event, report)
+
+    def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
+        """Protect one batch on its own, with a fresh state and no warm-up; bad input raises on every device."""
+        protected = self.update(grad, labels, self.fresh(), noise, embedding)
+        capturing = grad.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not capturing and not bool(protected.report["valid"].all()):
+            _raise_invalid(grad, labels)
+        return protected
+
+
+def read_batch(grad: Tensor, labels: Tensor) -> Batch:
+    """Check a gradient and its labels and bring them into the form that protections work on."""
+    _check_shapes(grad, labels)
+    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    rows = grad.detach().to(dtype).reshape(1, *grad.shape) if labels.ndim == 1 else grad.detach().to(dtype)
+    rows = rows.flatten(start_dim=2)
+    y = labels.to(dtype).reshape(rows.shape[:2])
+    peak = torch.maximum(rows.amax((1, 2)), -rows.amin((1, 2)))  # NaN and infinities come through
+    valid = torch.isfinite(peak) & ((y == 0) | (y == 1)).all(-1)
+    if grad.device.type == "cpu" and not bool(valid.all()):
+        _raise_invalid(grad, labels)
+    scale = torch.where(peak > 0, peak, NOTHING)
+    rows = rows / scale[:, None, None]
+    return Batch(rows, y, scale, torch.linalg.vector_norm(rows, dim=-1).square_(), valid)
+
+
+def _check_shapes(grad: Tensor, labels: Tensor) -> None:
+    if not grad.dtype.is_floating_point:
+        raise TensorError(f"the gradient must be of a floating dtype, not {grad.dtype}: pass the gradient itself")
+    if labels.ndim not in (1, 2) or grad.ndim < labels.ndim + 1 or grad.shape[: labels.ndim] != labels.shape:
+        raise TensorError(
+            f"a gradient of shape {tuple(grad.shape)} does not fit labels of shape {tuple(labels.shape)}: "
+            "pass (batch, *cut) with (batch,), or a stack (stack, batch, *cut) with (stack, batch)"
+        )
+    if grad.numel() == 0:
+        raise TensorError(f"the gradient of shape {tuple(grad.shape)} is empty: send batches with at least one row")
+    if grad.device != labels.device:
+        raise TensorError(f"the gradient is on {grad.device} and the labels on {labels.device}: move one of them")
+
+
+def _raise_invalid(grad: Tensor, labels: Tensor) -> None:
+    """Say which row is wrong, and how."""
+    wrong = ~((labels == 0) | (labels == 1))
+    if wrong.any():
+        where = tuple(wrong.nonzero()[0].tolist())
+        value = labels[where].item()
+        raise LabelsError(f"label {value} at row {where[-1]} is not 0 or 1: label protections are binary")
+    rows = ~torch.isfinite(grad.flatten(start_dim=labels.ndim)).all(-1)
+    where = tuple(rows.nonzero()[0].tolist()) if rows.any() else ("?",)
+    raise TensorError(f"the gradient of row {where[-1]} is not finite: look at the loss and its inputs")
+
+
+def positive_number(name: str, value: float, *, below: float = float("inf"), above: float = 0.0) -> float:
+    """The value as a float, if it is a number above one bound and below the other; else a `UsageError`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < below:
+        limit = f"above {above:g}" + (f" and below {below:g}" if below != float("inf") else " and finite")
+        raise UsageError(f"{name} = {value!r} is out of range: it is a number {limit}")
+    return float(value)
+
+
+def one_knob(mechanism: str, **knobs: float | None) -> tuple[str, float]:
+    """The one strength that was given, and its value; none or two are an error that names them."""
+    given = {name: value for name, value in knobs.items() if value is not None}
+    if len(given) != 1:
+        wrong = "got none" if not given else f"got {' and '.join(given)}"
+        raise UsageError(f"{mechanism}() takes exactly one strength of {', '.join(knobs)}; {wrong}")
+    return next(iter(given.items()))

@@ -1,0 +1,67 @@
+"""Several protections, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.contracts import Event, Noise, Protected, Protection
+from tacit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Chain:
+    """See `chain`."""
+
+    links: tuple[Protection, ...]
+
+    @property
+    def name(self) -> str:
+        """The names of the links, in order."""
+        return " + ".join(str(getattr(link, "name", type(link).__name__)) for link in self.links)
+
+    def init(self) -> tuple[Any, ...]:
+        """Every link's own state."""
+        return tuple(link.init() for link in self.links)
+
+    def update(
+        self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
+    ) -> Protected:
+        """Each link protects what the one before it returned."""
+        return self._run(
+            grad, [lambda g, i=i: self.links[i].update(g, labels, state[i], noise, embedding) for i in self._places]
+        )
+
+    def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
+        """The same for one batch on its own."""
+        return self._run(grad, [lambda g, i=i: self.links[i](g, labels, noise, embedding) for i in self._places])
+
+    @property
+    def _places(self) -> range:
+        return range(len(self.links))
+
+    def _run(self, grad: Tensor, links: list[Any]) -> Protected:
+        """The last link's report, with the rows that no link touched (at most as many as the best link left)."""
+        done: list[Protected] = []
+        for link in links:
+            done.append(link(done[-1].value if done else grad))
+        untouched = torch.stack([part.report["untouched_rows"] for part in done]).amin(0)
+        return replace(
+            done[-1],
+            state=tuple(part.state for part in done),
+            event=Event("chain", parts=tuple(part.event for part in done)),
+            report={**done[-1].report, "untouched_rows": untouched},
+        )
+
+
+def chain(*links: Protection) -> Protection:
+    """Protections one after the other: `chain(clip(0.1), marvell(leak_auc=0.6))`."""
+    if not links:
+        raise UsageError("chain() needs at least one protection; for no protection say none()")
+    wrong = next((link for link in links if not callable(getattr(link, "update", None))), None)
+    if wrong is not None:
+        raise UsageError(f"chain() takes protections, not {wrong!r}: call the factory first, as in marvell(scale=4.0)")
+    return Chain(tuple(links))

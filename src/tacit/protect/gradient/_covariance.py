@@ -1,0 +1,130 @@
+"""Class covariances as running averages, in all coordinates of a narrow cut or in the leading ones of a wide cut.
+
+Everything is kept in units of the batch's root mean square row norm, so that the averages follow at once when the
+gradients shrink or grow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.protect.gradient._base import Batch
+from tacit.protect.gradient._moments import DECAY, batch_moments
+
+FULL_WIDTH = 256  # up to this width covariances are kept whole
+RANK = 64  # of the leading coordinates of a wider cut
+
+
+@dataclass(frozen=True)
+class Covariances:
+    """Decayed sums over the batches of a run, in float64.
+
+    Attributes:
+        count: rows of each class.  (stack, 2)
+        freedom: the same, less one for each batch, as a covariance takes it.  (stack, 2)
+        total: sums of rows.  (stack, 2, width)
+        scatter: sums of outer products of centred rows, in the leading coordinates.  (stack, 2, rank, rank)
+        rest: sums of the squared norms of centred rows outside the leading coordinates.  (stack, 2)
+        basis: the leading coordinates as columns, in the batch's dtype; None where all are kept.  (stack, width, rank)
+    """
+
+    count: Tensor
+    freedom: Tensor
+    total: Tensor
+    scatter: Tensor
+    rest: Tensor
+    basis: Tensor | None
+
+    @classmethod
+    def start(cls, batch: Batch) -> Covariances:
+        """Nothing seen yet; a wide cut takes its first coordinates from this batch."""
+        stack, size, width = batch.rows.shape
+        rank = width if width <= FULL_WIDTH else min(RANK, max(2, size // 2))
+        zeros = torch.zeros(stack, 2, 3 + width + rank * rank, dtype=torch.float64, device=batch.rows.device)
+        count, freedom, rest, total, scatter = zeros.split([1, 1, 1, width, rank * rank], dim=-1)
+        basis = None if rank == width else _leading(batch.rows, rank)
+        return cls(
+            count.squeeze(-1), freedom.squeeze(-1), total, scatter.unflatten(-1, (rank, rank)), rest.squeeze(-1), basis
+        )
+
+    def add(self, batch: Batch, unit: Tensor) -> Covariances:
+        """The sums after one more batch whose rows are measured in `unit`; bad input leaves them as they were."""
+        seen, centred = batch_moments(batch)
+        inverse = torch.where(batch.valid, 1 / unit, 0.0).double()
+        squared = (inverse * inverse)[:, None]
+        weights = torch.stack([1 - batch.labels, batch.labels], dim=1)  # (stack, 2, batch)
+        inside = centred if self.basis is None else centred @ self.basis  # (stack, batch, rank)
+        negative = (inside * weights[:, 0, :, None]).mT @ inside
+        both = inside.mT @ inside
+        scatter = torch.stack([negative, both - negative], dim=1).double() * squared[..., None, None]
+        rest = self.rest
+        if self.basis is not None:
+            outside = torch.linalg.vector_norm(centred, dim=-1) ** 2 - torch.linalg.vector_norm(inside, dim=-1) ** 2
+            rest = DECAY * self.rest + (weights @ outside.clamp(min=0)[..., None]).squeeze(-1).double() * squared
+        count = torch.where(batch.valid[:, None], seen.count.double(), 0.0)
+        total = (seen.mean * seen.count[..., None]).double() * inverse[:, None, None]
+        return Covariances(
+            DECAY * self.count + count,
+            DECAY * self.freedom + (count - 1).clamp(min=0),
+            DECAY * self.total + total,
+            DECAY * self.scatter + scatter,
+            rest,
+            self.basis,
+        )
+
+    @property
+    def defined(self) -> Tensor:
+        """Whether both classes had two rows in one batch.  (stack,)"""
+        return (self.freedom > 0.5).all(-1)
+
+    @property
+    def share(self) -> Tensor:
+        """The share of positives.  (stack,)"""
+        return self.count[:, 1] / self.count.sum(-1).clamp(min=1)
+
+    @property
+    def mean(self) -> Tensor:
+        """Class means in units of the batch.  (stack, 2, width)"""
+        return self.total / self.count.clamp(min=1)[..., None]
+
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        """Both covariances in the leading coordinates and their variance in each other one, shrunk to what they share.
+
+        A class of few rows has a covariance of low rank and much chance in it. It is drawn towards the other's shape
+        at its own size, the more so the fewer rows it has for each coordinate.  (stack, 2, rank, rank), (stack, 2)
+        """
+        width, rank = self.total.shape[-1], self.scatter.shape[-1]
+        freedom = self.freedom.clamp(min=1)
+        own = self.scatter / freedom[..., None, None]
+        pooled = self.scatter.sum(1, keepdim=True) / freedom.sum(1)[:, None, None, None]
+        size = own.diagonal(dim1=-2, dim2=-1).sum(-1) / pooled.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=1e-300)
+        trust = (freedom / (freedom + rank))[..., None, None]
+        rest = self.rest / freedom / max(width - rank, 1)
+        return trust * own + (1 - trust) * size[..., None, None] * pooled, rest
+
+    def renew(self, batch: Batch, unit: Tensor) -> Covariances:
+        """New leading coordinates for a wide cut: those of what was seen so far and of this batch together."""
+        if self.basis is None:
+            return self
+        pooled = self.scatter.sum(1) / self.count.sum(-1).clamp(min=1)[:, None, None]  # (stack, rank, rank)
+        values, vectors = torch.linalg.eigh(pooled)
+        known = (self.basis.double() @ (vectors * values.clamp(min=0).sqrt()[:, None, :])).mT.to(batch.rows.dtype)
+        fresh = batch.rows / (unit * batch.rows.shape[1] ** 0.5)[:, None, None]
+        gap = (self.mean[:, 1:] - self.mean[:, :1]).to(batch.rows.dtype)
+        basis = _leading(torch.cat([known, fresh * (1 - DECAY) ** 0.5, gap], dim=1), self.basis.shape[-1])
+        turn = (basis.mT @ self.basis).double()[:, None]
+        scatter = turn @ self.scatter @ turn.mT
+        lost = (self.scatter - scatter).diagonal(dim1=-2, dim2=-1).sum(-1)
+        return Covariances(self.count, self.freedom, self.total, scatter, (self.rest + lost).clamp(min=0), basis)
+
+
+def _leading(rows: Tensor, rank: int) -> Tensor:
+    """The leading directions of some rows, through the Gram matrix of the rows.  -> (stack, width, rank)"""
+    gram = (rows @ rows.mT).double()
+    _, vectors = torch.linalg.eigh(gram)
+    directions = rows.mT @ vectors[..., -rank:].to(rows.dtype)  # (stack, width, rank)
+    basis: Tensor = torch.linalg.qr(directions.double())[0].to(rows.dtype)
+    return basis

@@ -1,0 +1,69 @@
+"""One strength in several spellings, and what each says about the best attacker under the Gaussian model.
+
+For two classes that differ by a shift of their means alone, sumKL = K leaves the best attacker an AUC of
+Phi(sqrt(K/2)). Theorem 1 of the papers bounds the AUC of any attacker by 1/2 + sqrt(K)/2 - K/8 for K < 4; the
+detection error L of the first paper stands for K = (2 - 4L)^2. Both are statements under the isotropic Gaussian model
+of the gradients, not certificates.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from tacit.protect.gradient._base import Batch, positive_number
+
+
+def sum_kl_for(knob: str, value: float) -> float:
+    """The sumKL that a strength allows: of `scale`, `sum_kl`, `detection_error` or `leak_auc`.
+
+    >>> round(sum_kl_for("leak_auc", 0.6), 3), round(sum_kl_for("detection_error", 0.4), 3), sum_kl_for("scale", 4.0)
+    (0.128, 0.16, 0.25)
+    """
+    if knob == "scale":
+        return 1 / positive_number("scale", value)
+    if knob == "sum_kl":
+        return positive_number("sum_kl", value)
+    if knob == "detection_error":
+        return (2 - 4 * positive_number("detection_error", value, below=0.5)) ** 2
+    return 2 * NormalDist().inv_cdf(positive_number("leak_auc", value, above=0.5, below=1.0)) ** 2
+
+
+def theorem_1(sum_kl: Tensor) -> Tensor:
+    """Theorem 1's bound on the AUC of any attacker, for a given sumKL; 1 where the theorem says nothing.
+
+    >>> theorem_1(torch.tensor([0.0, 0.16, 5.0]))
+    tensor([0.5000, 0.6800, 1.0000])
+    """
+    return torch.where(sum_kl < 4, 0.5 + sum_kl.sqrt() / 2 - sum_kl / 8, 1.0)
+
+
+def gaussian_auc(sum_kl: Tensor) -> Tensor:
+    """The best attacker's AUC where the classes differ by a shift of their means alone.
+
+    >>> gaussian_auc(torch.tensor([0.0, 0.1284]))
+    tensor([0.5000, 0.6000])
+    """
+    auc: Tensor = torch.special.ndtr((sum_kl / 2).sqrt())
+    return auc
+
+
+def model_figures(sum_kl: Tensor) -> dict[str, Tensor]:
+    """What a report says about a sumKL; `model_` marks a statement under the Gaussian model, not a certificate."""
+    return {
+        "sum_kl": sum_kl,
+        "model_auc_theorem_1": theorem_1(sum_kl),
+        "model_auc_gaussian": gaussian_auc(sum_kl),
+    }
+
+
+def stateless_variance(batch: Batch, sum_kl: float) -> Tensor:
+    """The variance of isotropic noise that holds sumKL for any two rows of the batch, whatever their labels.
+
+    Two rows are at most 2 max|g| apart, so N(0, v I) with v = (2 max|g|)^2 / K leaves a sumKL of at most K between
+    them, and an AUC of at most Phi(sqrt(K/2)) between any two groups of rows. This needs no model of the gradients and
+    no statistics: it is what a protection falls back to where its own formula is undefined.  (stack,), scaled units
+    """
+    return 4 * batch.largest / sum_kl

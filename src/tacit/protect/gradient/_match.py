@@ -1,0 +1,171 @@
+"""The plan of `matched`: noise that gives both classes one covariance, and enough of it for a number of visits.
+
+All of it is for Gaussian classes with full covariances C_0, C_1 and a gap w of their means; in float64, for a stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+DOUBLINGS = 16  # of the common noise, at most, while a plan for many visits looks for enough of it
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What the noise has to hide.
+
+    Attributes:
+        covariance: of each class, in the leading coordinates.  (stack, 2, rank, rank)
+        rest: its variance in each other coordinate.  (stack, 2)
+        others: how many other coordinates there are.
+        gap: from the negative to the positive mean, in the leading coordinates.  (stack, rank)
+        share: of positives.  (stack,)
+    """
+
+    covariance: Tensor
+    rest: Tensor
+    others: int
+    gap: Tensor
+    share: Tensor
+
+    @property
+    def distance(self) -> Tensor:
+        """The squared distance D of the means.  (stack,)"""
+        return (self.gap * self.gap).sum(-1)
+
+    @property
+    def width(self) -> int:
+        """How many coordinates there are in all."""
+        return self.gap.shape[-1] + self.others
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Noise for each class.
+
+    Attributes:
+        covariance: of the noise, in the leading coordinates.  (stack, 2, rank, rank)
+        rest: its variance in each other coordinate.  (stack, 2)
+        sum_kl: what all visits together leave, under the full-covariance Gaussian model.  (stack,)
+    """
+
+    covariance: Tensor
+    rest: Tensor
+    sum_kl: Tensor
+
+    def power(self, share: Tensor, others: int) -> Tensor:
+        """The expected squared norm of a row's noise.  (stack,)"""
+        each = _trace(self.covariance) + others * self.rest
+        return each[:, 0] * (1 - share) + each[:, 1] * share
+
+
+def plan(
+    classes: Classes, *, visits: int, smooth: float, floor: float, scale: float | None, sum_kl: float | None
+) -> Plan:
+    """Lift both classes to one covariance, add noise that is common to both, then noise along the gap.
+
+    The common noise is `smooth` times the pooled covariance and `floor` times D/d in every direction. An attacker who
+    averages several visits of one example sees less of the noise and, again, some of the classes' own covariances; so
+    for a wanted sumKL the common noise is doubled until what the covariances alone give away, over all visits, is at
+    most half of it. The rest is spent along the gap: there is a closed form for how much that takes.
+    """
+    spread = classes.covariance[:, 1] - classes.covariance[:, 0]
+    values, vectors = torch.linalg.eigh(spread)
+    lift = torch.stack(  # what the negative and the positive class lack of their common covariance
+        [_compose(vectors, values.clamp(min=0)), _compose(vectors, (-values).clamp(min=0))], dim=1
+    )
+    lift_rest = classes.rest.amax(1, keepdim=True) - classes.rest
+    base, base_rest = _common(classes, smooth, floor)
+
+    def noise_at(growth: Tensor) -> tuple[Tensor, Tensor]:
+        return lift + growth[:, None, None, None] * base, lift_rest + growth[:, None] * base_rest
+
+    growth = torch.ones_like(classes.distance)
+    if sum_kl is not None and visits > 1:
+        growth = _enough(lambda trial: _covariance_leak(classes, *noise_at(trial), visits) <= sum_kl / 2, growth)
+    noise, rest = noise_at(growth)
+    leak = _covariance_leak(classes, noise, rest, visits)
+
+    seen = classes.covariance + noise / visits  # the covariance of an example's mean over its visits
+    pull = _pull(classes.gap, seen)  # (stack, 2): w^T M^-1 w of each class
+    if sum_kl is not None:
+        budget = (sum_kl - leak).clamp(min=sum_kl / 4)
+        extra = visits * (1 / budget - 1 / pull.amax(-1).clamp(min=1e-300)).clamp(min=0)
+    else:
+        extra = torch.full_like(leak, scale or 0.0)
+    along = extra[:, None, None] * classes.gap[:, :, None] * classes.gap[:, None, :]
+    shift = (pull / (1 + extra[:, None] * pull / visits)).mean(-1)
+    return Plan(noise + along[:, None], rest, leak + shift)
+
+
+def _enough(holds: Callable[[Tensor], Tensor], growth: Tensor) -> Tensor:
+    """The least growth for which something holds, to a quarter: doubled until it does, then halved back."""
+    low = growth
+    for _ in range(DOUBLINGS):
+        fine = holds(growth)
+        if bool(fine.all()):
+            break
+        low, growth = torch.where(fine, low, growth), torch.where(fine, growth, 2 * growth)
+    for _ in range(2):
+        middle = (low * growth).sqrt()
+        fine = holds(middle)
+        low, growth = torch.where(fine, low, middle), torch.where(fine, middle, growth)
+    return growth
+
+
+def _common(classes: Classes, smooth: float, floor: float) -> tuple[Tensor, Tensor]:
+    """Noise that both classes get alike.  (stack, 1, rank, rank), (stack, 1)"""
+    weights = torch.stack([1 - classes.share, classes.share], dim=-1)
+    pooled = (classes.covariance * weights[..., None, None]).sum(1)
+    pooled_rest = (classes.rest * weights).sum(-1)
+    size = _trace(pooled) + classes.others * pooled_rest
+    level = (floor * classes.distance + 1e-6 * size) / classes.width  # never quite zero: every direction gets some
+    eye = torch.eye(pooled.shape[-1], dtype=pooled.dtype, device=pooled.device)
+    return (smooth * pooled + level[:, None, None] * eye)[:, None], (smooth * pooled_rest + level)[:, None]
+
+
+def _covariance_leak(classes: Classes, noise: Tensor, rest: Tensor, visits: int) -> Tensor:
+    """The sumKL that the covariances alone leave when an example whose gradient does not change is visited often.
+
+    The visits of one example are its gradient plus independent noise. Their mean has covariance C_k + N_k / E, and
+    their differences, E - 1 independent ones, bare N_k; both are all that an attacker can use.
+    """
+    if visits == 1:
+        return torch.zeros_like(classes.distance)
+    mean = _divergence(classes.covariance + noise / visits) + classes.others * _ratio(classes.rest + rest / visits)
+    return mean + (visits - 1) * (_divergence(noise) + classes.others * _ratio(rest))
+
+
+def _divergence(covariance: Tensor) -> Tensor:
+    """sumKL of two centred Gaussians A and B: tr(A^-1 (B-A) B^-1 (B-A)) / 2, exact also where B is near A."""
+    difference = (covariance[:, 1] - covariance[:, 0])[:, None].expand(-1, 2, -1, -1)
+    root, info = torch.linalg.cholesky_ex(covariance)
+    solved = torch.cholesky_solve(difference, root)  # A^-1 (B-A) and B^-1 (B-A)
+    leak = (solved[:, 0] * solved[:, 1].mT).sum((-2, -1)) / 2
+    return torch.where((info == 0).all(-1), leak, torch.inf)
+
+
+def _ratio(variance: Tensor) -> Tensor:
+    """The same in one dimension.  (stack, 2) -> (stack,)"""
+    a, b = variance.clamp(min=1e-300).unbind(-1)
+    return (a - b) ** 2 / (2 * a * b)
+
+
+def _pull(gap: Tensor, covariance: Tensor) -> Tensor:
+    """w^T M^-1 w for each class.  (stack, 2)"""
+    root, _ = torch.linalg.cholesky_ex(covariance)
+    solved = torch.linalg.solve_triangular(root, gap[:, None, :, None].expand(-1, 2, -1, -1), upper=False)
+    pull: Tensor = (solved * solved).sum((-2, -1))
+    return pull
+
+
+def _compose(vectors: Tensor, values: Tensor) -> Tensor:
+    return (vectors * values[:, None, :]) @ vectors.mT
+
+
+def _trace(matrices: Tensor) -> Tensor:
+    return matrices.diagonal(dim1=-2, dim2=-1).sum(-1)

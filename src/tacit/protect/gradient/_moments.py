@@ -1,0 +1,116 @@
+"""Class means and variances of a batch, and their running averages over a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.protect.gradient._base import Batch
+
+DECAY = 0.95  # of the running averages, for each batch
+RESOLUTION = 1e-10  # a squared distance of the means below this, of a largest entry of 1, is rounding and not a gap
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means and variances of the two classes, negative first, with the number of rows behind them.
+
+    They live in one tensor (stack, 2, 2 + width), so that choosing between two of them is one operation.
+    """
+
+    packed: Tensor
+
+    @property
+    def count(self) -> Tensor:
+        """How many rows.  (stack, 2)"""
+        return self.packed[..., 0]
+
+    @property
+    def spread(self) -> Tensor:
+        """The average variance of a coordinate.  (stack, 2)"""
+        return self.packed[..., 1]
+
+    @property
+    def mean(self) -> Tensor:
+        """Class means.  (stack, 2, width)"""
+        return self.packed[..., 2:]
+
+    @property
+    def gap(self) -> Tensor:
+        """From the negative to the positive mean.  (stack, width)"""
+        return self.mean[:, 1] - self.mean[:, 0]
+
+    @property
+    def defined(self) -> Tensor:
+        """Whether a class has the two rows that a variance takes.  (stack, 2)"""
+        return self.count > 1.5
+
+
+def batch_moments(batch: Batch) -> tuple[Moments, Tensor]:
+    """The moments of one batch, in its scaled units, and every row's distance from its class mean."""
+    weights = torch.stack([1 - batch.labels, batch.labels], dim=1)  # (stack, 2, batch)
+    count = weights.sum(-1, keepdim=True)
+    mean = weights @ batch.rows / count.clamp(min=1)  # (stack, 2, width)
+    centred = (batch.rows - mean[:, :1]).addcmul_(batch.labels[..., None], mean[:, :1] - mean[:, 1:])
+    squares = torch.linalg.vector_norm(centred, dim=-1).square_()
+    spread = weights @ squares[..., None] / (count.clamp(min=1) * batch.rows.shape[-1])
+    return Moments(torch.cat([count, spread, mean], dim=-1)), centred
+
+
+@dataclass(frozen=True)
+class Running:
+    """Running averages over a run, in the units of the gradient, in float64: they outlive any one batch's scale.
+
+    Attributes:
+        step: how many batches were seen; an ordinary number, because it is public and must not be waited for.
+        sums: decayed sums over rows of 1, of the variance, and of the row.  (stack, 2, 2 + width)
+    """
+
+    step: int
+    sums: Tensor
+
+    @classmethod
+    def start(cls, step: int, batch: Batch) -> Running:
+        """Nothing seen yet."""
+        stack, _, width = batch.rows.shape
+        return cls(step, torch.zeros(stack, 2, 2 + width, dtype=torch.float64, device=batch.rows.device))
+
+    def add(self, seen: Moments, batch: Batch) -> Running:
+        """The averages after one more batch; a problem with bad input leaves them as they were."""
+        new = seen.packed.double() * _units(batch, seen.packed.shape[-1])
+        new[..., 1:] *= new[..., :1].clone()
+        new = torch.where(batch.valid[:, None, None], new, 0.0)
+        return Running(self.step + 1, new.add_(self.sums, alpha=DECAY))
+
+    def moments(self, batch: Batch) -> Moments:
+        """The averages as moments in the scaled units of a batch."""
+        averages = self.sums / self.sums[..., :1].clamp(min=1)
+        averages[..., :1] = self.sums[..., :1]
+        return Moments((averages / _units(batch, averages.shape[-1])).to(batch.rows.dtype))
+
+
+def _units(batch: Batch, size: int) -> Tensor:
+    """What the entries of packed moments are measured in: 1, the squared scale, and the scale.  (stack, 1, size)"""
+    scale = batch.scale.double()[:, None, None]
+    units = scale.expand(-1, -1, size).clone()
+    units[..., 0] = 1
+    units[..., 1] *= scale[..., 0]
+    return units
+
+
+def fill_in(own: Moments, running: Moments) -> tuple[Moments, Tensor]:
+    """The batch's own moments where they are defined, the running ones elsewhere; and whether either will do.
+
+    A class of fewer than two rows takes its running moments; where the means coincide, both classes do.
+    """
+    mixed = Moments(torch.where(own.defined[..., None], own.packed, running.packed))
+    apart = _squared(mixed.gap) > RESOLUTION
+    chosen = Moments(torch.where(apart[:, None, None], mixed.packed, running.packed))
+    return chosen, chosen.defined.all(-1) & (_squared(chosen.gap) > RESOLUTION)
+
+
+def _squared(vectors: Tensor) -> Tensor:
+    squares: Tensor = torch.linalg.vecdot(vectors, vectors)
+    return squares

@@ -1,0 +1,319 @@
+"""The exact solution of Marvell's four-variable problem (theorem 2 of "Label leakage and protection", ICLR 2022).
+
+With u and v the variances of the negative and the positive class, D the squared distance of their means and p the
+share of positives, the problem asks for the noise of a given power that minimises the sum of the two KL divergences.
+The class with the smaller variance is called the quiet one, the other the loud one. Three facts reduce the problem to
+one equation in one unknown:
+
+- across the line of the means the loud class gets no noise;
+- for a given power t along that line, its split x (quiet) and y (loud) is a closed form;
+- the price of power along the line fixes the noise z of the quiet class in each other direction.
+
+All unknowns are the increments x, y, z of the variances, not the total variances, so that nothing cancels where the
+noise is far below the variance that is there already. The same formula serves Python floats (one problem on a CPU,
+some tens of microseconds) and tensors (a stack of problems, on any device, without waiting for the device).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from tacit.errors import TensorError, UsageError
+
+Number = TypeVar("Number", float, Tensor)
+
+TINY = 1e-290  # keeps a division by zero from happening where the quotient is discarded anyway
+STEPS = 64  # enough to close the widest bracket that any input can give (tried on millions of problems)
+
+
+class Solution(NamedTuple, Generic[Number]):
+    """Variances of the optimal noise, along the line that joins the class means and in each direction across it.
+
+    Attributes:
+        along_neg: the noise of the negative class along the line.
+        across_neg: the noise of the negative class in each other direction.
+        along_pos: the noise of the positive class along the line.
+        across_pos: the noise of the positive class in each other direction.
+        sum_kl: the sum of both KL divergences that this noise leaves, under the isotropic Gaussian model.
+        power: what the noise costs, p tr(N_pos) + (1 - p) tr(N_neg).
+    """
+
+    along_neg: Number
+    across_neg: Number
+    along_pos: Number
+    across_pos: Number
+    sum_kl: Number
+    power: Number
+
+
+class _Floats:
+    """The handful of operations of the formula on Python floats."""
+
+    sqrt = staticmethod(math.sqrt)
+    log = staticmethod(math.log)
+    exp = staticmethod(math.exp)
+    maximum = staticmethod(max)
+
+    @staticmethod
+    def where(condition: bool, yes: float, no: float) -> float:
+        return yes if condition else no
+
+    @staticmethod
+    def settled(values: float) -> bool:
+        return abs(values) < 2e-14
+
+
+class _Tensors:
+    """The same operations on tensors of float64."""
+
+    sqrt = staticmethod(torch.sqrt)
+    log = staticmethod(torch.log)
+    exp = staticmethod(torch.exp)
+    where = staticmethod(torch.where)
+
+    @staticmethod
+    def maximum(first: Tensor, second: Tensor | float) -> Tensor:
+        return torch.clamp(first, min=second)
+
+    @staticmethod
+    def settled(values: Tensor) -> bool:
+        return False  # looking would make the device wait
+
+
+class _Problem(NamedTuple):
+    """One problem with the classes named quiet and loud, in units where the largest of u, v, D is 1."""
+
+    u: Any  # variance of the quiet class
+    v: Any  # variance of the loud class
+    q: Any  # share of the quiet class
+    p: Any  # share of the loud class
+    gap: Any  # D
+    others: Any  # d - 1, the directions across
+    base: Any  # qu + pv
+    lift: Any  # v^2 - u^2
+    keep: Any  # Z / X where the loud class gets no noise
+    lose: Any  # 1 - keep, without cancellation
+    ops: Any
+
+
+def _problem(u: Any, v: Any, p: Any, gap: Any, d: Any, ops: Any) -> _Problem:
+    swap = u > v
+    u, v = ops.where(swap, v, u), ops.where(swap, u, v)
+    q, p = ops.where(swap, p, 1 - p), ops.where(swap, 1 - p, p)
+    total = ops.maximum(v + gap, TINY)
+    keep = ops.sqrt(ops.where(v + gap > 0, v / total, 0.0 * v + 1.0))
+    lose = gap / total / (1 + keep)
+    return _Problem(u, v, q, p, gap, d - 1, q * u + p * v, (v - u) * (v + u), keep, lose, ops)
+
+
+def _allocate(t: Any, a: _Problem) -> tuple[Any, Any, Any, Any, Any]:
+    """Noise x, y (along, quiet and loud) and z (across, quiet) where t = qx + py is spent along; and where it lies.
+
+    The last two say whether the loud class (first) or the quiet class (second) gets nothing along the line.
+    """
+    ops = a.ops
+    c = a.base + t
+    loaded = ops.maximum(c + a.p * a.gap, TINY)
+    E = ops.sqrt((c + a.q * a.gap) / loaded)  # Y / X where both classes get noise
+    h = (a.lift * c + a.gap * (a.p * a.v * a.v - a.q * a.u * a.u)) / ops.maximum(loaded * (a.v + a.u * E), TINY)
+    x_both = (t + a.p * h) / (a.q + a.p * E)
+    y_both = (E * t - a.q * h) / (a.q + a.p * E)
+    no_loud = y_both < 0
+    no_quiet = x_both < 0
+    x = ops.where(no_loud, t / a.q, ops.where(no_quiet, 0.0 * t, x_both))
+    y = ops.where(no_loud, 0.0 * t, ops.where(no_quiet, t / a.p, y_both))
+
+    X, Y = a.u + x, a.v + y
+    price = a.q * a.v * a.gap * (X + Y + a.gap) / ops.maximum(Y * Y * loaded, TINY)
+    root = ops.sqrt(1 + price)
+    z_both = (a.lift - a.u * a.u * price) / ops.maximum(root * (a.v + a.u * root), TINY)
+    z = ops.where(no_loud, x * a.keep - a.u * a.lose, ops.where(no_quiet, 0.0 * t, z_both))
+    return x, y, ops.maximum(z, 0.0), no_loud, no_quiet
+
+
+def _spent(t: Any, a: _Problem) -> Any:
+    return t + a.others * a.q * _allocate(t, a)[2]
+
+
+def _sum_kl(t: Any, a: _Problem) -> Any:
+    ops = a.ops
+    x, y, z, _, _ = _allocate(t, a)
+    X, Y, Z = a.u + x, a.v + y, a.u + z
+    across = a.others * (Z - a.v) ** 2 / ops.maximum(Z * a.v, TINY)
+    along = ((a.v - a.u) + (y - x)) ** 2 / ops.maximum(X * Y, TINY)
+    shift = a.gap / ops.maximum(X, TINY) + a.gap / ops.maximum(Y, TINY)
+    return (across + along + shift) / 2
+
+
+def _root(f: Callable[[Any], Any], low: Any, high: Any, ops: Any) -> Any:
+    """The zero of an increasing function of log t between two bounds, by Chandrupatla's method (1997).
+
+    It takes an inverse quadratic step where that can be trusted and halves the bracket where not. The number of steps
+    is fixed for tensors, so that nothing has to be read back from a device.
+    """
+    a, b = ops.log(low), ops.log(high)  # the newest point, and the other end of the bracket
+    fa, fb = f(a), f(b)
+    best, nearest = a, abs(fa)
+    share = 0.0 * fa + 0.5  # where to look next, as a share of the way from a to b
+    for _ in range(STEPS):
+        new = a + share * (b - a)
+        fn = f(new)
+        nearer = abs(fn) < nearest
+        best, nearest = ops.where(nearer, new, best), ops.where(nearer, abs(fn), nearest)
+        if ops.settled(fn):
+            break
+        same = (fn < 0) == (fa < 0)  # the new point replaces a; else a becomes the other end
+        c, fc = ops.where(same, a, b), ops.where(same, fa, fb)
+        b, fb = ops.where(same, b, a), ops.where(same, fb, fa)
+        a, fa = new, fn
+        share = _next_share(a, b, c, fa, fb, fc, ops)
+    return best
+
+
+def _next_share(a: Any, b: Any, c: Any, fa: Any, fb: Any, fc: Any, ops: Any) -> Any:
+    """Chandrupatla's rule: the inverse quadratic step through three points, or one half."""
+    half = 0.0 * fa + 0.5
+    far, rise, turn = c - b, fc - fb, fc - fa
+    usable = (far != 0) & (rise != 0) & (turn != 0) & (a != b)
+    far, rise = ops.where(usable, far, half), ops.where(usable, rise, half)
+    turn, step = ops.where(usable, turn, half), ops.where(usable, b - a, half)
+    drop = ops.where(usable, fb - fa, half)
+    xi, phi = (a - b) / far, (fa - fb) / rise
+    trusted = usable & (phi * phi < xi) & ((1 - phi) * (1 - phi) < 1 - xi)
+    quadratic = -(fa / drop) * (fc / rise) + (c - a) / step * (fa / turn) * (fb / rise)
+    return ops.where(trusted & (quadratic > 1e-9) & (quadratic < 1 - 1e-9), quadratic, half)
+
+
+def _time_for_power(power: Any, a: _Problem) -> Any:
+    """The power t along the line for which the whole noise costs `power`.
+
+    Where one class gets nothing along the line the equation is linear. Elsewhere t lies between power/d and power,
+    because the noise across never exceeds the noise along.
+    """
+    ops = a.ops
+    linear = (power + a.others * a.q * a.u * a.lose) / (1 + a.others * a.keep)
+    linear = ops.where(linear < power, linear, power)
+    no_loud = _allocate(linear, a)[3]
+    no_quiet = _allocate(power, a)[4]
+
+    def excess(log_t: Any) -> Any:
+        return ops.log(_spent(ops.exp(log_t), a) / power)
+
+    if ops is _Floats and (no_loud or no_quiet or a.others == 0):
+        return linear if no_loud else power
+    both = ops.exp(_root(excess, power / (a.others + 1) * (1 - 1e-9), power * (1 + 1e-9), ops))
+    both = ops.where(both < power, both, power)
+    return ops.where(no_loud, linear, ops.where(no_quiet, power, both))
+
+
+def _time_for_sum_kl(wanted: Any, a: _Problem) -> Any:
+    """The power t along the line that brings sumKL down to `wanted`; 0 where it is there already."""
+    ops = a.ops
+    quarter = ops.sqrt(ops.sqrt((a.others + 1) / wanted))
+    high = 4 * (3 * a.v + 4 * a.gap * (1 + 1 / wanted) + 3 * ops.sqrt(a.v * a.gap) * quarter) + TINY
+    floor_x = ops.maximum(a.gap / (2 * wanted) - a.u, 0.0)  # because sumKL is at least D / 2X
+    floor_y = ops.maximum(a.v / (2 * wanted + 2) - a.u, 0.0)  # because sumKL is at least Y / 2X - 1
+    low = ops.maximum(a.q * (floor_x + floor_y) / 4, 0.0) + 1e-18 * a.q * a.u + TINY
+
+    def excess(log_t: Any) -> Any:
+        return ops.log(wanted / ops.maximum(_sum_kl(ops.exp(log_t), a), TINY))
+
+    enough = _sum_kl(0.0 * a.u, a) <= wanted
+    if ops is _Floats and enough:
+        return 0.0
+    return ops.where(enough, 0.0 * a.u, ops.exp(_root(excess, low, high, ops)))
+
+
+def _solve(u: Any, v: Any, d: Any, gap: Any, p: Any, ops: Any, power: Any = None, sum_kl: Any = None) -> Solution[Any]:
+    scale = ops.maximum(ops.where(u > v, u, v), gap) if ops is _Floats else torch.maximum(torch.maximum(u, v), gap)
+    scale = ops.where(scale > 0, scale, 0.0 * scale + 1.0)
+    u, v, gap = u / scale, v / scale, gap / scale
+    swap = u > v
+    a = _problem(u, v, p, gap, d, ops)
+    if sum_kl is None:
+        spend = ops.maximum(power / scale, TINY)
+        t = ops.where(power > 0, _time_for_power(spend, a), 0.0 * spend)
+    else:
+        t = _time_for_sum_kl(sum_kl, a)
+    x, y, z, _, _ = _allocate(t, a)
+    nothing = 0.0 * z
+    return Solution(
+        along_neg=ops.where(swap, y, x) * scale,
+        across_neg=ops.where(swap, nothing, z) * scale,
+        along_pos=ops.where(swap, x, y) * scale,
+        across_pos=ops.where(swap, z, nothing) * scale,
+        sum_kl=_sum_kl(t, a),
+        power=(t + a.others * a.q * z) * scale,
+    )
+
+
+def solve(
+    u: Number,
+    v: Number,
+    d: Number | int,
+    gap: Number,
+    p: Number,
+    *,
+    power: Number | float | None = None,
+    sum_kl: Number | float | None = None,
+) -> Solution[Number]:
+    """Solve Marvell's four-variable problem exactly, for one problem or a stack of them.
+
+    Args:
+        u: variance of the negative class in each coordinate.
+        v: variance of the positive class in each coordinate.
+        d: number of coordinates.
+        gap: squared distance D of the two class means.
+        p: share of positives, between 0 and 1.
+        power: spend exactly this much noise power, or
+        sum_kl: spend as little as brings the sum of both KL divergences down to this.
+
+    Returns:
+        Floats for floats; tensors of float64 on the inputs' device if any of u, v, gap and p is a tensor.
+
+    >>> solve(1.0, 2.0, 128, 4.0, 0.25, power=16.0).power
+    16.0
+    >>> round(solve(1.0, 2.0, 128, 4.0, 0.25, sum_kl=0.16).sum_kl, 9)
+    0.16
+    """
+    knobs = {name: value for name, value in (("power", power), ("sum_kl", sum_kl)) if value is not None}
+    if len(knobs) != 1:
+        raise UsageError(
+            "solve() takes one of power= and sum_kl=: say how much noise to add, or how much leak to leave"
+        )
+    given: dict[str, Any] = {"u": u, "v": v, "d": d, "gap": gap, "p": p, **knobs}
+    devices = [value.device for value in given.values() if isinstance(value, Tensor)]
+    if not devices:
+        given = {name: float(value) for name, value in given.items()}
+        _check(given)
+        return _solve(ops=_Floats, **given)
+    stack = [torch.as_tensor(value, dtype=torch.float64, device=devices[0]) for value in given.values()]
+    given = dict(zip(given, torch.broadcast_tensors(*stack), strict=True))
+    if devices[0].type == "cpu":
+        _check(given)
+    return _solve(ops=_Tensors, **given)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse what the problem is not defined for, naming the argument."""
+    allowed: dict[str, tuple[Callable[[Any], Any], str]] = {
+        "u": (lambda a: a >= 0, "a variance, so at least 0"),
+        "v": (lambda a: a >= 0, "a variance, so at least 0"),
+        "d": (lambda a: a >= 1, "a number of coordinates, so at least 1"),
+        "gap": (lambda a: a >= 0, "a squared distance, so at least 0"),
+        "p": (lambda a: (a > 0) & (a < 1), "a share of positives, so between 0 and 1, both excluded"),
+        "power": (lambda a: a >= 0, "a noise power, so at least 0"),
+        "sum_kl": (lambda a: a > 0, "a divergence that finite noise can reach, so above 0"),
+    }
+    for name, value in given.items():
+        test, meaning = allowed[name]
+        if isinstance(value, Tensor):
+            if not bool((test(value) & torch.isfinite(value)).all()):
+                raise TensorError(f"solve(): some {name} is out of range; it is {meaning}, and finite")
+        elif not (math.isfinite(value) and test(value)):
+            raise UsageError(f"solve(): {name} = {value} is out of range; it is {meaning}, and finite")

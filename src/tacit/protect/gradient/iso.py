@@ -1,0 +1,36 @@
+"""Isotropic Gaussian noise, the papers' baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tacit.contracts import NoiseSource
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, positive_number
+
+
+@dataclass(frozen=True)
+class Iso(GradientProtection):
+    """See `iso`."""
+
+    t: float
+
+    def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
+        """Noise of the same variance in every coordinate of every row."""
+        width = batch.rows.shape[-1]
+        power = self.t * batch.largest
+        noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
+        noise.mul_((power / width).sqrt()[:, None, None])
+        return Drawn(noise, state, power, torch.zeros_like(power), {})
+
+
+def iso(t: float) -> GradientProtection:
+    """The same isotropic noise for every row: g + N(0, (t/d) max|g|^2 I), with d coordinates.
+
+    Args:
+        t: the noise power, as a multiple of the largest squared norm in the batch. The authors' released sweeps list
+            its square root.
+    """
+    return Iso(positive_number("t", t))
