@@ -1,0 +1,106 @@
+"""What several attacks do to a view before they look at it. Shapes: steps, batch, width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from tacit.contracts import Known, View
+from tacit.errors import TensorError, UsageError
+
+_AT_ONCE = 1 << 24  # elements of one intermediate tensor: 128 MiB of float64
+
+
+def spelled(name: str, **options: object) -> str:
+    """An attack's name with the options that are not None, as reports show it.
+
+    >>> spelled("hint", k=3, similarity=None)
+    'hint(k=3)'
+    """
+    shown = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+    return f"{name}({shown})" if shown else name
+
+
+def gradient(view: View) -> Tensor:
+    """The gradients in float32 or better, or a clear refusal.  (steps, batch, width)"""
+    try:
+        received = view.gradient.detach()
+    except KeyError:
+        raise UsageError("the transcript holds no gradient: there is nothing to attack") from None
+    return _readable(received, "gradients")
+
+
+def embedding(view: View, attack: str) -> Tensor:
+    """The party's own embeddings in float32 or better, or a clear refusal.  (steps, batch, width)"""
+    try:
+        sent = view.embedding.detach()
+    except KeyError:
+        raise UsageError(
+            f"the attack {attack!r} needs the embeddings, but the transcript holds none: record them, or leave it out"
+        ) from None
+    return _readable(sent, "embeddings")
+
+
+def _readable(x: Tensor, what: str) -> Tensor:
+    """In float32 or better. Refuses what is not finite, except on CUDA, where looking would wait for the device."""
+    if not x.is_cuda and not bool(torch.isfinite(x).all()):
+        raise TensorError(f"the transcript holds {what} that are not finite: look for overflow in training")
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def labels(view: View, known: Known, attack: str) -> Tensor:
+    """For each row its label where the attacker knows it, -1 where it does not.  (steps, batch)"""
+    if known.labels is None:
+        raise UsageError(f"the attack {attack!r} needs known.labels: grant it some labels, or leave it out")
+    granted = known.labels.to(view.rows.device)
+    low, high = (int(edge) for edge in torch.aminmax(view.rows))
+    if low < 0 or high >= granted.numel():
+        raise UsageError(f"row ids run from {low} to {high}, but known.labels holds {granted.numel()} entries")
+    return granted.long()[view.rows]
+
+
+def row_norm(x: Tensor) -> Tensor:
+    """The length of each row, in float64 so that tiny gradients do not vanish when squared.  (steps, batch)"""
+    length: Tensor = torch.linalg.vector_norm(x, dim=-1, dtype=torch.float64)
+    return length
+
+
+def unit(x: Tensor) -> Tensor:
+    """Each row scaled to length one; zero rows stay zero.  (steps, batch, width)"""
+    length = row_norm(x)[..., None]
+    return (x / torch.where(length > 0, length, 1.0)).to(x.dtype)
+
+
+def batch_rms(x: Tensor) -> Tensor:
+    """Root mean square of all numbers of a batch; 1 where all are zero.  (steps, 1, 1)"""
+    length = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True, dtype=torch.float64)
+    return torch.where(length > 0, length / (x.shape[-2] * x.shape[-1]) ** 0.5, 1.0)
+
+
+def scaled(x: Tensor) -> Tensor:
+    """Each batch scaled to root mean square 1, because gradients shrink as a model learns."""
+    return (x / batch_rms(x)).to(x.dtype)
+
+
+def log_positive(x: Tensor) -> Tensor:
+    """Logarithm of numbers that are zero or more, with zero far below everything but finite."""
+    return x.clamp_min(1e-300).log()
+
+
+def standardized(x: Tensor, counted: Tensor | None = None) -> Tensor:
+    """Scores with mean 0 and deviation 1 within each batch, over the rows that count; the others get 0."""
+    mask = torch.ones_like(x, dtype=torch.bool) if counted is None else counted
+    x = x.double().masked_fill(~mask, 0.0)
+    n = mask.sum(-1, keepdim=True).clamp_min(1)
+    x = (x - x.sum(-1, keepdim=True) / n).masked_fill(~mask, 0.0)
+    deviation = (x.square().sum(-1, keepdim=True) / n).sqrt()
+    return x / torch.where(deviation > 0, deviation, 1.0)
+
+
+def slices(steps: int, each: int) -> Iterator[slice]:
+    """Consecutive slices of steps such that an intermediate of `each` elements a step stays small."""
+    stride = max(1, _AT_ONCE // max(1, each))
+    for start in range(0, steps, stride):
+        yield slice(start, start + stride)

@@ -1,0 +1,41 @@
+"""The cosine attack: gradients of one class point one way, those of the other class the other way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.audit.attacks import _common
+from tacit.contracts import Attack, Guess, Known, Noise, View
+from tacit.errors import UsageError
+
+__all__ = ["cosine"]
+
+
+def cosine() -> Attack:
+    """Scores a row by the cosine of its gradient with one clean positive gradient.
+
+    The direction-based scoring function of "Label leakage and protection in two-party split learning": an oracle hands
+    the attacker one unprotected gradient of a positive example at every step.
+
+    Knows: the gradients; known.positive_gradient.
+    Costs: one pass over the gradients.
+    """
+    return _Cosine()
+
+
+@dataclass(frozen=True)
+class _Cosine:
+    name: str = "cosine"
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        gradient, clean = _common.gradient(view), known.positive_gradient
+        if clean is None:
+            raise UsageError("the attack 'cosine' needs known.positive_gradient: grant clean gradients or leave it out")
+        steps, _, width = gradient.shape
+        if clean.shape != (steps, width):
+            raise UsageError(
+                f"known.positive_gradient is {tuple(clean.shape)}, but the view has {steps} steps of width {width}: "
+                f"grant clean gradients of this layer"
+            )
+        positive = _common.unit(clean.to(gradient)[..., None, :])  # (steps, 1, width)
+        return Guess(view.rows, (_common.unit(gradient) @ positive.mT).squeeze(-1))

@@ -1,0 +1,57 @@
+"""The hint attack: a few positives are known in each batch, and rows like them are positive too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from tacit.audit.attacks import _common
+from tacit.contracts import Attack, Guess, Known, Noise, View
+from tacit.errors import UsageError
+
+__all__ = ["hint"]
+
+Similarity = Literal["inner", "cosine"]
+
+
+def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
+    """Scores a row by its similarity to the nearest of k known positives in its batch.
+
+    The hint attack of "Label leakage and protection in federated learning". The hints are the first k rows of a batch
+    that are known to be positive; they are not judged themselves. A batch with fewer uses what it has, and a batch with
+    none is not judged at all.
+
+    Knows: the gradients; of known.labels at most k positives in each batch.
+    Costs: O(batch * width * k) for each step.
+    """
+    if k < 1:
+        raise UsageError(f"hint needs at least one known positive in a batch, not k={k}")
+    if similarity not in ("inner", "cosine"):
+        raise UsageError(f"similarity is 'inner' or 'cosine', not {similarity!r}")
+    return _Hint(k, similarity)
+
+
+@dataclass(frozen=True)
+class _Hint:
+    k: int
+    similarity: Similarity
+
+    @property
+    def name(self) -> str:
+        shown = None if self.similarity == "inner" else self.similarity
+        return _common.spelled("hint", k=None if self.k == 5 else self.k, similarity=shown)
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        gradient = _common.gradient(view)
+        gradient = _common.unit(gradient) if self.similarity == "cosine" else _common.scaled(gradient)
+        positive = _common.labels(view, known, "hint") == 1  # (steps, batch)
+        is_hint = positive & (positive.cumsum(-1) <= self.k)
+        k = min(self.k, gradient.shape[1])
+        first = is_hint.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, :k]  # (steps, k)
+        real = is_hint.gather(-1, first)
+        hints = gradient.gather(1, first[..., None].expand(-1, -1, gradient.shape[2]))  # (steps, k, width)
+        near = (gradient @ hints.mT).masked_fill(~real[:, None], -torch.inf).amax(-1)
+        any_hint = real.any(-1, keepdim=True)
+        return Guess(view.rows, near.masked_fill(~any_hint, 0.0), counted=any_hint & ~is_hint)

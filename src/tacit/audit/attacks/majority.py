@@ -1,0 +1,48 @@
+"""The majority attack: a gradient that points the way of most others is negative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import _common
+from tacit.contracts import Attack, Guess, Known, Noise, View
+
+__all__ = ["majority"]
+
+
+def majority() -> Attack:
+    """Scores a row by how many other rows of the batch its gradient points against.
+
+    The direction-based attack without an oracle of "Label leakage and protection in two-party split learning": two
+    gradients of one class have a positive cosine, two of different classes a negative one, and most rows are negative.
+    The score is minus the mean sign of the cosines with the other rows.
+
+    Knows: the gradients, and that positives are the smaller class.
+    Costs: O(batch^2 * width) for each step; never more than a block of the batch x batch signs in memory.
+    """
+    return _Majority()
+
+
+@dataclass(frozen=True)
+class _Majority:
+    name: str = "majority"
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        gradient = _common.unit(_common.gradient(view))
+        steps, batch, _ = gradient.shape
+        parts = [_disagreement(gradient[part]) for part in _common.slices(steps, batch * batch)]
+        return Guess(view.rows, torch.cat(parts))
+
+
+def _disagreement(rows: Tensor) -> Tensor:
+    """Minus the mean sign of each row's cosine with the others.  (steps, batch, width) -> (steps, batch)"""
+    steps, batch, _ = rows.shape
+    agree = [
+        (rows[:, block] @ rows.mT).sign().sum(-1)  # (steps, block)
+        for block in _common.slices(batch, steps * batch)
+    ]
+    itself = (rows != 0).any(-1)  # a row agrees with itself; that says nothing
+    return -(torch.cat(agree, dim=1) - itself.to(rows.dtype)) / max(1, batch - 1)

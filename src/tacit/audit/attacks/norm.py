@@ -1,0 +1,29 @@
+"""The norm attack: the model is less sure about positives, so their gradients are longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.audit.attacks import _common
+from tacit.contracts import Attack, Guess, Known, Noise, View
+
+__all__ = ["norm"]
+
+
+def norm() -> Attack:
+    """Scores a row by the length of its gradient.
+
+    The magnitude-based scoring function of "Label leakage and protection in two-party split learning".
+
+    Knows: the gradients, nothing else.
+    Costs: one pass over the gradients.
+    """
+    return _Norm()
+
+
+@dataclass(frozen=True)
+class _Norm:
+    name: str = "norm"
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        return Guess(view.rows, _common.row_norm(_common.gradient(view)))

@@ -1,0 +1,67 @@
+"""The residual attack: true gradients live in a few directions, noise that one class alone got lives in all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import _common
+from tacit.contracts import Attack, Guess, Known, Noise, View
+from tacit.errors import UsageError
+
+__all__ = ["log_residual", "residual"]
+
+
+def residual(directions: int | None = None) -> Attack:
+    """Scores a row by its energy outside the leading directions of what its own batch brought.
+
+    Isotropic noise on one class shows in the directions where true gradients have nothing; no label is needed to find
+    them. By default a quarter of min(batch, width) directions is taken away: true gradients fill far fewer, and of
+    isotropic noise three quarters stay, so that its share in the score is hardly blurred.
+
+    Knows: the gradients, nothing else.
+    Costs: one eigendecomposition of a matrix of size min(batch, width) for each step, in float64.
+    """
+    if directions is not None and directions < 1:
+        raise UsageError(f"residual needs at least one direction to take away, not {directions}")
+    return _Residual(directions)
+
+
+@dataclass(frozen=True)
+class _Residual:
+    directions: int | None
+
+    @property
+    def name(self) -> str:
+        return _common.spelled("residual", directions=self.directions)
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        return Guess(view.rows, log_residual(_common.gradient(view), self.directions))
+
+
+def log_residual(x: Tensor, directions: int | None = None) -> Tensor:
+    """Log energy of each row outside the leading directions of its batch.  (steps, batch, width) -> (steps, batch)"""
+    steps, batch, width = x.shape
+    rank = min(batch, width)
+    if directions is None:
+        directions = max(1, rank // 4)
+    elif directions >= rank:
+        raise UsageError(f"a batch of {batch} rows of width {width} has {rank} directions; {directions} leave nothing")
+    parts = [_outside(x[part], directions) for part in _common.slices(steps, batch * (width + rank) + rank * rank)]
+    return _common.log_positive(torch.cat(parts))
+
+
+def _outside(x: Tensor, directions: int) -> Tensor:
+    """Energy of each row outside the leading directions, as a sum of squares, so that nothing cancels."""
+    x = x.double()
+    x = x / _common.batch_rms(x)
+    _, batch, width = x.shape
+    basis: Tensor
+    if width <= batch:
+        basis = torch.linalg.eigh(x.mT @ x).eigenvectors  # columns by rising energy  (steps, width, width)
+        return (x @ basis[..., : width - directions]).square().sum(-1)
+    energy: Tensor
+    energy, basis = torch.linalg.eigh(x @ x.mT)  # row i has energy * basis[i]^2 along each  (steps, batch, batch)
+    return (basis.square() * energy.clamp_min(0.0)[..., None, :])[..., : batch - directions].sum(-1)

@@ -1,0 +1,73 @@
+"""The spectral attack: where the classes lie apart, the leading direction of a batch runs from one to the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import _common
+from tacit.contracts import Attack, Guess, Known, Noise, View
+from tacit.errors import UsageError
+
+__all__ = ["spectral"]
+
+Of = Literal["embedding", "gradient"]
+
+
+def spectral(of: Of = "embedding") -> Attack:
+    """Scores a row by its place along the leading direction of its centred batch.
+
+    After "Label leakage and protection from forward embedding in vertical federated learning": training itself pulls
+    the embeddings of the two classes apart. The directions of all steps are turned the same way, and the longer tail
+    counts as positive, because positives are the smaller class.
+
+    Knows: the party's own embeddings (or, with of="gradient", the gradients), and that positives are the smaller class.
+    Costs: one singular value decomposition of each batch through a matrix of size min(batch, width), in float64.
+    """
+    if of not in ("embedding", "gradient"):
+        raise UsageError(f"spectral looks at 'embedding' or 'gradient', not at {of!r}")
+    return _Spectral(of)
+
+
+@dataclass(frozen=True)
+class _Spectral:
+    of: Of
+
+    @property
+    def name(self) -> str:
+        return _common.spelled("spectral", of=None if self.of == "embedding" else self.of)
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        x = _common.gradient(view) if self.of == "gradient" else _common.embedding(view, "spectral")
+        steps, batch, width = x.shape
+        each = batch * width + min(batch, width) ** 2
+        found = [_leading(x[part]) for part in _common.slices(steps, each)]
+        score, direction = (torch.cat(part) for part in zip(*found, strict=True))
+        turn = _turns(direction)[:, None]
+        tail = (score * turn).pow(3).sum().sign()
+        return Guess(view.rows, score * turn * torch.where(tail == 0, 1.0, tail))
+
+
+def _leading(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Standardized projection of each row on its batch's leading direction, and that direction, of unit length."""
+    x = x.double()
+    x = x - x.mean(1, keepdim=True)
+    x = x / _common.batch_rms(x)
+    if x.shape[2] <= x.shape[1]:
+        direction = torch.linalg.eigh(x.mT @ x).eigenvectors[..., -1:]  # (steps, width, 1)
+    else:
+        direction = _common.unit((x.mT @ torch.linalg.eigh(x @ x.mT).eigenvectors[..., -1:]).mT).mT
+    return _common.standardized((x @ direction).squeeze(-1)), direction.squeeze(-1)
+
+
+def _turns(direction: Tensor) -> Tensor:
+    """A sign for each step that turns its direction the way of all steps' common one.  (steps, width) -> (steps,)"""
+    steps, width = direction.shape
+    if steps <= width:
+        along = torch.linalg.eigh(direction @ direction.mT).eigenvectors[:, -1]
+    else:
+        along = direction @ torch.linalg.eigh(direction.mT @ direction).eigenvectors[:, -1]
+    return torch.where(along < 0, -1.0, 1.0).to(direction)

@@ -1,0 +1,42 @@
+"""The top-share attack: whoever knows the share of positives calls that many of the longest gradients positive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.audit.attacks import _common
+from tacit.audit.metrics.precision_recall import largest
+from tacit.contracts import Attack, Guess, Known, Noise, View
+from tacit.errors import UsageError
+
+__all__ = ["top_share"]
+
+
+def top_share(share: float | None = None) -> Attack:
+    """Calls the longest gradients of a batch positive, as many as the known share of positives says.
+
+    The top-p% labelling of the technical report "Label leakage and protection in federated learning". The score is the
+    call itself, 0 or 1; `tacit.audit.metrics.precision_recall` judges such calls.
+
+    Knows: the gradients; known.share, unless `share` is given.
+    Costs: one pass over the gradients and one sort of each batch.
+    """
+    if share is not None and not 0 < share < 1:
+        raise UsageError(f"a share lies strictly between 0 and 1, not at {share}")
+    return _TopShare(share)
+
+
+@dataclass(frozen=True)
+class _TopShare:
+    share: float | None
+
+    @property
+    def name(self) -> str:
+        return _common.spelled("top_share", share=self.share)
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        share = self.share if self.share is not None else known.share
+        if share is None:
+            raise UsageError("the attack 'top_share' needs known.share: grant it, or pass share=...")
+        called = largest(_common.row_norm(_common.gradient(view)), share)
+        return Guess(view.rows, called.double())

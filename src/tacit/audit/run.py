@@ -1,0 +1,150 @@
+"""Every attack on one transcript, judged: the only place of the audit where truth and attacks meet.
+
+The evaluator knows the truth. It grants each attack what that attack may know (`grant`), lets it guess, and judges the
+guess afterwards; no attack ever sees the truth itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tacit.audit import attacks as found
+from tacit.audit.metrics.leak_auc import leak_auc, leak_quantile
+from tacit.contracts import Attack, Estimate, Guess, Known, Noise, View, noise_source
+from tacit.errors import LabelsError, UsageError
+
+__all__ = ["Finding", "attack_all", "grant", "worst"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one attack reached at one layer.
+
+    Attributes:
+        attack: the attack's name.
+        layer: the layer whose gradients it looked at; "cut" is what crossed the wire.
+        leak: leak AUC with its 95% interval.
+        quantile: the papers' 95% quantile of the folded AUC over batches.
+        baseline: what the same attacker reaches without what was received, where that is not a coin flip.
+    """
+
+    attack: str
+    layer: str
+    leak: Estimate
+    quantile: float
+    baseline: Estimate | None = None
+
+    @property
+    def excess(self) -> float:
+        """How far the leak lies above what the attacker had without any message: its baseline, or a coin flip."""
+        return self.leak.value - (0.5 if self.baseline is None else self.baseline.value)
+
+
+def grant(view: View, truth: Tensor, clean: Tensor | None = None, *, noise: Noise) -> Known:
+    """What attackers are granted: half of the labels, the share of positives, a clean positive gradient at each step.
+
+    Args:
+        view: the transcript that will be attacked.
+        truth: the label of each row id.  (number of ids,)
+        clean: gradients before protection, if the evaluator has them.  (steps, batch, *cut)
+        noise: chooses which half of the ids is known and which positive is handed out.
+
+    Returns:
+        Labels of a random half of the ids (-1 for the others), the share of positives and, where `clean` is given, one
+        clean gradient of a random positive row for each step (zeros where a batch holds no positive row, which no
+        metric judges).
+    """
+    if truth.dim() != 1 or bool(((truth != 0) & (truth != 1)).any()):
+        raise LabelsError("truth is one label, 0 or 1, for each row id: (number of ids,)")
+    truth = truth.to(view.rows.device).long()
+    draw = noise_source(noise).uniform(truth.shape, dtype=torch.float64, device=truth.device)
+    hidden = draw.argsort()[: truth.numel() // 2]
+    labels = truth.index_fill(0, hidden, -1)
+    positive = None if clean is None else _clean_positives(view, truth, clean, noise)
+    return Known(labels=labels, positive_gradient=positive, share=float(truth.double().mean()))
+
+
+def attack_all(
+    view: View,
+    truth: Tensor,
+    attacks: Sequence[Attack | str],
+    *,
+    noise: Noise,
+    clean: Tensor | Mapping[str, Tensor] | None = None,
+    layers: Sequence[str] = ("cut",),
+    skipped: MutableMapping[tuple[str, str], str] | None = None,
+) -> list[Finding]:
+    """Run attacks on a transcript, at one or more layers, and judge them.
+
+    Args:
+        view: the transcript.
+        truth: the label of each row id.  (number of ids,)
+        attacks: attacks, or names of attacks with their default options.
+        noise: where all randomness comes from; the same half of the labels is granted to all attacks.
+        clean: gradients before protection at the cut, or for each layer by name.
+        layers: names for `View.at`.
+        skipped: where given, an attack that cannot run here (no embedding recorded, no clean gradient granted) is noted
+            in it as (attack, layer) -> reason and left out; without it that is an error.
+
+    Returns:
+        One finding for each layer and attack, in that order.
+    """
+    built = [found.attack(one) if isinstance(one, str) else one for one in attacks]
+    cleans = clean if isinstance(clean, Mapping) else {} if clean is None else {"cut": clean}
+    known = grant(view, truth, noise=noise)
+    findings = []
+    for layer in layers:
+        here, given = _at(view, layer), known
+        if layer in cleans:
+            positive = _clean_positives(here, truth.to(here.rows.device), cleans[layer], noise)
+            given = replace(known, positive_gradient=positive)
+        for attack in built:
+            try:
+                findings.append(_judged(attack, layer, attack(here, given, noise), truth))
+            except (UsageError, LabelsError) as reason:
+                if skipped is None:
+                    raise
+                skipped[attack.name, layer] = str(reason)
+    return findings
+
+
+def worst(findings: Sequence[Finding]) -> Finding:
+    """The finding that lies farthest above what its attacker had without any message.
+
+    The largest of many estimates is a little above the truth even where nothing leaks: read its interval with it.
+    """
+    if not findings:
+        raise UsageError("there are no findings: every attack was skipped, or none was asked for")
+    return max(findings, key=lambda finding: finding.excess)
+
+
+def _at(view: View, layer: str) -> View:
+    """The view at a layer, or a refusal that names the layers there are."""
+    try:
+        return view.at(layer)
+    except KeyError as reason:
+        raise UsageError(reason.args[0]) from None
+
+
+def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor) -> Finding:
+    """A guess against the truth."""
+    baseline = None
+    if guess.baseline is not None:
+        baseline = leak_auc(replace(guess, score=guess.baseline), truth)
+    return Finding(attack.name, layer, leak_auc(guess, truth), leak_quantile(guess, truth), baseline)
+
+
+def _clean_positives(view: View, truth: Tensor, clean: Tensor, noise: Noise) -> Tensor:
+    """The clean gradient of one random positive row for each step.  (steps, width)"""
+    if clean.shape[:2] != view.rows.shape:
+        raise UsageError(f"clean gradients are {tuple(clean.shape)}, but the view's rows are {tuple(view.rows.shape)}")
+    positive = truth[view.rows] == 1  # (steps, batch)
+    draw = noise_source(noise).uniform(positive.shape, dtype=torch.float32, device=positive.device)
+    chosen = torch.where(positive, draw, -1.0).argmax(-1)
+    flat = clean.flatten(start_dim=2)
+    picked = flat[torch.arange(flat.shape[0], device=flat.device), chosen]
+    return picked * positive.any(-1, keepdim=True)

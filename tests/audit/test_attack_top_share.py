@@ -1,0 +1,35 @@
+import pytest
+import torch
+
+from tacit.audit.attacks.top_share import top_share
+from tacit.audit.metrics.leak_auc import leak_auc
+from tacit.audit.metrics.precision_recall import precision_recall
+from tacit.contracts import Known, View
+from tacit.errors import UsageError
+
+
+def test_it_calls_exactly_the_longest(noise):
+    label = (torch.rand(4, 50, generator=noise).argsort(-1) < 15).long()
+    gradient = torch.randn(4, 50, 6, generator=noise) + 20.0 * label[..., None]
+    guess = top_share()(View.of(gradient), Known(share=0.3), noise)
+    assert set(guess.score.flatten().tolist()) == {0.0, 1.0}
+    assert guess.score.sum(-1).tolist() == [15.0] * 4
+    precision, recall = precision_recall(gradient.norm(dim=-1), label, 0.3)
+    assert torch.allclose(precision, ((guess.score * label).sum(-1) / 15).double())
+    assert torch.allclose(recall, ((guess.score * label).sum(-1) / label.sum(-1)).double())
+    assert precision.tolist() == recall.tolist() == [1.0] * 4
+
+
+def test_it_bites_on_bare_gradients_and_prefers_its_own_share(scene, noise):
+    s = scene(1, share=0.1)
+    assert leak_auc(top_share()(s.view, s.known, noise), s.truth).value > 0.85
+    guess = top_share(0.5)(s.view, s.known, noise)
+    assert guess.score.mean() == 0.5
+    alone = top_share(0.5)(View.of(s.view.gradient[2:3]), Known(), noise)
+    assert torch.equal(alone.score[0], guess.score[2])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -3])
+def test_other_shares_are_refused(share):
+    with pytest.raises(UsageError, match="share"):
+        top_share(share)
