@@ -12,11 +12,12 @@ ALLOWED = {
     "_version": set(),
     "contracts": set(),
     "errors": set(),
+    "align": {"contracts", "errors"},
     "models": {"contracts", "errors"},
     "protect": {"contracts", "errors"},
     "wire": {"contracts", "errors"},
     "audit": {"contracts", "errors"},
-    "cut": {"contracts", "errors", "wire"},
+    "cut": {"contracts", "errors", "align", "wire"},
 }
 
 

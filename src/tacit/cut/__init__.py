@@ -1,1 +1,1 @@
-"""TODO"""
+"""The step itself: two parties, one cut."""

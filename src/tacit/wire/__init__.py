@@ -1,1 +1,1 @@
-"""TODO"""
+"""How messages travel between parties, and what is written down of them."""

@@ -276,7 +276,7 @@ def solve(
     Returns:
         Floats for floats; tensors of float64 on the inputs' device if any of u, v, gap and p is a tensor.
 
-    >>> solve(1.0, 2.0, 128, 4.0, 0.25, power=16.0).power
+    >>> round(solve(1.0, 2.0, 128, 4.0, 0.25, power=16.0).power, 9)
     16.0
     >>> round(solve(1.0, 2.0, 128, 4.0, 0.25, sum_kl=0.16).sum_kl, 9)
     0.16

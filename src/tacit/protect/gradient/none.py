@@ -6,14 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from tacit.contracts import NoiseSource
+from tacit.contracts import Noise, NoiseSource, Protected
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection
 
 
 @dataclass(frozen=True)
 class None_(GradientProtection):  # noqa: N801 (None is taken)
     """See `none`."""
+
+    def update(
+        self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
+    ) -> Protected:
+        """As for every protection, but labels of any kind will do: they are not looked at."""
+        return super().update(grad, torch.zeros_like(labels), state, noise, embedding)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """Zeros, and the report says that every row goes out as it is."""
