@@ -20,7 +20,7 @@ def residual(directions: int | None = None) -> Attack:
     Isotropic noise on one class shows in the directions where true gradients have nothing; no label is needed to find
     them. By default a quarter of min(batch, width) directions is taken away. That is a compromise: gradients whose
     spectrum falls slowly want more taken away, those of few directions less. Of the shares from 1/32 to 1/2, tried once
-    on made-up gradients of ten spectra and sizes under one-class noise (mostly Marvell's), a quarter was never more
+    on eleven made-up sets of gradients under one-class noise (mostly Marvell's), a quarter was never more
     than 0.09 of AUC behind the best share; every other share, and a cut at the Marchenko-Pastur edge, fell behind
     further somewhere.
 
