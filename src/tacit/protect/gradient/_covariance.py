@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.protect.gradient._base import Batch
-from tacit.protect.gradient._moments import DECAY, batch_moments
+from tacit.protect.gradient._moments import DECAY, Moments, batch_moments
 
 FULL_WIDTH = 256  # up to this width covariances are kept whole
 RANK = 64  # of the leading coordinates of a wider cut
@@ -50,8 +50,11 @@ class Covariances:
             count.squeeze(-1), freedom.squeeze(-1), total, scatter.unflatten(-1, (rank, rank)), rest.squeeze(-1), basis
         )
 
-    def add(self, batch: Batch, unit: Tensor) -> Covariances:
-        """The sums after one more batch whose rows are measured in `unit`; bad input leaves them as they were."""
+    def add(self, batch: Batch, unit: Tensor) -> tuple[Covariances, Moments]:
+        """The sums after one more batch whose rows are measured in `unit`, and the batch's own moments.
+
+        Bad input leaves the sums as they were.
+        """
         seen, centred = batch_moments(batch)
         inverse = torch.where(batch.valid, 1 / unit, 0.0).double()
         squared = (inverse * inverse)[:, None]
@@ -66,7 +69,7 @@ class Covariances:
             rest = DECAY * self.rest + (weights @ outside.clamp(min=0)[..., None]).squeeze(-1).double() * squared
         count = torch.where(batch.valid[:, None], seen.count.double(), 0.0)
         total = (seen.mean * seen.count[..., None]).double() * inverse[:, None, None]
-        return Covariances(
+        sums = Covariances(
             DECAY * self.count + count,
             DECAY * self.freedom + (count - 1).clamp(min=0),
             DECAY * self.total + total,
@@ -74,6 +77,7 @@ class Covariances:
             rest,
             self.basis,
         )
+        return sums, seen
 
     @property
     def defined(self) -> Tensor:

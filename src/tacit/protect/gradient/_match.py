@@ -45,17 +45,21 @@ class Classes:
 
 @dataclass(frozen=True)
 class Plan:
-    """Noise for each class.
+    """Noise for each class, all but the part along the gap, which every batch adds for its own gap.
 
     Attributes:
         covariance: of the noise, in the leading coordinates.  (stack, 2, rank, rank)
         rest: its variance in each other coordinate.  (stack, 2)
-        sum_kl: what all visits together leave, under the full-covariance Gaussian model.  (stack,)
+        leak: the sumKL that the covariances alone leave over all visits.  (stack,)
+        seen: the covariance of an example's mean over its visits, C_k + N_k / E.  (stack, 2, rank, rank)
+        seen_rest: its variance in each other coordinate.  (stack, 2)
     """
 
     covariance: Tensor
     rest: Tensor
-    sum_kl: Tensor
+    leak: Tensor
+    seen: Tensor
+    seen_rest: Tensor
 
     def power(self, share: Tensor, others: int) -> Tensor:
         """The expected squared norm of a row's noise.  (stack,)"""
@@ -63,15 +67,13 @@ class Plan:
         return each[:, 0] * (1 - share) + each[:, 1] * share
 
 
-def plan(
-    classes: Classes, *, visits: int, smooth: float, floor: float, scale: float | None, sum_kl: float | None
-) -> Plan:
-    """Lift both classes to one covariance, add noise that is common to both, then noise along the gap.
+def plan(classes: Classes, *, visits: int, smooth: float, floor: float, sum_kl: float | None) -> Plan:
+    """Lift both classes to one covariance and add noise that is common to both.
 
     The common noise is `smooth` times the pooled covariance and `floor` times D/d in every direction. An attacker who
     averages several visits of one example sees less of the noise and, again, some of the classes' own covariances; so
     for a wanted sumKL the common noise is doubled until what the covariances alone give away, over all visits, is at
-    most half of it. The rest is spent along the gap: there is a closed form for how much that takes.
+    most half of it.
     """
     spread = classes.covariance[:, 1] - classes.covariance[:, 0]
     values, vectors = torch.linalg.eigh(spread)
@@ -89,17 +91,21 @@ def plan(
         growth = _enough(lambda trial: _covariance_leak(classes, *noise_at(trial), visits) <= sum_kl / 2, growth)
     noise, rest = noise_at(growth)
     leak = _covariance_leak(classes, noise, rest, visits)
+    return Plan(noise, rest, leak, classes.covariance + noise / visits, classes.rest + rest / visits)
 
-    seen = classes.covariance + noise / visits  # the covariance of an example's mean over its visits
-    pull = _pull(classes.gap, seen)  # (stack, 2): w^T M^-1 w of each class
-    if sum_kl is not None:
-        budget = (sum_kl - leak).clamp(min=sum_kl / 4)
-        extra = visits * (1 / budget - 1 / pull.amax(-1).clamp(min=1e-300)).clamp(min=0)
-    else:
-        extra = torch.full_like(leak, scale or 0.0)
-    along = extra[:, None, None] * classes.gap[:, :, None] * classes.gap[:, None, :]
-    shift = (pull / (1 + extra[:, None] * pull / visits)).mean(-1)
-    return Plan(noise + along[:, None], rest, leak + shift)
+
+def along_gap(pull: Tensor, leak: Tensor, *, visits: int, sum_kl: float) -> Tensor:
+    """How much noise along the gap w, in multiples of w w^T, brings all visits together down to `sum_kl`.
+
+    With M the covariance that an attacker sees, pull = w^T M^-1 w is what the shift of the means gives away; noise of
+    extra w w^T at each of E visits leaves pull / (1 + extra pull / E) of it.
+
+    Args:
+        pull: for each class, because M may still differ a little between them.  (stack, 2)
+        leak: what the covariances have spent of the budget already.  (stack,)
+    """
+    budget = (sum_kl - leak).clamp(min=sum_kl / 4)
+    return visits * (1 / budget - 1 / pull.amax(-1).clamp(min=1e-30)).clamp(min=0)
 
 
 def _enough(holds: Callable[[Tensor], Tensor], growth: Tensor) -> Tensor:
@@ -153,14 +159,6 @@ def _ratio(variance: Tensor) -> Tensor:
     """The same in one dimension.  (stack, 2) -> (stack,)"""
     a, b = variance.clamp(min=1e-300).unbind(-1)
     return (a - b) ** 2 / (2 * a * b)
-
-
-def _pull(gap: Tensor, covariance: Tensor) -> Tensor:
-    """w^T M^-1 w for each class.  (stack, 2)"""
-    root, _ = torch.linalg.cholesky_ex(covariance)
-    solved = torch.linalg.solve_triangular(root, gap[:, None, :, None].expand(-1, 2, -1, -1), upper=False)
-    pull: Tensor = (solved * solved).sum((-2, -1))
-    return pull
 
 
 def _compose(vectors: Tensor, values: Tensor) -> Tensor:

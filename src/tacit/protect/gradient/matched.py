@@ -12,30 +12,34 @@ from tacit.errors import UsageError
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, one_knob, positive_number
 from tacit.protect.gradient._covariance import Covariances
 from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
-from tacit.protect.gradient._match import Classes, plan
-from tacit.protect.gradient._moments import DECAY, RESOLUTION
+from tacit.protect.gradient._match import Classes, along_gap, plan
+from tacit.protect.gradient._moments import DECAY, RESOLUTION, Moments
 
 REFRESH = 8  # steps between two decompositions, once a run is on its way
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What the hot path needs: square roots of the noise's covariances, in units of the batch.
+    """What the hot path needs of a plan, in units of the batch and in its dtype.
 
     Attributes:
-        root: of each class, in the leading coordinates; the identity where the plan is not usable.
-            (stack, 2, rank, rank), transposed: a row of normal numbers times this is a row of noise
+        root: square roots of the noise's covariance, for rows of normal numbers to be multiplied with; the identity
+            where the plan is not usable.  (stack, 2, rank, rank)
         rest: the deviation in each other coordinate.  (stack, 2)
+        whiten: inverse square roots of what an attacker sees.  (stack, 2, rank, rank)
+        whiten_rest: the same in each other coordinate.  (stack, 2)
+        leak: the sumKL that the covariances alone leave over all visits.  (stack,)
+        power: the expected squared norm of a row's noise, but for the part along the gap.  (stack,)
         usable: whether both classes were seen well enough to plan with.  (stack,)
-        power: the expected squared norm of a row's noise.  (stack,)
-        sum_kl: what all visits leave under the model.  (stack,)
     """
 
     root: Tensor
     rest: Tensor
-    usable: Tensor
+    whiten: Tensor
+    whiten_rest: Tensor
+    leak: Tensor
     power: Tensor
-    sum_kl: Tensor
+    usable: Tensor
 
 
 @dataclass(frozen=True)
@@ -69,37 +73,59 @@ class Matched(GradientProtection):
         return State(self.warmup)
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
-        """A draw and two products; every few steps the factors are made anew."""
+        """Two products of a draw, and one number more for each row; every few steps the factors are made anew."""
         level, unit = _unit(batch, state.level)
-        covariances = (state.covariances or Covariances.start(batch)).add(batch, unit)
+        covariances, seen = (state.covariances or Covariances.start(batch)).add(batch, unit)
         factors = state.factors
         if state.step >= self.warmup and (factors is None or _due(state.step - self.warmup)):
             covariances = covariances.renew(batch, unit)
-            factors = self._factors(covariances)
+            factors = self._factors(covariances, batch.rows.dtype)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
+        length = source.normal(batch.labels.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         flat = stateless_variance(batch, self.sum_kl)
-        power = flat * batch.rows.shape[-1]
-        left = torch.full_like(flat, self.sum_kl)
+        power, left = flat * batch.rows.shape[-1], torch.full_like(flat, self.sum_kl)
         usable = torch.zeros_like(batch.valid)
         if factors is None:
             noise.mul_(flat.sqrt()[:, None, None])
         else:
             usable = factors.usable
-            size = torch.where(usable, unit, flat.sqrt())
-            noise = _shape(noise, batch, factors, covariances.basis).mul_(size[:, None, None])
-            power = torch.where(usable, factors.power * unit**2, power)
-            left = torch.where(usable, factors.sum_kl, left)
+            gap = _gap(seen, covariances, unit)  # (stack, width), in units of the batch
+            extra, planned = self._along(gap, factors, covariances.basis)
+            noise = _shape(noise, batch, factors, covariances.basis)
+            noise.addcmul_((length * extra.sqrt()[:, None])[..., None], gap[:, None, :])
+            noise.mul_(torch.where(usable, unit, flat.sqrt())[:, None, None])
+            spent = (factors.power + extra * (gap * gap).sum(-1)) * unit**2
+            power, left = torch.where(usable, spent, power), torch.where(usable, planned, left)
         figures = {**model_figures(left), "stateless": 1 - usable.to(left.dtype)}
         following = State(state.step + 1, level, covariances, factors)
         return Drawn(noise, following, power, torch.zeros_like(power), figures)
 
-    def _factors(self, covariances: Covariances) -> Factors:
+    def _along(self, gap: Tensor, factors: Factors, basis: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Noise along this batch's own gap, in multiples of its square; and the sumKL that is left.  (stack,)
+
+        It is this batch's gap and not a running one, because that is what separates the classes in this very batch.
+        """
+        inside = gap[:, None, :] if basis is None else gap[:, None, :] @ basis
+        white = (factors.whiten @ inside.mT[:, None]).squeeze(-1)  # (stack, 2, rank)
+        pull = (white * white).sum(-1)
+        if basis is not None:
+            outside = (gap * gap).sum(-1, keepdim=True) - (inside * inside).sum(-1)
+            pull = pull + outside.clamp(min=0) * factors.whiten_rest**2
+        if self.knob == "scale":
+            extra = torch.full_like(factors.leak, self.strength)
+        else:
+            extra = along_gap(pull, factors.leak, visits=self.visits, sum_kl=self.sum_kl)
+        extra = torch.where(factors.usable, extra, 0.0)
+        shift = (pull / (1 + extra[:, None] * pull / self.visits)).mean(-1)
+        return extra, factors.leak + shift
+
+    def _factors(self, covariances: Covariances, dtype: torch.dtype) -> Factors:
         matrices, rest = covariances.matrices()
         mean = covariances.mean
         gap, basis = mean[:, 1] - mean[:, 0], covariances.basis
         inside = gap if basis is None else (gap[:, None, :] @ basis.double()).squeeze(1)
-        seen = (inside * inside).sum(-1) + matrices.diagonal(dim1=-2, dim2=-1).sum((-2, -1))
-        usable = covariances.defined & (seen > RESOLUTION)
+        size = (inside * inside).sum(-1) + matrices.diagonal(dim1=-2, dim2=-1).sum((-2, -1))
+        usable = covariances.defined & (size > RESOLUTION)
         eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
         classes = Classes(
             torch.where(usable[:, None, None, None], matrices, eye),
@@ -108,21 +134,30 @@ class Matched(GradientProtection):
             torch.where(usable[:, None], inside, 1.0),
             torch.where(usable, covariances.share, 0.5),
         )
-        made = plan(
-            classes,
-            visits=self.visits,
-            smooth=self.smooth,
-            floor=self.floor,
-            scale=self.strength if self.knob == "scale" else None,
-            sum_kl=None if self.knob == "scale" else self.sum_kl,
-        )
+        wanted = None if self.knob == "scale" else self.sum_kl
+        made = plan(classes, visits=self.visits, smooth=self.smooth, floor=self.floor, sum_kl=wanted)
         root, info = torch.linalg.cholesky_ex(made.covariance)
-        usable = usable & (info == 0).all(-1)
+        seen, info_seen = torch.linalg.cholesky_ex(made.seen)
+        usable = usable & ((info == 0) & (info_seen == 0)).all(-1)
         root = torch.where(usable[:, None, None, None], root, eye)
-        deviation = torch.where(usable[:, None], made.rest.sqrt(), 1.0)
-        power = made.power(classes.share, classes.others)
-        dtype = torch.float64 if basis is None else basis.dtype
-        return Factors(root.mT.to(dtype), deviation.to(dtype), usable, power, made.sum_kl)
+        whiten = torch.linalg.solve_triangular(seen, eye.expand_as(seen), upper=False)
+        return Factors(
+            root.mT.to(dtype),
+            torch.where(usable[:, None], made.rest.sqrt(), 1.0).to(dtype),
+            whiten.to(dtype),
+            made.seen_rest.rsqrt().to(dtype),
+            made.leak.to(dtype),
+            made.power(classes.share, classes.others).to(dtype),
+            usable,
+        )
+
+
+def _gap(seen: Moments, covariances: Covariances, unit: Tensor) -> Tensor:
+    """The gap of this batch's means in units of the batch; the running one where the batch lacks a class."""
+    here = seen.gap / unit[:, None]
+    mean = covariances.mean
+    before = (mean[:, 1] - mean[:, 0]).to(here.dtype)
+    return torch.where((seen.count > 0.5).all(-1, keepdim=True), here, before)
 
 
 def _unit(batch: Batch, level: Tensor | None) -> tuple[Tensor, Tensor]:
