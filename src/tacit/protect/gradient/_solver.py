@@ -60,6 +60,10 @@ class _Floats:
     maximum = staticmethod(max)
 
     @staticmethod
+    def power_of_two(value: float) -> float:
+        return value / (2 * math.frexp(value)[0])
+
+    @staticmethod
     def where(condition: bool, yes: float, no: float) -> float:
         return yes if condition else no
 
@@ -77,6 +81,10 @@ class _Tensors:
     where = staticmethod(torch.where)
 
     @staticmethod
+    def power_of_two(value: Tensor) -> Tensor:
+        return value / (2 * torch.frexp(value).mantissa)
+
+    @staticmethod
     def maximum(first: Tensor, second: Tensor | float) -> Tensor:
         return torch.clamp(first, min=second)
 
@@ -86,7 +94,7 @@ class _Tensors:
 
 
 class _Problem(NamedTuple):
-    """One problem with the classes named quiet and loud, in units where the largest of u, v, D is 1."""
+    """One problem with the classes named quiet and loud, in units where the largest of u, v, D is from 1 to 2."""
 
     u: Any  # variance of the quiet class
     v: Any  # variance of the loud class
@@ -231,7 +239,7 @@ def _time_for_sum_kl(wanted: Any, a: _Problem) -> Any:
 
 def _solve(u: Any, v: Any, d: Any, gap: Any, p: Any, ops: Any, power: Any = None, sum_kl: Any = None) -> Solution[Any]:
     scale = ops.maximum(ops.where(u > v, u, v), gap) if ops is _Floats else torch.maximum(torch.maximum(u, v), gap)
-    scale = ops.where(scale > 0, scale, 0.0 * scale + 1.0)
+    scale = ops.power_of_two(ops.where(scale > 0, scale, 0.0 * scale + 1.0))  # dividing by it does not round v - u
     u, v, gap = u / scale, v / scale, gap / scale
     swap = u > v
     a = _problem(u, v, p, gap, d, ops)
