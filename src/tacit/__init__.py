@@ -1,5 +1,93 @@
-"""Tacit: split learning that attacks itself while it trains and keeps the leak under a limit."""
+"""Tacit: split learning that attacks itself while it trains and keeps the leak under a limit.
+
+The public names, all of them:
+
+Protections of the gradient: `none`, `iso`, `max_norm`, `marvell`, `matched`, `clip`, `chain`, or by name `protection`.
+Of the labels: `randomized_response`. Training: `simulate`, `LabelParty`, `FeatureParty`, `Recorder`. Attacks: `attack`
+by name, `attack_all`, `worst`. Errors: `TacitError` and what is below it in `tacit.errors`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tacit._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from tacit.audit.attacks import attack
+    from tacit.audit.run import attack_all, worst
+    from tacit.contracts import View
+    from tacit.cut.feature_party import FeatureParty
+    from tacit.cut.label_party import LabelParty
+    from tacit.cut.simulate import simulate
+    from tacit.errors import TacitError
+    from tacit.protect.gradient import protection
+    from tacit.protect.gradient._chain import chain
+    from tacit.protect.gradient.clip import clip
+    from tacit.protect.gradient.iso import iso
+    from tacit.protect.gradient.marvell import marvell
+    from tacit.protect.gradient.matched import matched
+    from tacit.protect.gradient.max_norm import max_norm
+    from tacit.protect.gradient.none import none
+    from tacit.protect.labels.randomized_response import randomized_response
+    from tacit.wire.record import Recorder
+
+__all__ = [
+    "FeatureParty",
+    "LabelParty",
+    "Recorder",
+    "TacitError",
+    "View",
+    "__version__",
+    "attack",
+    "attack_all",
+    "chain",
+    "clip",
+    "iso",
+    "marvell",
+    "matched",
+    "max_norm",
+    "none",
+    "protection",
+    "randomized_response",
+    "simulate",
+    "worst",
+]
+
+# Where each public name lives. It is imported on first use, so that `tacit --help` does not wait for torch.
+_HOME = {
+    "FeatureParty": "tacit.cut.feature_party",
+    "LabelParty": "tacit.cut.label_party",
+    "Recorder": "tacit.wire.record",
+    "TacitError": "tacit.errors",
+    "View": "tacit.contracts",
+    "attack": "tacit.audit.attacks",
+    "attack_all": "tacit.audit.run",
+    "chain": "tacit.protect.gradient._chain",
+    "clip": "tacit.protect.gradient.clip",
+    "iso": "tacit.protect.gradient.iso",
+    "marvell": "tacit.protect.gradient.marvell",
+    "matched": "tacit.protect.gradient.matched",
+    "max_norm": "tacit.protect.gradient.max_norm",
+    "none": "tacit.protect.gradient.none",
+    "protection": "tacit.protect.gradient",
+    "randomized_response": "tacit.protect.labels.randomized_response",
+    "simulate": "tacit.cut.simulate",
+    "worst": "tacit.audit.run",
+}
+_PACKAGES = ("align", "audit", "contracts", "cut", "errors", "lab", "models", "protect", "wire")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    if name in _PACKAGES:
+        return importlib.import_module(f"tacit.{name}")
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PACKAGES])

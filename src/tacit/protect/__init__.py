@@ -2,3 +2,7 @@
 
 `labels` act on labels once, before the loss; `gradient` acts on every gradient at the cut.
 """
+
+from tacit.protect import gradient, labels
+
+__all__ = ["gradient", "labels"]

@@ -5,12 +5,20 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from types import ModuleType
 from typing import Any
 
 from tacit.contracts import Protection
 from tacit.errors import UsageError
 
 __all__ = ["names", "protection"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """The module of a protection, on first use: `tacit.protect.gradient.marvell.solve`."""
+    if name in names():
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def names() -> list[str]:

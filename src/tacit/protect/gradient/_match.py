@@ -5,13 +5,13 @@ All of it is for Gaussian classes with full covariances C_0, C_1 and a gap w of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-DOUBLINGS = 16  # of the common noise, at most, while a plan for many visits looks for enough of it
+DOUBLINGS = 12  # of the common noise, at most, while a plan for many visits looks for enough of it
+COVARIANCE_SHARE = 1 / 8  # of the allowed sumKL; common noise is cheap beside noise along the gap
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def plan(classes: Classes, *, visits: int, smooth: float, floor: float, sum_kl: 
 
     The common noise is `smooth` times the pooled covariance and `floor` times D/d in every direction. An attacker who
     averages several visits of one example sees less of the noise and, again, some of the classes' own covariances; so
-    for a wanted sumKL the common noise is doubled until what the covariances alone give away, over all visits, is at
-    most half of it.
+    for a wanted sumKL over several visits there is a third part, in the directions in which the classes differ, of the
+    least size that brings what the covariances alone give away down to a small share of the whole.
     """
     spread = classes.covariance[:, 1] - classes.covariance[:, 0]
     values, vectors = torch.linalg.eigh(spread)
@@ -81,17 +81,46 @@ def plan(classes: Classes, *, visits: int, smooth: float, floor: float, sum_kl: 
         [_compose(vectors, values.clamp(min=0)), _compose(vectors, (-values).clamp(min=0))], dim=1
     )
     lift_rest = classes.rest.amax(1, keepdim=True) - classes.rest
-    base, base_rest = _common(classes, smooth, floor)
-
-    def noise_at(growth: Tensor) -> tuple[Tensor, Tensor]:
-        return lift + growth[:, None, None, None] * base, lift_rest + growth[:, None] * base_rest
-
-    growth = torch.ones_like(classes.distance)
+    common, common_rest = _common(classes, smooth, floor)
+    noise, rest = lift + common, lift_rest + common_rest
     if sum_kl is not None and visits > 1:
-        growth = _enough(lambda trial: _covariance_leak(classes, *noise_at(trial), visits) <= sum_kl / 2, growth)
-    noise, rest = noise_at(growth)
+        noise, rest = _blur(classes, noise, rest, values, vectors, visits, sum_kl * COVARIANCE_SHARE)
     leak = _covariance_leak(classes, noise, rest, visits)
     return Plan(noise, rest, leak, classes.covariance + noise / visits, classes.rest + rest / visits)
+
+
+def _blur(
+    classes: Classes, noise: Tensor, rest: Tensor, values: Tensor, vectors: Tensor, visits: int, allowed: float
+) -> tuple[Tensor, Tensor]:
+    """Noise with as much common to both classes as keeps the leak of their covariances at what is allowed.
+
+    In a direction in which the variances differ by s, common noise n much larger than both leaves about
+    E(E-1)/2 (s/n)^2 over E visits. The least power for a given sum of these has n proportional to s^(2/3); its size
+    follows in closed form, and is then brought down to what is really needed.
+    """
+    gap_rest = (classes.rest[:, 1] - classes.rest[:, 0]).abs()
+    weight = (values.abs() ** (2 / 3)).sum(-1) + classes.others * gap_rest ** (2 / 3)
+    size = (visits * (visits - 1) * weight / (2 * allowed)).sqrt()
+    shape = _compose(vectors, values.abs() ** (2 / 3))[:, None]
+    shape_rest = (gap_rest ** (2 / 3))[:, None]
+
+    def noise_at(amount: Tensor) -> tuple[Tensor, Tensor]:
+        return noise + amount[:, None, None, None] * shape, rest + amount[:, None] * shape_rest
+
+    def enough(amount: Tensor) -> Tensor:
+        return _covariance_leak(classes, *noise_at(amount), visits) <= allowed
+
+    low = high = size / 8
+    for _ in range(DOUBLINGS):
+        fine = enough(high)
+        if bool(fine.all()):
+            break
+        low, high = torch.where(fine, low, high), torch.where(fine, high, 2 * high)
+    for _ in range(2):
+        middle = (low * high).sqrt()
+        fine = enough(middle)
+        low, high = torch.where(fine, low, middle), torch.where(fine, middle, high)
+    return noise_at(high)
 
 
 def along_gap(pull: Tensor, leak: Tensor, *, visits: int, sum_kl: float) -> Tensor:
@@ -106,21 +135,6 @@ def along_gap(pull: Tensor, leak: Tensor, *, visits: int, sum_kl: float) -> Tens
     """
     budget = (sum_kl - leak).clamp(min=sum_kl / 4)
     return visits * (1 / budget - 1 / pull.amax(-1).clamp(min=1e-30)).clamp(min=0)
-
-
-def _enough(holds: Callable[[Tensor], Tensor], growth: Tensor) -> Tensor:
-    """The least growth for which something holds, to a quarter: doubled until it does, then halved back."""
-    low = growth
-    for _ in range(DOUBLINGS):
-        fine = holds(growth)
-        if bool(fine.all()):
-            break
-        low, growth = torch.where(fine, low, growth), torch.where(fine, growth, 2 * growth)
-    for _ in range(2):
-        middle = (low * growth).sqrt()
-        fine = holds(middle)
-        low, growth = torch.where(fine, low, middle), torch.where(fine, middle, growth)
-    return growth
 
 
 def _common(classes: Classes, smooth: float, floor: float) -> tuple[Tensor, Tensor]:
