@@ -121,7 +121,7 @@ class GradientProtection(abc.ABC):
         value = drawn.noise.mul_(scale[:, None, None]).add_(rows).to(grad.dtype).reshape(grad.shape)
         stacked = labels.ndim == 2
         figures = {
-            "power": drawn.power * batch.scale**2,
+            "power": drawn.power.double() * batch.scale.double() ** 2,  # the square of a small float32 may vanish
             "untouched_rows": drawn.untouched,
             "valid": batch.valid,
             **drawn.figures,

@@ -44,16 +44,21 @@ class Chain:
         return range(len(self.links))
 
     def _run(self, grad: Tensor, links: list[Any]) -> Protected:
-        """The last link's report, with the rows that no link touched (at most as many as the best link left)."""
+        """The last link's report, with the power that all links spent and the rows that none of them touched.
+
+        Powers add up because the noise of one link has mean zero whatever the link before it returned; a `clip` that
+        is not the first link takes some of it away again. Untouched rows are at most as many as the best link left.
+        """
         done: list[Protected] = []
         for link in links:
             done.append(link(done[-1].value if done else grad))
         untouched = torch.stack([part.report["untouched_rows"] for part in done]).amin(0)
+        power = torch.stack([part.report["power"] for part in done]).sum(0)
         return replace(
             done[-1],
             state=tuple(part.state for part in done),
             event=Event("chain", parts=tuple(part.event for part in done)),
-            report={**done[-1].report, "untouched_rows": untouched},
+            report={**done[-1].report, "power": power, "untouched_rows": untouched},
         )
 
 

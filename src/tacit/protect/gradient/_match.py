@@ -61,10 +61,9 @@ class Plan:
     seen: Tensor
     seen_rest: Tensor
 
-    def power(self, share: Tensor, others: int) -> Tensor:
-        """The expected squared norm of a row's noise.  (stack,)"""
-        each = _trace(self.covariance) + others * self.rest
-        return each[:, 0] * (1 - share) + each[:, 1] * share
+    def power(self, others: int) -> Tensor:
+        """The expected squared norm of a row's noise, for each class.  (stack, 2)"""
+        return _trace(self.covariance) + others * self.rest
 
 
 def plan(classes: Classes, *, visits: int, smooth: float, floor: float, sum_kl: float | None) -> Plan:

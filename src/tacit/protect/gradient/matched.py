@@ -29,7 +29,7 @@ class Factors:
         whiten: inverse square roots of what an attacker sees.  (stack, 2, rank, rank)
         whiten_rest: the same in each other coordinate.  (stack, 2)
         leak: the sumKL that the covariances alone leave over all visits.  (stack,)
-        power: the expected squared norm of a row's noise, but for the part along the gap.  (stack,)
+        power: the expected squared norm of a row's noise, for each class, but for the part along the gap.  (stack, 2)
         usable: whether both classes were seen well enough to plan with.  (stack,)
     """
 
@@ -94,7 +94,8 @@ class Matched(GradientProtection):
             noise = _shape(noise, batch, factors, covariances.basis)
             noise.addcmul_((length * extra.sqrt()[:, None])[..., None], gap[:, None, :])
             noise.mul_(torch.where(usable, unit, flat.sqrt())[:, None, None])
-            spent = (factors.power + extra * (gap * gap).sum(-1)) * unit**2
+            each = factors.power[:, 0] * (1 - batch.share) + factors.power[:, 1] * batch.share
+            spent = (each + extra * (gap * gap).sum(-1)) * unit.double() ** 2
             power, left = torch.where(usable, spent, power), torch.where(usable, planned, left)
         figures = {**model_figures(left), "stateless": 1 - usable.to(left.dtype)}
         following = State(state.step + 1, level, covariances, factors)
@@ -147,7 +148,7 @@ class Matched(GradientProtection):
             whiten.to(dtype),
             made.seen_rest.rsqrt().to(dtype),
             made.leak.to(dtype),
-            made.power(classes.share, classes.others).to(dtype),
+            made.power(classes.others).to(dtype),
             usable,
         )
 
