@@ -1,0 +1,575 @@
+"""What every gradient protection owes: this file finds them by listing the package, and each lists its options here.
+
+Statistical checks run with fixed seeds; the false-alarm rate in a comment is that of a fresh seed.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.contracts import Event, NoiseSource, Protection, noise_source
+from tacit.errors import LabelsError, TacitError, TensorError
+from tacit.protect import gradient
+from tacit.protect.gradient._chain import chain
+
+CUDA = torch.cuda.is_available()
+DEVICES = ["cpu", *(["cuda"] if CUDA else [])]
+
+# Mild, strong and every spelling of the strength: a protection that is found and not listed here fails the suite.
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "clip": [{"norm": 2.0}, {"norm": 0.01}],
+    "iso": [{"t": 0.01}, {"t": 25.0}],
+    "marvell": [
+        {"scale": 0.1},
+        {"scale": 40.0, "warmup": 0},
+        {"sum_kl": 0.01},
+        {"detection_error": 0.45},
+        {"leak_auc": 0.7},
+    ],
+    "matched": [{"scale": 1.0}, {"leak_auc": 0.9, "warmup": 0}, {"leak_auc": 0.55, "visits": 15}],
+    "max_norm": [{}],
+    "none": [{}],
+}
+BIASED = {"clip"}  # it says so itself
+MAY_LEAVE_ROWS = {"none", "clip", "max_norm", "marvell"}  # by their own formulas; their reports count the rows
+BLIND = {"none"}  # does not look at labels at all
+
+
+@dataclass(frozen=True)
+class Case:
+    """A protection with options, or a chain of such."""
+
+    parts: tuple[tuple[str, dict[str, Any]], ...]
+
+    @property
+    def names(self) -> set[str]:
+        return {name for name, _ in self.parts}
+
+    def make(self) -> Protection:
+        made = [gradient.protection(name, **options) for name, options in self.parts]
+        return made[0] if len(made) == 1 else chain(*made)
+
+    def __str__(self) -> str:
+        return "+".join(f"{name}({','.join(f'{k}={v}' for k, v in options.items())})" for name, options in self.parts)
+
+
+CASES = [Case(((name, options),)) for name in gradient.names() for options in OPTIONS.get(name, [])]
+CASES += [
+    Case((("clip", {"norm": 0.5}), ("marvell", {"leak_auc": 0.6}))),
+    Case((("iso", {"t": 1.0}), ("matched", {"leak_auc": 0.6, "visits": 2}))),
+]
+every = pytest.mark.parametrize("case", CASES, ids=str)
+on_every_device = pytest.mark.parametrize("device", DEVICES)
+
+
+def test_every_protection_is_in_this_suite():
+    missing = sorted(set(gradient.names()) - {name for name, options in OPTIONS.items() if options})
+    assert not missing, f"list options, mild and strong, in OPTIONS of {__name__} for: {', '.join(missing)}"
+    gone = sorted(set(OPTIONS) - set(gradient.names()))
+    assert not gone, f"OPTIONS of {__name__} lists what is no protection: {', '.join(gone)}"
+
+
+# --- batches, noise and states ---------------------------------------------------------------------------------------
+
+
+def generator(seed: int = 7, device: str = "cpu") -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)
+
+
+def batch(
+    seed: int = 0,
+    size: int = 24,
+    cut: tuple[int, ...] = (6,),
+    *,
+    stack: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: str = "cpu",
+) -> tuple[Tensor, Tensor]:
+    """Gradients (p - y) times a direction with some spread, of both classes where there are two rows."""
+    g = generator(seed)
+    lead = (size,) if stack is None else (stack, size)
+    labels = (torch.arange(size) % 3 == 0).long().expand(lead).clone()
+    p = torch.rand(*lead, generator=g, dtype=torch.float64)
+    direction = torch.randn(*cut, generator=g, dtype=torch.float64)
+    spread = torch.randn(*lead, *cut, generator=g, dtype=torch.float64)
+    each = (p - labels).reshape(*lead, *[1] * len(cut))
+    return (each * (direction + 0.4 * spread)).to(dtype).to(device), labels.to(device)
+
+
+@dataclass
+class Recorder:
+    """A noise source that writes down what it gave."""
+
+    source: NoiseSource
+    given: list[Tensor] = field(default_factory=list)
+
+    def normal(self, shape, *, dtype, device):
+        self.given.append(self.source.normal(shape, dtype=dtype, device=device))
+        return self.given[-1].clone()
+
+    def uniform(self, shape, *, dtype, device):
+        self.given.append(self.source.uniform(shape, dtype=dtype, device=device))
+        return self.given[-1].clone()
+
+
+@dataclass
+class Replay:
+    """A noise source that gives fixed tensors, one after the other."""
+
+    tensors: list[Tensor]
+
+    def normal(self, shape, *, dtype, device):
+        tensor = self.tensors.pop(0)
+        assert tuple(tensor.shape) == tuple(shape)
+        assert (tensor.dtype, tensor.device.type) == (dtype, torch.device(device).type)
+        return tensor.clone()
+
+    uniform = normal
+
+
+def leaves(state: Any) -> list[Any]:
+    """All tensors and plain values of a state, in order."""
+    if is_dataclass(state):
+        return [leaf for f in fields(state) for leaf in leaves(getattr(state, f.name))]
+    if isinstance(state, tuple | list):
+        return [leaf for part in state for leaf in leaves(part)]
+    return [state.clone() if isinstance(state, Tensor) else state]
+
+
+def assert_same(first: list[Any], second: list[Any]):
+    assert len(first) == len(second)
+    for a, b in zip(first, second, strict=True):
+        if isinstance(a, Tensor):
+            assert a.dtype == b.dtype
+            assert torch.equal(a, b)
+        else:
+            assert a == b
+
+
+def in_a_run(protection: Protection, steps: int, device: str = "cpu", **kind: Any) -> Any:
+    """The state after some ordinary steps."""
+    state = protection.init()
+    for step in range(steps):
+        state = protection.update(*batch(100 + step, device=device, **kind), state, generator(200 + step, device)).state
+    return state
+
+
+# --- shape, dtype, device; nothing else is touched -------------------------------------------------------------------
+
+SHAPES = [  # stack, batch, cut
+    (None, 16, (8,)),
+    (None, 16, (2, 3, 3)),
+    (None, 16, (1,)),
+    (None, 1, (8,)),
+    (None, 1, (1,)),
+    (None, 2, (5,)),
+    (None, 24, (300,)),
+    (2, 16, (2, 3, 3)),
+    (2, 1, (1,)),
+]
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_value_has_the_inputs_shape_dtype_and_device(case, dtype, device):
+    protection = case.make()
+    for stack, size, cut in SHAPES:
+        grad, labels = batch(size=size, cut=cut, stack=stack, dtype=dtype, device=device)
+        first = protection.update(grad, labels, protection.init(), generator(1, device))
+        second = protection.update(grad, labels, first.state, generator(2, device))
+        for done in (first, second, protection(grad, labels, generator(device=device))):
+            assert (done.value.shape, done.value.dtype, done.value.device) == (grad.shape, dtype, grad.device)
+            assert torch.isfinite(done.value).all()
+
+
+@on_every_device
+@every
+def test_inputs_stay_as_they_are_and_the_value_is_a_new_tensor_without_history(case, device):
+    grad, labels = batch(device=device)
+    grad.requires_grad_()
+    before = grad.detach().clone(), labels.clone()
+    done = case.make()(grad, labels, generator(device=device))
+    assert torch.equal(grad, before[0])
+    assert torch.equal(labels, before[1])
+    assert not done.value.requires_grad
+    assert done.value.data_ptr() != grad.data_ptr()
+    done.value.fill_(3.0)
+    assert torch.equal(grad, before[0])
+
+
+@on_every_device
+@every
+def test_strides_do_not_matter(case, device):
+    grad, labels = batch(cut=(2, 4), device=device)
+    want = case.make()(grad, labels, generator(device=device)).value
+    turned = grad.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    spaced = torch.stack([grad, grad], dim=-1)[..., 0]
+    every_other = torch.stack([labels, 1 - labels], dim=-1)[..., 0]
+    for same in (turned, spaced):
+        assert not same.is_contiguous()
+        assert torch.equal(case.make()(same, every_other, generator(device=device)).value, want)
+    one_row = grad[:1].expand(24, 2, 4)  # no memory of its own for each row
+    assert torch.isfinite(case.make()(one_row, labels, generator(device=device)).value).all()
+
+
+# --- pure ------------------------------------------------------------------------------------------------------------
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_an_update_is_pure(case, steps, device):
+    """Also after several updates: the state that went in is as it was, and the same call gives the same bytes."""
+    protection = case.make()
+    state = in_a_run(protection, steps, device)
+    before = leaves(state)
+    grad, labels = batch(1, device=device)
+    first = protection.update(grad, labels, state, generator(3, device))
+    assert_same(before, leaves(state))
+    protection.update(*batch(2, device=device), first.state, generator(4, device))
+    again = case.make().update(grad, labels, state, generator(3, device))
+    assert torch.equal(first.value, again.value)
+    assert_same(leaves(first.state), leaves(again.state))
+    assert first.event == again.event
+    assert_same(list(first.report.values()), list(again.report.values()))
+
+
+@every
+def test_other_noise_gives_another_value(case):
+    grad, labels = batch()
+    one, two = (case.make()(grad, labels, generator(seed)).value for seed in (1, 2))
+    assert torch.equal(one, two) == (case.names <= {"none", "clip"})
+
+
+@on_every_device
+@every
+def test_labels_of_any_dtype_give_the_same_bytes(case, device):
+    grad, labels = batch(device=device)
+    want = case.make()(grad, labels, generator(device=device)).value
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8, torch.int8, torch.bool):
+        assert torch.equal(case.make()(grad, labels.to(dtype), generator(device=device)).value, want)
+
+
+# --- a stack is its problems -----------------------------------------------------------------------------------------
+
+
+def mixed_stack(step: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
+    """Four problems of other sizes; at some steps one of them lacks a class or holds zeros."""
+    grad, labels = batch(50 + step, stack=4, device=device)
+    grad = grad * torch.tensor([1.0, 1e-3, 50.0, 1.0], dtype=grad.dtype, device=device)[:, None, None]
+    if step % 2:
+        labels[3] = 0
+        grad[2] = 0
+    return grad, labels
+
+
+@on_every_device
+@every
+def test_a_stack_equals_its_problems_given_the_same_normals(case, device):
+    """To 1e-8 of the largest entry: float64, and sums may run in another order."""
+    protection = case.make()
+    stacked, single = protection.init(), [protection.init() for _ in range(4)]
+    for step in range(6):
+        grad, labels = mixed_stack(step, device)
+        recorder = Recorder(noise_source(generator(step, device)))
+        whole = protection.update(grad, labels, stacked, recorder)
+        stacked = whole.state
+        for r in range(4):
+            replay = Replay([given[r : r + 1] for given in recorder.given])
+            one = protection.update(grad[r], labels[r], single[r], replay)
+            single[r] = one.state
+            assert not replay.tensors
+            size = float(one.value.abs().max())
+            torch.testing.assert_close(whole.value[r], one.value, rtol=0, atol=1e-8 * size)
+            for name, figure in one.report.items():
+                torch.testing.assert_close(whole.report[name][r], figure, rtol=1e-6, atol=1e-30)
+
+
+@on_every_device
+@every
+def test_the_order_of_rows_does_not_matter(case, device):
+    """Rows in another order with their noise in that order come out in that order, to 1e-8 of the largest entry."""
+    protection = case.make()
+    grad, labels = batch(3, device=device)
+    order = torch.randperm(len(labels), generator=generator(1)).to(device)
+    for state in (protection.init(), in_a_run(protection, 4, device)):
+        recorder = Recorder(noise_source(generator(9, device)))
+        want = protection.update(grad, labels, state, recorder).value[order]
+        replay = Replay([given[:, order] for given in recorder.given])
+        got = protection.update(grad[order], labels[order], state, replay).value
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-8 * float(want.abs().max()))
+
+
+# --- noise: its mean and its power -----------------------------------------------------------------------------------
+
+
+def drawn_often(case: Case, grad: Tensor, labels: Tensor, steps: int, device: str, times: int = 3000):
+    """Many draws for one batch, as a stack, after some steps of a run (of a stack of equal problems)."""
+    protection = case.make()
+    state = protection.init()
+    for step in range(steps):
+        other, its_labels = batch(100 + step, device=device)
+        state = protection.update(
+            other.expand(times, -1, -1), its_labels.expand(times, -1), state, generator(step, device)
+        ).state
+    many = grad.expand(times, -1, -1), labels.expand(times, -1)
+    done = protection.update(*many, state, generator(77, device))
+    return done.value - grad, done.report
+
+
+def one_class(device: str = "cpu") -> tuple[Tensor, Tensor]:
+    grad, labels = batch(5, device=device)
+    return grad, torch.zeros_like(labels)
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize("steps", [0, 3], ids=["first step", "in a run"])
+@pytest.mark.parametrize("make", [batch, one_class], ids=["both classes", "one class"])
+def test_noise_has_mean_zero_and_the_power_that_the_report_says(case, make, steps, device):
+    """Each entry's mean within 5 standard errors (144 entries: false alarms 1e-4), the power within 5 (6e-7)."""
+    grad, labels = make(device=device)
+    added, report = drawn_often(case, grad, labels, steps, device)
+    times = added.shape[0]
+    if not case.names & BIASED:
+        error = added.std(0) / times**0.5
+        assert (added.mean(0).abs() <= 5 * error + 1e-12).all()
+    power = added.square().sum(-1).mean(-1) - report["power"]  # (times,)
+    assert abs(float(power.mean())) <= 5 * float(power.std()) / times**0.5 + 1e-9 * float(report["power"].mean())
+    assert (float(report["power"].mean()) > 0) == (case.names != {"none"})
+
+
+# --- fails closed ----------------------------------------------------------------------------------------------------
+
+
+def same_means(grad: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Every row with its opposite in the same class: both means are zero exactly, so D = 0."""
+    half = len(labels) // 2
+    return torch.cat([grad[:half], -grad[:half]]), torch.cat([labels[:half], labels[:half]])
+
+
+def with_zero_rows(grad: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    keep = (torch.arange(len(labels), device=grad.device) % 4 > 1)[:, None]
+    return grad * keep, labels
+
+
+ODD: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+    "all negative": lambda g, y: (g, torch.zeros_like(y)),
+    "all positive": lambda g, y: (g, torch.ones_like(y)),
+    "one positive": lambda g, y: (g, (torch.arange(len(y), device=y.device) == 4).long()),
+    "one negative": lambda g, y: (g, (torch.arange(len(y), device=y.device) != 4).long()),
+    "identical rows": lambda g, y: (g[:1].repeat(len(y), 1), y),
+    "two distinct rows": lambda g, y: (torch.where(y[:, None] == 1, g[:1], g[1:2]), y),
+    "all zero": lambda g, y: (torch.zeros_like(g), y),
+    "all zero, one class": lambda g, y: (torch.zeros_like(g), torch.zeros_like(y)),
+    "equal means": same_means,
+    "zero rows": with_zero_rows,
+    "one class all zero": lambda g, y: (g * y[:, None], y),
+    "one row": lambda g, y: (g[:1], y[:1]),
+    "one zero row": lambda g, y: (torch.zeros_like(g[:1]), y[:1]),
+    "one row in a coordinate": lambda g, y: (g[:1, :1], y[:1]),
+    "one coordinate": lambda g, y: (g[:, :1], y),
+    "one coordinate of one class": lambda g, y: (g[:, :1], torch.zeros_like(y)),
+    "tiny": lambda g, y: (g * 1e-30, y),
+    "one huge row": lambda g, y: (torch.cat([g[:-1] * 1e-9, g[-1:]]), y),
+}
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_fails_closed(case, odd, dtype, device):
+    """Finite, and every row changed but those that the report counts; alone, at the first step and in a run."""
+    protection = case.make()
+    grad, labels = ODD[odd](*batch(8, dtype=dtype, device=device))
+    runs = [protection.fresh() if hasattr(protection, "fresh") else protection.init(), protection.init()]
+    if grad.shape[1:] == (6,):
+        runs += [in_a_run(protection, steps, device, dtype=dtype) for steps in (1, 5)]
+    for state in runs:
+        for step in range(2):  # the odd batch, and the same again after itself
+            done = protection.update(grad, labels, state, generator(11 + step, device))
+            state = done.state
+            assert torch.isfinite(done.value).all()
+            assert all(torch.isfinite(figure.double()).all() for figure in done.report.values())
+            equal = int((done.value == grad).all(-1).sum())
+            counted = float(done.report["untouched_rows"])
+            if len(case.parts) == 1:
+                assert equal == counted
+            assert equal <= counted  # a chain counts at most too many
+            if not case.names <= MAY_LEAVE_ROWS:
+                assert counted == 0
+        after = protection.update(
+            *batch(9, cut=grad.shape[1:], dtype=dtype, device=device), state, generator(1, device)
+        )
+        assert torch.isfinite(after.value).all()  # and the state is none the worse
+
+
+# --- refuses what it can't protect -----------------------------------------------------------------------------------
+
+
+def refuse(protection: Protection, grad: Tensor, labels: Tensor) -> str:
+    """The message of the refusal, which is one clear error of ours."""
+    with pytest.raises(TensorError) as caught:
+        protection(grad, labels, generator(device=str(grad.device)))
+    assert isinstance(caught.value, TacitError)
+    return str(caught.value)
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_gradient_that_is_not_finite_is_refused_by_row(case, bad, dtype, device):
+    grad, labels = batch(dtype=dtype, device=device)
+    grad[17, 2] = bad
+    said = refuse(case.make(), grad, labels)
+    assert "gradient" in said
+    assert "row 17" in said
+    assert "not finite" in said
+    assert refuse(case.make(), grad, 1 - labels) == said  # and it says nothing about labels
+
+
+@on_every_device
+@pytest.mark.parametrize("case", [case for case in CASES if not case.names <= BLIND], ids=str)
+@pytest.mark.parametrize("bad", [2, 0.5, -1, float("nan")])
+def test_a_label_that_is_not_0_or_1_is_refused_by_row(case, bad, device):
+    grad, labels = batch(device=device)
+    messages = []
+    for others in (labels, 1 - labels):
+        wrong = others.double()
+        wrong[13] = bad
+        messages.append(refuse(case.make(), grad, wrong))
+        with pytest.raises(LabelsError):
+            case.make()(grad, wrong, generator(device=device))
+    assert messages[0] == messages[1]  # nothing about the labels of other rows
+    assert "row 13" in messages[0]
+    assert f"label {float(bad)}" in messages[0]
+
+
+@every
+@pytest.mark.parametrize("stack", [None, 2])
+def test_bad_input_in_a_run_is_refused_too(case, stack):
+    """On a CPU; elsewhere a run answers with NaN and `valid` = 0, so that it need not wait for the device."""
+    protection = case.make()
+    state = in_a_run(protection, 4, stack=stack)
+    before = leaves(state)
+    grad, labels = batch(stack=stack)
+    grad[..., 3, 1] = float("nan")
+    with pytest.raises(TensorError, match="row 3 "):
+        protection.update(grad, labels, state, generator())
+    assert_same(before, leaves(state))
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize(
+    ("grad", "labels"),
+    [
+        ((24, 6), (23,)),
+        ((24, 6), (24, 1)),
+        ((24, 6), ()),
+        ((24,), (24,)),
+        ((2, 24, 6), (24,)),
+        ((2, 24, 6), (3, 24)),
+        ((2, 2, 24, 6), (2, 2, 24)),
+        ((0, 6), (0,)),
+        ((24, 0), (24,)),
+        ((0, 24, 6), (0, 24)),
+    ],
+    ids=str,
+)
+def test_wrong_shapes_and_empty_batches_are_refused_with_the_shapes(case, grad, labels, device):
+    said = refuse(case.make(), torch.ones(grad, device=device), torch.zeros(labels, device=device))
+    assert str(grad) in said
+    assert "pass (batch, *cut)" in said or "at least one row" in said
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_a_gradient_of_another_kind_is_refused(case, dtype, device):
+    grad, labels = torch.ones(24, 6, dtype=dtype, device=device), torch.zeros(24, device=device)
+    assert str(dtype) in refuse(case.make(), grad, labels)
+
+
+# --- what is reported ------------------------------------------------------------------------------------------------
+
+
+@on_every_device
+@every
+@pytest.mark.parametrize("stack", [None, 1, 3])
+def test_the_report_holds_one_number_for_each_problem(case, stack, device):
+    protection = case.make()
+    for state in (protection.init(), in_a_run(protection, 4, device, stack=stack)):
+        report = protection.update(*batch(stack=stack, device=device), state, generator(device=device)).report
+        assert {"power", "untouched_rows", "valid"} <= set(report)
+        for figure in report.values():
+            assert isinstance(figure, Tensor)
+            assert figure.shape == (() if stack is None else (stack,))
+            assert figure.device.type == device
+        assert report["valid"].all()
+        assert (report["power"] >= 0).all()
+
+
+@every
+def test_the_event_names_the_mechanism_and_its_options(case):
+    protection = case.make()
+    events = [
+        protection.update(*ODD[odd](*batch()), protection.init(), generator()).event
+        for odd in ("all negative", "all zero", "zero rows")
+    ]
+    assert all(event == events[0] for event in events)  # public: whatever the labels and gradients were
+    parts = events[0].parts if len(case.parts) > 1 else (events[0],)
+    assert len(case.parts) == 1 or events[0].mechanism == "chain"
+    for (name, options), event in zip(case.parts, parts, strict=True):
+        assert isinstance(event, Event)
+        assert event.mechanism == name
+        assert all(isinstance(value, float | int | str) for value in event.parameters.values())
+        spoken = {event.parameters.get("knob"): event.parameters.get("strength"), **event.parameters}
+        assert options.items() <= spoken.items()
+
+
+def test_every_protection_can_be_imported_by_its_own_name():
+    for name in gradient.names():
+        assert callable(getattr(importlib.import_module(f"tacit.protect.gradient.{name}"), name))
+
+
+# --- on a device -----------------------------------------------------------------------------------------------------
+
+if CUDA:
+
+    @every
+    @pytest.mark.parametrize("cut", [(6,), (300,)], ids=str)
+    def test_the_hot_path_does_not_wait_for_the_device(case, cut):
+        """A stack in a run; `matched` between two refreshes (steps 3, 5, 6, 7 after its warm-up)."""
+        protection = case.make()
+        state = in_a_run(protection, 5, "cuda", stack=3, cut=cut)
+        batches = [batch(step, stack=3, cut=cut, device="cuda") for step in range(3)]
+        source = generator(device="cuda")
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for grad, labels in batches[: 3 if "warmup" not in str(case) else 1]:
+                protection.update(grad, labels, state, source)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    @every
+    def test_bad_input_in_a_run_on_a_device_comes_out_as_nan(case):
+        protection = case.make()
+        state = in_a_run(protection, 4, "cuda", stack=3)
+        grad, labels = batch(stack=3, device="cuda")
+        grad[1, 3, 2] = float("nan")
+        done = protection.update(grad, labels, state, generator(device="cuda"))
+        assert done.report["valid"].tolist() == [True, False, True]
+        assert done.value[1].isnan().all()
+        assert torch.isfinite(done.value[[0, 2]]).all()
+        after = protection.update(*batch(1, stack=3, device="cuda"), done.state, generator(device="cuda"))
+        assert torch.isfinite(after.value).all()
