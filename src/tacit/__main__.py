@@ -1,0 +1,5 @@
+"""`python -m tacit` is the `tacit` command."""
+
+from tacit.cli import main
+
+main()

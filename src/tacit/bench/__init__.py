@@ -1,0 +1,25 @@
+"""Speed and memory, as ratios measured side by side in one run; one file for each benchmark, named after it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+
+from tacit.bench._measure import Result
+from tacit.errors import UsageError
+
+__all__ = ["Result", "names", "run"]
+
+
+def names() -> list[str]:
+    """The benchmarks there are: the public files of this folder."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def run(name: str) -> Iterator[Result]:
+    """The results of one benchmark, as they come in."""
+    if name not in names():
+        raise UsageError(f"there is no benchmark {name!r}; there are: {', '.join(names())}")
+    benchmark: Callable[[], Iterator[Result]] = importlib.import_module(f"{__name__}.{name}").run
+    return benchmark()

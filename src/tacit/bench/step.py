@@ -1,0 +1,91 @@
+"""A simulated split step over a plain unsplit step, on the papers' Wide&Deep."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from tacit.bench._measure import Result, interleaved
+from tacit.bench.protect import spelled
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.models import Unsplit, adam, wide_deep
+from tacit.protect.gradient import protection
+from tacit.wire.memory import pair
+
+BATCH, ROWS = 1024, 16 * 1024
+CATEGORIES, NUMBERS, VOCABULARY = 26, 13, 1000  # Criteo's columns
+CASES: tuple[tuple[str, dict[str, Any], float], ...] = (
+    ("none", {}, 1.05),
+    ("marvell", {"scale": 4.0}, 1.15),
+    ("matched", {"leak_auc": 0.6}, 1.35),
+)
+
+
+def run() -> Iterator[Result]:
+    """All of them by turns with the plain step, so that a busy machine disturbs them alike."""
+    steps = [_plain(), *(_split(name, options) for name, options, _ in CASES)]
+    plain, *split = (statistics.median(times) for times in interleaved(*steps, rounds=24))
+    yield Result("step", f"plain step, batch {BATCH}", plain * 1e3, "ms")
+    for (name, options, goal), value in zip(CASES, split, strict=True):
+        yield Result("step", f"split step with {spelled(name, options)} over plain step", value / plain, "x", goal)
+
+
+def _models() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    columns = [VOCABULARY] * CATEGORIES
+    return wide_deep(columns, NUMBERS, own_cardinalities=columns, own_numeric=NUMBERS, sparse=True)
+
+
+def _data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.randint(VOCABULARY, (ROWS, CATEGORIES), generator=generator)
+    numbers = torch.rand(ROWS, NUMBERS, generator=generator)
+    labels = (torch.rand(ROWS, generator=generator) < 0.25).float()
+    return codes, numbers, labels
+
+
+def _turns() -> Callable[[], torch.Tensor]:
+    """The next batch's rows, round and round."""
+    batches = torch.arange(ROWS).split(BATCH)
+    place = iter(range(10**9))
+    return lambda: batches[next(place) % len(batches)]
+
+
+def _plain(repeats: int = 8) -> Callable[[], None]:
+    model, (codes, numbers, labels), rows_of = Unsplit(*_models()), _data(), _turns()
+    optimizer = adam(model)
+
+    def step() -> None:
+        for _ in range(repeats):
+            rows = rows_of()
+            mine = codes[rows], numbers[rows]
+            loss = functional.binary_cross_entropy_with_logits(model(mine, (codes[rows], numbers[rows])), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return step
+
+
+def _split(name: str, options: dict[str, Any], repeats: int = 8) -> Callable[[], None]:
+    (bottom, top), (codes, numbers, labels), rows_of = _models(), _data(), _turns()
+    left, right = pair()
+    feature_party = FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))
+    label_party = LabelParty(
+        top=top, labels=labels, features=(codes, numbers), optimizer=adam(top), protect=protection(name, **options),
+        noise=torch.Generator().manual_seed(0),
+    )  # fmt: skip
+
+    def step() -> None:
+        for _ in range(repeats):
+            rows = rows_of()
+            feature_party.send(rows, left)
+            label_party.step(rows, right)
+            feature_party.finish(left)
+
+    return step
