@@ -23,16 +23,18 @@ def batches(count: int, size: int, *, epoch: int, seed: int) -> Iterator[Tensor]
     >>> len(list(batches(5, 2, epoch=0, seed=1)))
     2
     """
-    if not 1 <= size <= count:
-        raise UsageError(f"batch_size = {size} does not fit {count} rows: choose a size between 1 and {count}")
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= count:
+        raise UsageError(
+            f"batch_size = {size!r} does not fit {count} rows: choose a whole number between 1 and {count}"
+        )
     generator = torch.Generator().manual_seed(_mix(seed, epoch))
     order = torch.randperm(count, generator=generator)
     return iter(order[: count - count % size].split(size))
 
 
 def digest(rows: Tensor) -> bytes:
-    """A digest of the row ids of a batch and their order."""
-    return hashlib.blake2b(rows.cpu().numpy().tobytes(), digest_size=16).digest()
+    """A digest of the row ids of a batch and their order; it does not depend on the width of the integers."""
+    return hashlib.blake2b(rows.to("cpu", torch.int64).numpy().tobytes(), digest_size=16).digest()
 
 
 def _mix(seed: int, epoch: int) -> int:
