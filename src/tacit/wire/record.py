@@ -64,7 +64,9 @@ class Recorder:
         if self._last.maxlen:
             self._last.append(step)
         if self.follow:
-            self._followed.append(step.select((rows < self.follow).nonzero().squeeze(1)))
+            places = (rows < self.follow).nonzero().squeeze(1)
+            if len(places):
+                self._followed.append(step.select(places))
 
     def batches(self) -> Transcript:
         """The last batches, oldest first."""
