@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message
+from tacit.cut._tensors import finite, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 
 __all__ = ["FeatureParty"]
+
+_TAKEN = ("cut", "gradient", "rows")  # names that mean something else in a transcript
 
 
 class FeatureParty:
@@ -22,7 +26,8 @@ class FeatureParty:
         features: one tensor or several, all with one row for each example.
         optimizer: of the bottom's parameters.
         watch: names of submodules of the bottom whose activation gradient is to be kept at each step, as in
-            `bottom.named_modules()`: what reaches the cut reaches them too, and can be attacked there.
+            `bottom.named_modules()`: what reaches the cut reaches them too, and can be attacked there. Of a submodule
+            that runs several times in a step the last time counts.
     """
 
     def __init__(
@@ -34,15 +39,12 @@ class FeatureParty:
         watch: Sequence[str] = (),
     ) -> None:
         self.bottom = bottom
-        self.features = (features,) if isinstance(features, Tensor) else tuple(features)
-        if len({len(feature) for feature in self.features}) != 1:
-            sizes = ", ".join(str(len(feature)) for feature in self.features) or "none"
-            raise UsageError(f"features must be tensors of one and the same number of rows, got: {sizes}")
+        self.features = tensors("features", features)
         self.optimizer = optimizer
         self.steps = 0
+        self._watched = {name: _layer(bottom, name) for name in watch}
         self._sent: Tensor | None = None
-        self._watched: dict[str, Tensor] = {}
-        self._watch(watch)
+        self._gradients: dict[str, Tensor] = {}
 
     def step(self, rows: Tensor, channel: Channel) -> dict[str, Tensor]:
         """Send an embedding, wait for its gradient, update the bottom."""
@@ -53,51 +55,86 @@ class FeatureParty:
         """The first half of a step: the embedding goes out."""
         if self._sent is not None:
             raise ProtocolError(f"step {self.steps}: the last embedding has no answer yet; call finish() first")
-        z: Tensor = self.bottom(*(feature[rows] for feature in self.features))  # (batch, *cut)
-        if len(z) != len(rows):
-            raise TensorError(
-                f"the bottom model gives {len(z)} rows for a batch of {len(rows)}: one for each is needed"
+        with self._watching():
+            z: Tensor = self.bottom(*(feature[rows] for feature in self.features))  # (batch, *cut)
+        if z.ndim < 2 or len(z) != len(rows):
+            raise TensorError(f"the bottom model gives {tuple(z.shape)} for {len(rows)} rows: (rows, *cut) is needed")
+        if not z.requires_grad:
+            raise UsageError(
+                "the embedding depends on no parameter that can be trained: look for a frozen bottom model"
             )
         self._sent = z
         channel.send(Message(self.steps, "embedding", z.detach(), digest(rows)))
         return z.detach()
 
     def finish(self, channel: Channel) -> dict[str, Tensor]:
-        """The second half: the gradient comes back.
+        """The second half: the gradient comes back. Where it is refused, the step stays open and nothing has changed.
 
         Returns:
             Figures for this party alone: the gradient as received, and that at each watched layer.
         """
         if self._sent is None:
             raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
-        z, self._sent = self._sent, None
-        gradient = channel.recv("gradient", self.steps).payload
-        if gradient.shape != z.shape:
-            raise TensorError(f"step {self.steps}: a gradient {tuple(gradient.shape)} came for {tuple(z.shape)}")
-        if gradient.device.type == "cpu" and not bool(torch.isfinite(gradient.amax() - gradient.amin())):
-            raise TensorError(f"step {self.steps}: the gradient is not finite; the model was not changed")
+        gradient = self._accept(channel.recv("gradient", self.steps).payload, self._sent)
         self.optimizer.zero_grad()
-        z.backward(gradient)
+        self._sent.backward(gradient)
+        layers = {name: self._gradient_at(name) for name in self._watched}
         self.optimizer.step()
+        self._sent = None
         self.steps += 1
-        layers = {name: _gradient_of(name, output) for name, output in self._watched.items()}
         return {"gradient": gradient, **layers}
 
-    def _watch(self, names: Sequence[str]) -> None:
-        known = dict(self.bottom.named_modules())
-        for name in names:
-            if name not in known or not name:
-                raise UsageError(f"the bottom model has no layer {name!r}; it has: {', '.join(filter(None, known))}")
+    def _accept(self, gradient: Tensor, z: Tensor) -> Tensor:
+        """The gradient that came, if it fits what was sent."""
+        if gradient.shape != z.shape or gradient.dtype != z.dtype:
+            raise TensorError(
+                f"step {self.steps}: a gradient {tuple(gradient.shape)} of {gradient.dtype} came for an embedding "
+                f"{tuple(z.shape)} of {z.dtype}; the model was not changed: compare both parties' models"
+            )
+        if not finite(gradient):
+            raise TensorError(
+                f"step {self.steps}: the gradient is not finite; the model was not changed: ask the label party to "
+                "look at its loss"
+            )
+        return gradient
 
-            def keep(module: nn.Module, inputs: object, output: Tensor, name: str = name) -> None:
-                if output.requires_grad:
-                    output.retain_grad()
-                    self._watched[name] = output
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Catch the gradients of the watched layers on their way back; the model itself keeps no hook of ours."""
+        self._gradients.clear()
+        hooks = [layer.register_forward_hook(self._catch(name)) for name, layer in self._watched.items()]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
-            known[name].register_forward_hook(keep)
+    def _catch(self, name: str) -> Callable[[nn.Module, object, object], None]:
+        """A forward hook that has the output's gradient written down; before anything overwrites the output in place.
+
+        The way back passes the last run of a layer first, so of several runs `note` keeps that one.
+        """
+
+        def note(gradient: Tensor) -> None:
+            self._gradients.setdefault(name, gradient)
+
+        def catch(module: nn.Module, inputs: object, output: object) -> None:
+            if not isinstance(output, Tensor):
+                raise UsageError(f"the layer {name!r} gives {type(output).__name__}, no tensor: watch a part of it")
+            if output.requires_grad:
+                output.register_hook(note)
+
+        return catch
+
+    def _gradient_at(self, name: str) -> Tensor:
+        if name not in self._gradients:
+            raise UsageError(f"no gradient reaches the layer {name!r}: watch a layer that the embedding depends on")
+        return self._gradients[name]
 
 
-def _gradient_of(name: str, output: Tensor) -> Tensor:
-    if output.grad is None:
-        raise UsageError(f"no gradient reaches the layer {name!r}: watch a layer that the embedding depends on")
-    return output.grad
+def _layer(bottom: nn.Module, name: str) -> nn.Module:
+    """A submodule by its name, or a refusal that names those there are."""
+    known: dict[str, nn.Module] = {key: layer for key, layer in bottom.named_modules() if key and key not in _TAKEN}
+    if name not in known:
+        raise UsageError(f"the bottom model has no layer {name!r} to watch; it has: {', '.join(known)}")
+    return known[name]

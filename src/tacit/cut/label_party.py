@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message, Noise, Protection
-from tacit.cut.losses import LOSSES, check_labels
+from tacit.cut._tensors import finite, tensors
+from tacit.cut.losses import LOSSES, check_labels, check_targets
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
 
 __all__ = ["LabelParty"]
@@ -42,16 +43,13 @@ class LabelParty:
         loss: str = "binary",
         targets: Tensor | None = None,
     ) -> None:
-        check_labels(labels, loss)
-        if bool((labels > 1).any()) and getattr(protect, "name", None) != "none":
+        self.classes = check_labels(labels, loss)
+        if self.classes > 2 and getattr(protect, "name", None) != "none":
             raise LabelsError("label protections are binary, these labels have more classes: protect with none()")
         self.top = top
         self.labels = labels
-        self.targets = labels if targets is None else targets
-        self.features = (features,) if isinstance(features, Tensor) else tuple(features)
-        for i, own in enumerate(self.features):
-            if len(own) != len(labels):
-                raise UsageError(f"own features {i} have {len(own)} rows for {len(labels)} labels: align them first")
+        self.targets = labels if targets is None else check_targets(targets, labels)
+        self.features = tensors("own", features, rows=len(labels))
         self.optimizer = optimizer
         self.protect = protect
         self.noise = noise
@@ -67,7 +65,9 @@ class LabelParty:
         """
         message = channel.recv("embedding", self.steps)
         z = self._accept(message, rows)  # (batch, *cut)
-        logits = self.top(z, *(own[rows] for own in self.features))
+        logits = self.top(z.clone(), *(own[rows] for own in self.features))  # a copy: the top may work in place
+        if logits.ndim == 2 and 1 < logits.shape[1] < self.classes:
+            raise LabelsError(f"there are {self.classes} classes, but the top model has only {logits.shape[1]} logits")
         loss = self.loss(logits, self.targets[rows])
         self.optimizer.zero_grad()
         loss.backward()
@@ -87,8 +87,14 @@ class LabelParty:
                 f"step {self.steps}: the peer's batch has other rows: compare data, seed and batch size"
             )
         z = message.payload.detach()
-        if len(z) != len(rows) or not z.is_floating_point():
-            raise TensorError(f"step {self.steps}: an embedding of shape {tuple(z.shape)} came for {len(rows)} rows")
-        if z.device.type == "cpu" and not bool(torch.isfinite(z.amax() - z.amin())):
-            raise TensorError(f"step {self.steps}: the embedding is not finite; no label was touched")
+        if z.ndim < 2 or len(z) != len(rows) or not z.is_floating_point():
+            raise TensorError(
+                f"step {self.steps}: an embedding {tuple(z.shape)} of {z.dtype} came for {len(rows)} rows; no label "
+                "was touched: the peer's bottom model must give (rows, *cut) in a floating dtype"
+            )
+        if not finite(z):
+            raise TensorError(
+                f"step {self.steps}: the embedding is not finite; no label was touched: ask the feature party to look "
+                "at its inputs and learning rate"
+            )
         return z.requires_grad_()

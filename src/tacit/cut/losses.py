@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tacit.errors import LabelsError, TensorError, UsageError
 
-__all__ = ["LOSSES", "check_labels"]
+__all__ = ["LOSSES", "check_labels", "check_targets"]
 
 
 def binary(logits: Tensor, targets: Tensor) -> Tensor:
@@ -44,16 +44,40 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"binary": binary, "soft
 """`binary`: cross entropy of one logit. `softmax`: of one logit for each class, two or more."""
 
 
-def check_labels(labels: Tensor, loss: str) -> None:
-    """Refuse labels that the loss or the protections have no use for, before training starts."""
+def check_labels(labels: Tensor, loss: str) -> int:
+    """Refuse labels that the loss or the protections have no use for, before training starts.
+
+    Returns:
+        The number of classes: one more than the largest label, at least 2.
+    """
     if loss not in LOSSES:
         raise UsageError(f"there is no loss {loss!r}; there are: {', '.join(LOSSES)}")
     if labels.ndim != 1 or len(labels) == 0:
         raise LabelsError(f"labels have shape {tuple(labels.shape)}: pass one label for each example, in one axis")
-    whole = (labels == labels.round()) & (labels >= 0)
-    if not bool(whole.all()):
-        row = int((~whole).nonzero()[0])
-        raise LabelsError(f"label {labels[row].item()} of row {row} is not a class number: use 0, 1, ...")
-    if loss == "binary" and bool((labels > 1).any()):
-        row = int((labels > 1).nonzero()[0])
-        raise LabelsError(f"label {labels[row].item()} of row {row} is not 0 or 1: use the loss 'softmax'")
+    if labels.dtype == torch.bool:
+        return 2
+    _refuse(
+        labels, ~(torch.isfinite(labels) & (labels == labels.round()) & (labels >= 0)), "a class number: use 0, 1, ..."
+    )
+    if loss == "binary":
+        _refuse(labels, labels > 1, "0 or 1: use the loss 'softmax'")
+    if labels.is_floating_point():
+        _refuse(labels, labels > 1, "0 or 1: pass labels of several classes as integers")
+    return max(2, int(labels.max()) + 1)
+
+
+def check_targets(targets: Tensor, labels: Tensor) -> Tensor:
+    """The targets themselves, if there is a finite one for each label."""
+    if targets.shape != labels.shape:
+        raise LabelsError(
+            f"targets have shape {tuple(targets.shape)} for labels of shape {tuple(labels.shape)}: pass one for each"
+        )
+    _refuse(targets, ~torch.isfinite(targets), "finite: look at how the targets were made", what="target")
+    return targets
+
+
+def _refuse(values: Tensor, wrong: Tensor, wanted: str, *, what: str = "label") -> None:
+    """Name the first row that is wrong, if there is one."""
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise LabelsError(f"{what} {values[row].item()} of row {row} is not {wanted}")

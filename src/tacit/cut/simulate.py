@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from tacit.align.batches import batches
 from tacit.contracts import Protection
+from tacit.cut._tensors import tensors
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import TensorError, UsageError
@@ -60,15 +62,13 @@ class Simulation:
         self, features: Tensor | Sequence[Tensor], own: Tensor | Sequence[Tensor] = (), *, batch_size: int = 8192
     ) -> Tensor:
         """Logits for new rows, both halves in evaluation mode."""
-        inputs, own = _tuple(features), _tuple(own)
-        modes = self.bottom.training, self.top.training
-        self.bottom.eval(), self.top.eval()
-        with torch.no_grad():
+        inputs = tensors("features", features)
+        extra = tensors("own", own, rows=len(inputs[0]))
+        with _evaluating(self.bottom, self.top):
             parts = [
-                self.top(self.bottom(*(x[rows] for x in inputs)), *(x[rows] for x in own))
+                self.top(self.bottom(*(x[rows] for x in inputs)), *(x[rows] for x in extra))
                 for rows in torch.arange(len(inputs[0]), device=inputs[0].device).split(batch_size)
             ]
-        self.bottom.train(modes[0]), self.top.train(modes[1])
         return torch.cat(parts)
 
 
@@ -109,65 +109,64 @@ def simulate(
         watch: layers of the bottom whose gradient is written down as well.
         progress: called after each step with the number of steps done and the number of all steps.
     """
-    inputs = _tuple(features)
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise UsageError(f"epochs = {epochs!r} is out of range: it is a whole number, 1 or more")
-    if len(inputs[0]) != len(labels):
-        raise UsageError(f"{len(inputs[0])} rows of features for {len(labels)} labels: align the two tables first")
     make = optimizer or (lambda module: torch.optim.Adam(module.parameters(), lr=1e-3))
-    feature_party = FeatureParty(bottom=bottom, features=inputs, optimizer=make(bottom), watch=watch)
     label_party = LabelParty(
         top=top, labels=labels, targets=targets, features=own, optimizer=make(top), protect=protect, loss=loss,
         noise=torch.Generator(labels.device).manual_seed(seed),
     )  # fmt: skip
+    feature_party = FeatureParty(bottom=bottom, features=features, optimizer=make(bottom), watch=watch)
+    if len(feature_party.features[0]) != len(labels):
+        raise UsageError(
+            f"{len(feature_party.features[0])} rows of features for {len(labels)} labels: align the two tables first"
+        )
+    left, right = pair()
     history = []
     for epoch in range(epochs):
-        order = batches(len(labels), batch_size, epoch=epoch, seed=seed)
-        history.append(_train(epoch, order, feature_party, label_party, record, watch, progress, epochs))
+        plan = [rows.to(labels.device) for rows in batches(len(labels), batch_size, epoch=epoch, seed=seed)]
+        figures = []  # they stay on the device until the epoch is over
+        for done, rows in enumerate(plan, start=epoch * len(plan) + 1):
+            embedding = feature_party.send(rows, left)
+            seen = label_party.step(rows, right)
+            received = feature_party.finish(left)
+            figures.append(_figures(seen))
+            if record is not None:
+                gradient, layers = received["gradient"], {name: received[name] for name in watch}
+                record.write(rows=rows, embedding=embedding, gradient=gradient, clean=seen["clean"], layers=layers)
+            if progress is not None:
+                progress(done, epochs * len(plan))
+        history.append(_epoch(epoch, figures))
     return Simulation(bottom, top, history, record)
 
 
-def _train(
-    epoch: int,
-    order: Iterator[Tensor],
-    feature_party: FeatureParty,
-    label_party: LabelParty,
-    record: Recorder | None,
-    watch: Sequence[str],
-    progress: Callable[[int, int], None] | None,
-    epochs: int,
-) -> Epoch:
-    """One epoch; figures stay on the device until it is over."""
-    left, right = pair()
-    device = label_party.labels.device
-    figures = []
-    plan = [rows.to(device) for rows in order]
-    for done, rows in enumerate(plan, start=1):
-        embedding = feature_party.send(rows, left)
-        seen = label_party.step(rows, right)
-        received = feature_party.finish(left)
-        if record is not None:
-            layers = {name: received[name] for name in watch}
-            record.write(
-                rows=rows, embedding=embedding, gradient=received["gradient"], clean=seen["clean"], layers=layers
-            )
-        size = seen["clean"].flatten(start_dim=1).pow(2).sum(1).mean()
-        figures.append(torch.stack([seen["loss"], _or_zero(seen, "power"), size, _or_zero(seen, "untouched_rows"),
-                                    _or_zero(seen, "stateless"), _or_zero(seen, "valid", 1.0)]))  # fmt: skip
-        if progress is not None:
-            progress(epoch * len(plan) + done, epochs * len(plan))
-    loss, power, size, untouched, stateless, valid = torch.stack(figures).double().mean(0).tolist()
+def _figures(seen: Mapping[str, Tensor]) -> Tensor:
+    """What `_epoch` needs of one step, as one tensor; not every protection reports everything.  (6,)"""
+    loss = seen["loss"]
+    size = seen["clean"].flatten(start_dim=1).pow(2).sum(1).mean()
+    defaults = {"power": 0.0, "untouched_rows": 0.0, "stateless": 0.0, "valid": 1.0}
+    reported = [seen.get(name, torch.full_like(loss, default)) for name, default in defaults.items()]
+    return torch.stack([figure.double() for figure in (loss, size, *reported)])
+
+
+def _epoch(epoch: int, figures: Sequence[Tensor]) -> Epoch:
+    """The figures of all steps of an epoch as those of the epoch."""
+    loss, size, power, untouched, stateless, valid = torch.stack(list(figures)).mean(0).tolist()
     if valid < 1:
         raise TensorError(f"epoch {epoch}: a gradient was not finite, and the model is lost: look at the loss")
     relative = power / size if size > 0 else float("inf") if power > 0 else 0.0
-    return Epoch(epoch, len(plan), loss, relative, round(untouched * len(plan)), stateless)
+    return Epoch(epoch, len(figures), loss, relative, round(untouched * len(figures)), stateless)
 
 
-def _or_zero(figures: dict[str, Tensor], name: str, default: float = 0.0) -> Tensor:
-    """A figure that not every protection reports."""
-    like = figures["loss"]
-    return figures[name].to(like.dtype) if name in figures else torch.full_like(like, default)
-
-
-def _tuple(tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+@contextmanager
+def _evaluating(*models: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; afterwards every submodule is back in the mode it was in."""
+    modes = [(module, module.training) for model in models for module in model.modules()]
+    try:
+        with torch.no_grad():
+            for model in models:
+                model.eval()
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
