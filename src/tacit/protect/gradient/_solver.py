@@ -16,9 +16,10 @@ some tens of microseconds) and tensors (a stack of problems, on any device, with
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -28,6 +29,8 @@ from tacit.errors import TensorError, UsageError
 Number = TypeVar("Number", float, Tensor)
 
 TINY = 1e-290  # keeps a division by zero from happening where the quotient is discarded anyway
+SETTLED = 2e-14  # the relative error at which one problem counts as solved
+BLOCK = 4  # steps that are compiled together on CUDA
 STEPS = 64  # enough to close the widest bracket that any input can give (tried on millions of problems)
 
 
@@ -67,10 +70,6 @@ class _Floats:
     def where(condition: bool, yes: float, no: float) -> float:
         return yes if condition else no
 
-    @staticmethod
-    def settled(values: float) -> bool:
-        return abs(values) < 2e-14
-
 
 class _Tensors:
     """The same operations on tensors of float64."""
@@ -87,10 +86,6 @@ class _Tensors:
     @staticmethod
     def maximum(first: Tensor, second: Tensor | float) -> Tensor:
         return torch.clamp(first, min=second)
-
-    @staticmethod
-    def settled(values: Tensor) -> bool:
-        return False  # looking would make the device wait
 
 
 class _Problem(NamedTuple):
@@ -158,29 +153,46 @@ def _sum_kl(t: Any, a: _Problem) -> Any:
     return (across + along + shift) / 2
 
 
-def _root(f: Callable[[Any], Any], low: Any, high: Any, ops: Any) -> Any:
-    """The zero of an increasing function of log t between two bounds, by Chandrupatla's method (1997).
+Excess = Callable[[Any, Any, _Problem], Any]  # how far a t is above the one that is looked for
 
-    It takes an inverse quadratic step where that can be trusted and halves the bracket where not. The number of steps
-    is fixed for tensors, so that nothing has to be read back from a device.
-    """
-    a, b = ops.log(low), ops.log(high)  # the newest point, and the other end of the bracket
-    fa, fb = f(a), f(b)
-    best, nearest = a, abs(fa)
-    share = 0.0 * fa + 0.5  # where to look next, as a share of the way from a to b
-    for _ in range(STEPS):
-        new = a + share * (b - a)
-        fn = f(new)
-        nearer = abs(fn) < nearest
-        best, nearest = ops.where(nearer, new, best), ops.where(nearer, abs(fn), nearest)
-        if ops.settled(fn):
-            break
-        same = (fn < 0) == (fa < 0)  # the new point replaces a; else a becomes the other end
-        c, fc = ops.where(same, a, b), ops.where(same, fa, fb)
-        b, fb = ops.where(same, b, a), ops.where(same, fb, fa)
-        a, fa = new, fn
-        share = _next_share(a, b, c, fa, fb, fc, ops)
-    return best
+
+class _Search(NamedTuple):
+    """A bracket of the logarithm of t, by Chandrupatla's method (1997)."""
+
+    new: Any  # the newest point and the function there
+    f_new: Any
+    end: Any  # the other end of the bracket
+    f_end: Any
+    best: Any  # the point that came nearest so far, and how near
+    nearest: Any
+    share: Any  # where to look next, as a share of the way from the newest point to the other end
+
+
+def _narrow(excess: Excess, search: _Search, target: Any, a: _Problem) -> _Search:
+    """One step: an inverse quadratic one where that can be trusted, half of the bracket where not."""
+    ops = a.ops
+    new = search.new + search.share * (search.end - search.new)
+    f_new = excess(new, target, a)
+    nearer = abs(f_new) < search.nearest
+    same = (f_new < 0) == (search.f_new < 0)  # the new point replaces the last one; else that becomes the other end
+    old, f_old = ops.where(same, search.new, search.end), ops.where(same, search.f_new, search.f_end)
+    end, f_end = ops.where(same, search.end, search.new), ops.where(same, search.f_end, search.f_new)
+    return _Search(
+        new,
+        f_new,
+        end,
+        f_end,
+        ops.where(nearer, new, search.best),
+        ops.where(nearer, abs(f_new), search.nearest),
+        _next_share(new, end, old, f_new, f_end, f_old, ops),
+    )
+
+
+def _narrow_block(excess: Excess, search: _Search, target: Any, a: _Problem) -> _Search:
+    """Several steps at once, so that a compiler can make one kernel of them."""
+    for _ in range(BLOCK):
+        search = _narrow(excess, search, target, a)
+    return search
 
 
 def _next_share(a: Any, b: Any, c: Any, fa: Any, fb: Any, fc: Any, ops: Any) -> Any:
@@ -197,57 +209,86 @@ def _next_share(a: Any, b: Any, c: Any, fa: Any, fb: Any, fc: Any, ops: Any) -> 
     return ops.where(trusted & (quadratic > 1e-9) & (quadratic < 1 - 1e-9), quadratic, half)
 
 
-def _time_for_power(power: Any, a: _Problem) -> Any:
-    """The power t along the line for which the whole noise costs `power`.
+def _excess_power(log_t: Any, power: Any, a: _Problem) -> Any:
+    return a.ops.log(_spent(a.ops.exp(log_t), a) / power)
 
-    Where one class gets nothing along the line the equation is linear. Elsewhere t lies between power/d and power,
-    because the noise across never exceeds the noise along.
-    """
+
+def _excess_leak(log_t: Any, sum_kl: Any, a: _Problem) -> Any:
+    return a.ops.log(sum_kl / a.ops.maximum(_sum_kl(a.ops.exp(log_t), a), TINY))
+
+
+def _bounds_for_power(power: Any, a: _Problem) -> tuple[Any, Any]:
+    """t lies between power/d and power, because the noise across never exceeds the noise along."""
+    return power / (a.others + 1) * (1 - 1e-9), power * (1 + 1e-9)
+
+
+def _known_for_power(power: Any, a: _Problem) -> tuple[Any, Any]:
+    """Whether t is known without a search, and its value: the equation is linear where one class gets nothing along."""
     ops = a.ops
     linear = (power + a.others * a.q * a.u * a.lose) / (1 + a.others * a.keep)
     linear = ops.where(linear < power, linear, power)
     no_loud = _allocate(linear, a)[3]
     no_quiet = _allocate(power, a)[4]
-
-    def excess(log_t: Any) -> Any:
-        return ops.log(_spent(ops.exp(log_t), a) / power)
-
-    if ops is _Floats and (no_loud or no_quiet or a.others == 0):
-        return linear if no_loud else power
-    both = ops.exp(_root(excess, power / (a.others + 1) * (1 - 1e-9), power * (1 + 1e-9), ops))
-    both = ops.where(both < power, both, power)
-    return ops.where(no_loud, linear, ops.where(no_quiet, power, both))
+    return no_loud | no_quiet | (a.others == 0), ops.where(no_loud, linear, power)
 
 
-def _time_for_sum_kl(wanted: Any, a: _Problem) -> Any:
-    """The power t along the line that brings sumKL down to `wanted`; 0 where it is there already."""
+def _bounds_for_leak(sum_kl: Any, a: _Problem) -> tuple[Any, Any]:
+    """Powers t along the line that leave too much and too little, from simple bounds of sumKL."""
     ops = a.ops
-    quarter = ops.sqrt(ops.sqrt((a.others + 1) / wanted))
-    high = 4 * (3 * a.v + 4 * a.gap * (1 + 1 / wanted) + 3 * ops.sqrt(a.v * a.gap) * quarter) + TINY
-    floor_x = ops.maximum(a.gap / (2 * wanted) - a.u, 0.0)  # because sumKL is at least D / 2X
-    floor_y = ops.maximum(a.v / (2 * wanted + 2) - a.u, 0.0)  # because sumKL is at least Y / 2X - 1
-    low = ops.maximum(a.q * (floor_x + floor_y) / 4, 0.0) + 1e-18 * a.q * a.u + TINY
-
-    def excess(log_t: Any) -> Any:
-        return ops.log(wanted / ops.maximum(_sum_kl(ops.exp(log_t), a), TINY))
-
-    enough = _sum_kl(0.0 * a.u, a) <= wanted
-    if ops is _Floats and enough:
-        return 0.0
-    return ops.where(enough, 0.0 * a.u, ops.exp(_root(excess, low, high, ops)))
+    quarter = ops.sqrt(ops.sqrt((a.others + 1) / sum_kl))
+    high = 4 * (3 * a.v + 4 * a.gap * (1 + 1 / sum_kl) + 3 * ops.sqrt(a.v * a.gap) * quarter) + TINY
+    floor_x = ops.maximum(a.gap / (2 * sum_kl) - a.u, 0.0)  # because sumKL is at least D / 2X
+    floor_y = ops.maximum(a.v / (2 * sum_kl + 2) - a.u, 0.0)  # because sumKL is at least Y / 2X - 1
+    return a.q * (floor_x + floor_y) / 4 + 1e-18 * a.q * a.u + TINY, high
 
 
-def _solve(u: Any, v: Any, d: Any, gap: Any, p: Any, ops: Any, power: Any = None, sum_kl: Any = None) -> Solution[Any]:
+def _known_for_leak(sum_kl: Any, a: _Problem) -> tuple[Any, Any]:
+    """No noise at all where sumKL is low enough already."""
+    nothing = 0.0 * a.u
+    return _sum_kl(nothing, a) <= sum_kl, nothing
+
+
+class _Kind(NamedTuple):
+    """The two ways to pose the problem."""
+
+    excess: Excess
+    bounds: Callable[[Any, _Problem], tuple[Any, Any]]
+    known: Callable[[Any, _Problem], tuple[Any, Any]]
+
+
+_KINDS = {
+    "power": _Kind(_excess_power, _bounds_for_power, _known_for_power),
+    "sum_kl": _Kind(_excess_leak, _bounds_for_leak, _known_for_leak),
+}
+
+
+def _open(by: str, goal: Any, a: _Problem) -> _Search:
+    low, high = (a.ops.log(bound) for bound in _KINDS[by].bounds(goal, a))
+    f_low, f_high = _KINDS[by].excess(low, goal, a), _KINDS[by].excess(high, goal, a)
+    return _Search(low, f_low, high, f_high, low, abs(f_low), 0.0 * f_low + 0.5)
+
+
+def _begin(u: Any, v: Any, d: Any, gap: Any, p: Any, target: Any, by: str, ops: Any) -> tuple[Any, ...]:
+    """The problem in its own units, and whether and how t is known without a search."""
     scale = ops.maximum(ops.where(u > v, u, v), gap) if ops is _Floats else torch.maximum(torch.maximum(u, v), gap)
     scale = ops.power_of_two(ops.where(scale > 0, scale, 0.0 * scale + 1.0))  # dividing by it does not round v - u
-    u, v, gap = u / scale, v / scale, gap / scale
-    swap = u > v
-    a = _problem(u, v, p, gap, d, ops)
-    if sum_kl is None:
-        spend = ops.maximum(power / scale, TINY)
-        t = ops.where(power > 0, _time_for_power(spend, a), 0.0 * spend)
-    else:
-        t = _time_for_sum_kl(sum_kl, a)
+    a = _problem(u / scale, v / scale, p, gap / scale, d, ops)
+    goal = ops.maximum(target / scale, TINY) if by == "power" else target
+    known, t = _KINDS[by].known(goal, a)
+    if by == "power":
+        known, t = known | (target <= 0), ops.where(target > 0, t, 0.0 * t)
+    return a, scale, goal, known, t
+
+
+def _begin_search(*given: Any) -> tuple[Any, ...]:
+    """The same, and a bracket for the problems where t is not known."""
+    a, scale, goal, known, t = _begin(*given)
+    return a, scale, goal, known, t, _open(given[-2], goal, a)
+
+
+def _finish(swap: Any, scale: Any, known: Any, t: Any, found: Any, a: _Problem) -> Solution[Any]:
+    ops = a.ops
+    t = ops.where(known, t, ops.exp(found))
     x, y, z, _, _ = _allocate(t, a)
     nothing = 0.0 * z
     return Solution(
@@ -258,6 +299,39 @@ def _solve(u: Any, v: Any, d: Any, gap: Any, p: Any, ops: Any, power: Any = None
         sum_kl=_sum_kl(t, a),
         power=(t + a.others * a.q * z) * scale,
     )
+
+
+def _solve_floats(u: float, v: float, d: float, gap: float, p: float, target: float, by: str) -> Solution[float]:
+    """One problem: stop as soon as it is solved."""
+    a, scale, goal, known, t = _begin(u, v, d, gap, p, target, by, _Floats)
+    found = 0.0
+    if not known:
+        search = _open(by, goal, a)
+        for _ in range(STEPS):
+            search = _narrow(_KINDS[by].excess, search, goal, a)
+            if search.nearest < SETTLED:
+                break
+        found = search.best
+    return _finish(u > v, scale, known, t, found, a)
+
+
+def _solve_tensors(
+    u: Tensor, v: Tensor, d: Tensor, gap: Tensor, p: Tensor, target: Tensor, by: str
+) -> Solution[Tensor]:
+    """A stack of problems: always the same number of steps, so that nothing has to be read back from a device."""
+    begin, narrow, finish = _stages(u.device.type)
+    a, scale, goal, known, t, search = begin(u, v, d, gap, p, target, by, _Tensors)
+    for _ in range(STEPS // BLOCK):
+        search = narrow(_KINDS[by].excess, search, goal, a)
+    done: Solution[Tensor] = finish(u > v, scale, known, t, search.best, a)
+    return done
+
+
+@functools.cache
+def _stages(device: str) -> tuple[Callable[..., Any], ...]:
+    """The three stages of a solution; on CUDA compiled, each into a kernel or a few, instead of some thousand."""
+    stages = (_begin_search, _narrow_block, _finish)
+    return tuple(torch.compile(stage) for stage in stages) if device == "cuda" else stages
 
 
 def solve(
@@ -289,22 +363,22 @@ def solve(
     >>> round(solve(1.0, 2.0, 128, 4.0, 0.25, sum_kl=0.16).sum_kl, 9)
     0.16
     """
-    knobs = {name: value for name, value in (("power", power), ("sum_kl", sum_kl)) if value is not None}
-    if len(knobs) != 1:
+    if (power is None) == (sum_kl is None):
         raise UsageError(
             "solve() takes one of power= and sum_kl=: say how much noise to add, or how much leak to leave"
         )
-    given: dict[str, Any] = {"u": u, "v": v, "d": d, "gap": gap, "p": p, **knobs}
+    by = "power" if sum_kl is None else "sum_kl"
+    given: dict[str, Any] = {"u": u, "v": v, "d": d, "gap": gap, "p": p, by: power if sum_kl is None else sum_kl}
     devices = [value.device for value in given.values() if isinstance(value, Tensor)]
     if not devices:
         given = {name: float(value) for name, value in given.items()}
         _check(given)
-        return _solve(ops=_Floats, **given)
+        return cast("Solution[Number]", _solve_floats(*given.values(), by))
     stack = [torch.as_tensor(value, dtype=torch.float64, device=devices[0]) for value in given.values()]
     given = dict(zip(given, torch.broadcast_tensors(*stack), strict=True))
     if devices[0].type == "cpu":
         _check(given)
-    return _solve(ops=_Tensors, **given)
+    return cast("Solution[Number]", _solve_tensors(*given.values(), by))
 
 
 def _check(given: dict[str, Any]) -> None:
