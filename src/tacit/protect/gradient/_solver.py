@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -268,8 +268,9 @@ def _open(by: str, goal: Any, a: _Problem) -> _Search:
     return _Search(low, f_low, high, f_high, low, abs(f_low), 0.0 * f_low + 0.5)
 
 
-def _begin(u: Any, v: Any, d: Any, gap: Any, p: Any, target: Any, by: str, ops: Any) -> tuple[Any, ...]:
+def _begin(given: tuple[Any, ...], by: str, ops: Any) -> tuple[Any, ...]:
     """The problem in its own units, and whether and how t is known without a search."""
+    u, v, d, gap, p, target = given
     scale = ops.maximum(ops.where(u > v, u, v), gap) if ops is _Floats else torch.maximum(torch.maximum(u, v), gap)
     scale = ops.power_of_two(ops.where(scale > 0, scale, 0.0 * scale + 1.0))  # dividing by it does not round v - u
     a = _problem(u / scale, v / scale, p, gap / scale, d, ops)
@@ -280,10 +281,10 @@ def _begin(u: Any, v: Any, d: Any, gap: Any, p: Any, target: Any, by: str, ops: 
     return a, scale, goal, known, t
 
 
-def _begin_search(*given: Any) -> tuple[Any, ...]:
+def _begin_search(given: tuple[Any, ...], by: str, ops: Any) -> tuple[Any, ...]:
     """The same, and a bracket for the problems where t is not known."""
-    a, scale, goal, known, t = _begin(*given)
-    return a, scale, goal, known, t, _open(given[-2], goal, a)
+    a, scale, goal, known, t = _begin(given, by, ops)
+    return a, scale, goal, known, t, _open(by, goal, a)
 
 
 def _finish(swap: Any, scale: Any, known: Any, t: Any, found: Any, a: _Problem) -> Solution[Any]:
@@ -301,9 +302,9 @@ def _finish(swap: Any, scale: Any, known: Any, t: Any, found: Any, a: _Problem) 
     )
 
 
-def _solve_floats(u: float, v: float, d: float, gap: float, p: float, target: float, by: str) -> Solution[float]:
+def _solve_floats(given: tuple[Any, ...], by: str) -> Solution[Any]:
     """One problem: stop as soon as it is solved."""
-    a, scale, goal, known, t = _begin(u, v, d, gap, p, target, by, _Floats)
+    a, scale, goal, known, t = _begin(given, by, _Floats)
     found = 0.0
     if not known:
         search = _open(by, goal, a)
@@ -312,18 +313,16 @@ def _solve_floats(u: float, v: float, d: float, gap: float, p: float, target: fl
             if search.nearest < SETTLED:
                 break
         found = search.best
-    return _finish(u > v, scale, known, t, found, a)
+    return _finish(given[0] > given[1], scale, known, t, found, a)
 
 
-def _solve_tensors(
-    u: Tensor, v: Tensor, d: Tensor, gap: Tensor, p: Tensor, target: Tensor, by: str
-) -> Solution[Tensor]:
+def _solve_tensors(given: tuple[Any, ...], by: str) -> Solution[Any]:
     """A stack of problems: always the same number of steps, so that nothing has to be read back from a device."""
-    begin, narrow, finish = _stages(u.device.type)
-    a, scale, goal, known, t, search = begin(u, v, d, gap, p, target, by, _Tensors)
+    begin, narrow, finish = _stages(given[0].device.type)
+    a, scale, goal, known, t, search = begin(given, by, _Tensors)
     for _ in range(STEPS // BLOCK):
         search = narrow(_KINDS[by].excess, search, goal, a)
-    done: Solution[Tensor] = finish(u > v, scale, known, t, search.best, a)
+    done: Solution[Any] = finish(given[0] > given[1], scale, known, t, search.best, a)
     return done
 
 
@@ -373,12 +372,12 @@ def solve(
     if not devices:
         given = {name: float(value) for name, value in given.items()}
         _check(given)
-        return cast("Solution[Number]", _solve_floats(*given.values(), by))
+        return _solve_floats(tuple(given.values()), by)
     stack = [torch.as_tensor(value, dtype=torch.float64, device=devices[0]) for value in given.values()]
     given = dict(zip(given, torch.broadcast_tensors(*stack), strict=True))
     if devices[0].type == "cpu":
         _check(given)
-    return cast("Solution[Number]", _solve_tensors(*given.values(), by))
+    return _solve_tensors(tuple(given.values()), by)
 
 
 def _check(given: dict[str, Any]) -> None:
