@@ -104,7 +104,7 @@ def test_what_each_protection_leaves(result):
 
 
 def test_what_is_left_one_layer_before_the_cut(result):
-    """The likelihood attack is left out: what a row switches on in `layer1` tells of its features, and they of its label.
+    """The likelihood attack is left out: what a row switches on in `layer1` tells of its features, so of its label.
 
     With nothing but noise at the cut that attack reaches 0.56 to 0.60 there.
     """

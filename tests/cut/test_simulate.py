@@ -67,6 +67,37 @@ def test_the_seed_decides_everything(name):
     assert not torch.equal(weights(one), weights(run(protect=PROTECTIONS[name], seed=5)))
 
 
+class Asked:
+    """Sends bare gradients and writes down what it was asked with."""
+
+    def __init__(self):
+        self.calls = []
+
+    def init(self):
+        return 0
+
+    def update(self, grad, labels, state, noise, embedding=None):
+        draw = torch.rand(1, generator=noise).item()
+        self.calls.append((grad.clone(), labels.clone(), state, draw, embedding.clone()))
+        return Protected(grad.clone(), state + 1, Event("asked"), {})
+
+
+def test_what_a_protection_is_asked_with():
+    """The clean gradient, the batch's labels (not the targets), its own state, fresh noise, the embedding."""
+    asked, recorder = Asked(), Recorder(last=8)
+    run(protect=asked, targets=3 * labels() - 1, record=recorder, seed=4)
+    transcript = recorder.batches()
+    for step, (grad, y, state, _, embedding) in enumerate(asked.calls):
+        assert torch.equal(grad, transcript.clean[step])
+        assert torch.equal(y, labels()[transcript.view.rows[step]])
+        assert state == step
+        assert torch.equal(embedding, transcript.view.embedding[step])
+    draws = [draw for _, _, _, draw, _ in asked.calls]
+    other = Asked()
+    run(protect=other, seed=5)
+    assert len({*draws, *(draw for _, _, _, draw, _ in other.calls)}) == 16
+
+
 def test_protections_differ_in_what_they_leave():
     left = {name: weights(run(protect=protect)) for name, protect in PROTECTIONS.items()}
     assert len({tuple(each.tolist()) for each in left.values()}) == len(PROTECTIONS)
