@@ -108,7 +108,10 @@ def fill_in(own: Moments, running: Moments) -> tuple[Moments, Tensor]:
     mixed = Moments(torch.where(own.defined[..., None], own.packed, running.packed))
     apart = _squared(mixed.gap) > RESOLUTION
     chosen = Moments(torch.where(apart[:, None, None], mixed.packed, running.packed))
-    return chosen, chosen.defined.all(-1) & (_squared(chosen.gap) > RESOLUTION)
+    gap = _squared(chosen.gap)
+    fits = torch.isfinite(gap + chosen.spread.sum(-1))  # a run's averages may be too large for a tiny batch's units
+    usable = chosen.defined.all(-1) & (gap > RESOLUTION) & fits
+    return Moments(torch.where(usable[:, None, None], chosen.packed, own.packed)), usable
 
 
 def _squared(vectors: Tensor) -> Tensor:
