@@ -295,7 +295,7 @@ def run(protection, batches, noise, state=None):
     return answers
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "all zero"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_degenerate_batch_in_a_run_uses_running_statistics(seeded, kind):
     past = [batch(50 + i, 64, 5) for i in range(4)]
     *_, last = run(marvell(scale=4.0), [*past, degenerate(kind)], seeded(51))
@@ -304,6 +304,27 @@ def test_a_degenerate_batch_in_a_run_uses_running_statistics(seeded, kind):
     assert last.report["untouched_rows"] == 0
     assert (last.value != grad).all()
     assert last.report["power"].item() > 1.5  # a multiple of the squared distance of the means, which is 2.0 or so
+
+
+@pytest.mark.parametrize("stack", [(), (2,)])
+def test_averages_too_large_for_a_tiny_batch_are_not_used(seeded, stack):
+    """In single precision a variance of 1e16 can't be written in the units of a batch of zeros, 1e-24."""
+    past = [tuple(part.float().expand(*stack, *part.shape) for part in batch(55 + i, 64, 5)) for i in range(3)]
+    grad, labels = (part.float().expand(*stack, *part.shape) for part in degenerate("all zero"))
+    protection = marvell(leak_auc=0.6)
+    *_, last = run(protection, [*((1e8 * g, y) for g, y in past), (grad, labels)], seeded(56))
+    assert (last.report["stateless"] == 1).all()
+    assert torch.isfinite(last.value).all()
+    assert (last.value != 0).all()
+
+
+def test_a_batch_of_the_louder_class_alone_is_counted_where_marvell_gives_it_nothing(seeded):
+    past = [batch(57 + i, 64, 5, u=4.0, v=0.01, gap=0.1) for i in range(3)]
+    grad, labels = batch(58, 64, 5, u=4.0, share=0.0)
+    *_, last = run(marvell(scale=0.5), [*past, (grad, labels)], seeded(59))
+    assert torch.equal(last.value, grad)
+    assert last.report["untouched_rows"].item() == 64
+    assert last.report["power"].item() == 0
 
 
 def test_running_statistics_are_decayed_means_over_rows(replay, seeded):
