@@ -66,6 +66,8 @@ class Drawn:
         power: the expected squared norm of a row's noise, in scaled units.  (stack,)
         untouched: how many rows get no noise.  (stack,)
         figures: whatever else the protection reports; one number for each problem.
+        keep: what each row is multiplied by before the noise is added; None where rows stay as they are.
+            (stack, batch)
     """
 
     noise: Tensor
@@ -73,6 +75,7 @@ class Drawn:
     power: Tensor
     untouched: Tensor
     figures: Mapping[str, Tensor]
+    keep: Tensor | None = None
 
 
 class GradientProtection(abc.ABC):
@@ -118,6 +121,8 @@ class GradientProtection(abc.ABC):
         if grad.device.type != "cpu":
             scale = torch.where(batch.valid, scale, torch.nan)
         rows = grad.detach().to(batch.rows.dtype).reshape(batch.rows.shape)
+        if drawn.keep is not None:
+            rows = rows * drawn.keep[..., None]
         value = drawn.noise.mul_(scale[:, None, None]).add_(rows).to(grad.dtype).reshape(grad.shape)
         stacked = labels.ndim == 2
         figures = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tacit.contracts import NoiseSource
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, positive_number
 
@@ -16,12 +18,13 @@ class Clip(GradientProtection):
     norm: float
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
-        """What is missing between each row and its clipped form; no randomness."""
-        length = batch.squares.sqrt() * batch.scale[:, None]
-        excess = (1 - self.norm / length.clamp(min=self.norm))[..., None]  # 0 for rows that are short enough
-        removed = batch.rows * -excess
-        untouched = (excess == 0).to(batch.rows.dtype).sum((-2, -1))
-        return Drawn(removed, state, (removed * removed).sum(-1).mean(-1), untouched, {})
+        """No noise, and what is kept of each row."""
+        length = batch.squares.sqrt()
+        cap = self.norm / batch.scale[:, None]
+        keep = torch.where(length > cap, cap / length, 1.0)
+        removed = (1 - keep) * length
+        untouched = (keep == 1).to(batch.rows.dtype).sum(-1)
+        return Drawn(torch.zeros_like(batch.rows), state, (removed**2).mean(-1), untouched, {}, keep)
 
 
 def clip(norm: float) -> GradientProtection:
