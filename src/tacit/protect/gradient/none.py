@@ -25,7 +25,8 @@ class None_(GradientProtection):  # noqa: N801 (None is taken)
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """Zeros, and the report says that every row goes out as it is."""
         every = torch.full_like(batch.scale, batch.labels.shape[-1])
-        return Drawn(torch.zeros_like(batch.rows), state, torch.zeros_like(batch.scale), every, {})
+        nothing = torch.full_like(batch.rows, -0.0)  # adding 0.0 would turn -0.0 into 0.0
+        return Drawn(nothing, state, torch.zeros_like(batch.scale), every, {})
 
 
 def none() -> GradientProtection:
