@@ -1,0 +1,104 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from tacit.errors import UsageError
+from tacit.protect.gradient._base import one_knob, read_batch
+from tacit.protect.gradient._knob import gaussian_auc, model_figures, stateless_variance, sum_kl_for, theorem_1
+
+
+def test_every_spelling_by_hand():
+    assert sum_kl_for("sum_kl", 0.3) == 0.3
+    assert sum_kl_for("scale", 8) == 0.125
+    assert sum_kl_for("detection_error", 0.25) == 1.0
+    assert sum_kl_for("leak_auc", norm.cdf(1.0)) == pytest.approx(2.0, rel=1e-9)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.floats(0.5001, 0.9999))
+def test_leak_auc_is_the_auc_of_two_gaussians_with_that_divergence(wanted):
+    k = sum_kl_for("leak_auc", wanted)  # N(0, 1) and N(sqrt(k), 1): the sum of both divergences is k
+    best, _ = quad(lambda x: norm.pdf(x, math.sqrt(k)) * norm.cdf(x), math.sqrt(k) - 12, math.sqrt(k) + 12)
+    assert best == pytest.approx(wanted, abs=1e-7)
+    assert gaussian_auc(torch.tensor(k, dtype=torch.float64)).item() == pytest.approx(wanted, rel=1e-9)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.floats(0.01, 0.49))
+def test_detection_error_is_what_pinsker_leaves(error):
+    k = sum_kl_for("detection_error", error)  # the total variation is at most sqrt(k)/2, the error (1 - that)/2
+    assert 0.5 - math.sqrt(k) / 4 == pytest.approx(error, rel=1e-9)
+    shift = math.sqrt(k)  # a pure shift with that divergence: its best detector errs at least as often
+    assert norm.cdf(-shift / 2) >= error
+
+
+def test_more_noise_is_a_smaller_divergence():
+    for knob, values in {
+        "scale": (0.1, 1, 10, 1e6),
+        "sum_kl": (10, 1, 0.1, 1e-6),
+        "detection_error": (0.01, 0.2, 0.4, 0.499),
+        "leak_auc": (0.999, 0.8, 0.6, 0.501),
+    }.items():
+        allowed = [sum_kl_for(knob, value) for value in values]
+        assert allowed == sorted(allowed, reverse=True)
+        assert allowed[-1] > 0
+
+
+@pytest.mark.parametrize("knob", ["scale", "sum_kl", "detection_error", "leak_auc"])
+@pytest.mark.parametrize("value", [0, 0.0, -1.0, math.nan, math.inf, -math.inf, True, "0.6", [0.6]])
+def test_strengths_out_of_range_are_refused_by_name(knob, value):
+    with pytest.raises(UsageError, match=knob):
+        sum_kl_for(knob, value)
+
+
+@pytest.mark.parametrize(("knob", "value"), [("detection_error", 0.5), ("leak_auc", 0.5), ("leak_auc", 1.0)])
+def test_the_limits_themselves_are_refused(knob, value):
+    with pytest.raises(UsageError, match=knob):
+        sum_kl_for(knob, value)
+
+
+def test_theorem_1_is_monotone_continuous_and_above_the_gaussian():
+    k = torch.linspace(0, 6, 6001, dtype=torch.float64)
+    bound = theorem_1(k)
+    assert bound[0] == 0.5
+    assert (bound.diff() >= 0).all()
+    assert bound.diff().max() < 0.016  # sqrt(0.001) / 2: no jump at 4
+    assert (bound[k >= 4] == 1).all()
+    assert (bound >= gaussian_auc(k)).all()
+    assert theorem_1(torch.tensor(1.0)).item() == 0.875
+
+
+def test_figures_are_named_as_statements_of_the_model():
+    figures = model_figures(torch.tensor([0.0, 0.16, 1e300], dtype=torch.float64))
+    assert list(figures) == ["sum_kl", "model_auc_theorem_1", "model_auc_gaussian"]
+    assert figures["model_auc_theorem_1"].tolist() == pytest.approx([0.5, 0.68, 1.0])
+    assert figures["model_auc_gaussian"].tolist() == pytest.approx([0.5, norm.cdf(math.sqrt(0.08)), 1.0])
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
+def test_stateless_noise_holds_for_any_two_rows(scale):
+    g = torch.Generator().manual_seed(0)
+    rows = torch.randn(4, 50, 7, generator=g) * scale
+    rows[2, 3] = -rows[2, rows[2].norm(dim=-1).argmax()]  # the worst case: two longest rows, opposite
+    rows[3] = 0
+    batch = read_batch(rows, torch.zeros(4, 50))
+    k = 0.25
+    variance = stateless_variance(batch, k)
+    left = torch.cdist(batch.rows, batch.rows).square().amax((1, 2)) / variance  # sumKL of two Gaussians of one shape
+    assert (left <= k * (1 + 1e-5)).all()
+    assert left[2].item() == pytest.approx(k, rel=1e-5)  # and no more than needed there
+    assert left[3].item() == 0
+    assert (variance > 0).all()
+
+
+def test_one_strength_and_not_two():
+    assert one_knob("m", scale=None, sum_kl=0.5) == ("sum_kl", 0.5)
+    with pytest.raises(UsageError, match=r"m\(\) takes exactly one strength of scale, sum_kl; got none"):
+        one_knob("m", scale=None, sum_kl=None)
+    with pytest.raises(UsageError, match="got scale and sum_kl"):
+        one_knob("m", scale=1.0, sum_kl=0.5)
