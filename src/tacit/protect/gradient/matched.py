@@ -219,4 +219,5 @@ def matched(
             raise UsageError(f"{name} = {number!r} is out of range: it is a whole number, {least} or more")
     smooth = 4.0 * visits if smooth is None else positive_number("smooth", smooth)
     floor = 1.0 * visits if floor is None else positive_number("floor", floor)
-    return Matched(knob, float(strength), sum_kl_for(knob, strength), visits, smooth, floor, warmup)
+    allowed = sum_kl_for(knob, strength)
+    return Matched(knob, float(strength), allowed, visits, smooth, floor, warmup)
