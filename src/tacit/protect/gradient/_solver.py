@@ -373,7 +373,12 @@ def solve(
         given = {name: float(value) for name, value in given.items()}
         _check(given)
         return _solve_floats(tuple(given.values()), by)
-    stack = [torch.as_tensor(value, dtype=torch.float64, device=devices[0]) for value in given.values()]
+    stack = [
+        value.to(dtype=torch.float64, device=devices[0])
+        if isinstance(value, Tensor)
+        else torch.full((), value, dtype=torch.float64, device=devices[0])  # filled there: a copy would wait
+        for value in given.values()
+    ]
     given = dict(zip(given, torch.broadcast_tensors(*stack), strict=True))
     if devices[0].type == "cpu":
         _check(given)
