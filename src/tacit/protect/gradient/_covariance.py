@@ -1,7 +1,7 @@
 """Class covariances as running averages, in all coordinates of a narrow cut or in the leading ones of a wide cut.
 
-Everything is kept in units of the batch's root mean square row norm, so that the averages follow at once when the
-gradients shrink or grow.
+Everything is kept in units of each batch's own root mean square row norm, so that the averages follow at once when the
+gradients shrink or grow, and batches of small gradients in between do not water them down.
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ class Covariances:
     def add(self, batch: Batch, unit: Tensor) -> tuple[Covariances, Moments]:
         """The sums after one more batch whose rows are measured in `unit`, and the batch's own moments.
 
-        Bad input leaves the sums as they were.
+        Bad input, and a batch of zeros (whose unit is 0), leaves the sums as they were.
         """
         seen, centred = batch_moments(batch)
-        inverse = torch.where(batch.valid, 1 / unit, 0.0).double()
+        counts = batch.valid & (unit > 0)
+        inverse = torch.where(counts, 1 / torch.where(counts, unit, 1.0), 0.0).double()
         squared = (inverse * inverse)[:, None]
+        decay = torch.where(counts, torch.full_like(inverse, DECAY), 1.0)[:, None]
         weights = torch.stack([1 - batch.labels, batch.labels], dim=1)  # (stack, 2, batch)
         inside = centred if self.basis is None else centred @ self.basis  # (stack, batch, rank)
         negative = (inside * weights[:, 0, :, None]).mT @ inside
@@ -66,14 +68,14 @@ class Covariances:
         rest = self.rest
         if self.basis is not None:
             outside = torch.linalg.vector_norm(centred, dim=-1) ** 2 - torch.linalg.vector_norm(inside, dim=-1) ** 2
-            rest = DECAY * self.rest + (weights @ outside.clamp(min=0)[..., None]).squeeze(-1).double() * squared
-        count = torch.where(batch.valid[:, None], seen.count.double(), 0.0)
+            rest = decay * self.rest + (weights @ outside.clamp(min=0)[..., None]).squeeze(-1).double() * squared
+        count = torch.where(counts[:, None], seen.count.double(), 0.0)
         total = (seen.mean * seen.count[..., None]).double() * inverse[:, None, None]
         sums = Covariances(
-            DECAY * self.count + count,
-            DECAY * self.freedom + (count - 1).clamp(min=0),
-            DECAY * self.total + total,
-            DECAY * self.scatter + scatter,
+            decay * self.count + count,
+            decay * self.freedom + (count - 1).clamp(min=0),
+            decay[..., None] * self.total + total,
+            decay[..., None, None] * self.scatter + scatter,
             rest,
             self.basis,
         )
@@ -116,7 +118,7 @@ class Covariances:
         pooled = self.scatter.sum(1) / self.count.sum(-1).clamp(min=1)[:, None, None]  # (stack, rank, rank)
         values, vectors = torch.linalg.eigh(pooled)
         known = (self.basis.double() @ (vectors * values.clamp(min=0).sqrt()[:, None, :])).mT.to(batch.rows.dtype)
-        fresh = batch.rows / (unit * batch.rows.shape[1] ** 0.5)[:, None, None]
+        fresh = batch.rows / (torch.where(unit > 0, unit, 1.0) * batch.rows.shape[1] ** 0.5)[:, None, None]
         gap = (self.mean[:, 1:] - self.mean[:, :1]).to(batch.rows.dtype)
         basis = _leading(torch.cat([known, fresh * (1 - DECAY) ** 0.5, gap], dim=1), self.basis.shape[-1])
         turn = (basis.mT @ self.basis).double()[:, None]

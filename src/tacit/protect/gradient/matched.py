@@ -74,11 +74,11 @@ class Matched(GradientProtection):
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
         """Two products of a draw, and one number more for each row; every few steps the factors are made anew."""
-        level, unit = _unit(batch, state.level)
-        covariances, seen = (state.covariances or Covariances.start(batch)).add(batch, unit)
+        level, unit, own = _units(batch, state.level)
+        covariances, seen = (state.covariances or Covariances.start(batch)).add(batch, own)
         factors = state.factors
         if state.step >= self.warmup and (factors is None or _due(state.step - self.warmup)):
-            covariances = covariances.renew(batch, unit)
+            covariances = covariances.renew(batch, own)
             factors = self._factors(covariances, batch.rows.dtype)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         length = source.normal(batch.labels.shape, dtype=batch.rows.dtype, device=batch.rows.device)
@@ -161,14 +161,17 @@ def _gap(seen: Moments, covariances: Covariances, unit: Tensor) -> Tensor:
     return torch.where((seen.count > 0.5).all(-1, keepdim=True), here, before)
 
 
-def _unit(batch: Batch, level: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The running size of a row, and the unit of this batch: its own size, but not far below the running one."""
+def _units(batch: Batch, level: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The running size of a row, the unit of this batch's noise, and the batch's own size.
+
+    Noise is measured in the batch's own size, but not far below the running one.
+    """
     scale = batch.scale.double()
     own = batch.squares.double().mean(-1).sqrt() * scale
     own = torch.where(batch.valid, own, 0.0)
     level = own if level is None else torch.where(own > 0, DECAY * level + (1 - DECAY) * own, level)
     unit = torch.maximum(own, level / 2) / scale
-    return level, unit.clamp(min=1e-6).to(batch.rows.dtype)
+    return level, unit.clamp(min=1e-6).to(batch.rows.dtype), (own / scale).to(batch.rows.dtype)
 
 
 def _due(steps: int) -> bool:
