@@ -7,9 +7,10 @@ flattened and scaled to a largest entry of 1, and answers with noise in the same
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +18,24 @@ from torch import Tensor
 from tacit.contracts import Event, Noise, NoiseSource, Protected, noise_source
 from tacit.errors import LabelsError, TensorError, UsageError
 
+Compute = TypeVar("Compute", bound=Callable[..., Any])
+
 NOTHING = 1e-12  # the scale of a batch whose gradients are all zero: it gets noise like any other, only very small
+
+
+def fused(compute: Compute) -> Compute:
+    """A function of tensors that is compiled on CUDA, on first use, into a few kernels; elsewhere it stays as it is.
+
+    A captured graph spends about 2 us on each kernel, however small, so what counts there is their number.
+    """
+    compiled = functools.cache(lambda: torch.compile(compute))
+
+    @functools.wraps(compute)
+    def call(*arguments: Any) -> Any:
+        on_cuda = any(isinstance(argument, Tensor) and argument.is_cuda for argument in arguments)
+        return compiled()(*arguments) if on_cuda else compute(*arguments)
+
+    return cast("Compute", call)
 
 
 @dataclass(frozen=True)
@@ -117,13 +135,8 @@ class GradientProtection(abc.ABC):
         """
         batch = read_batch(grad, labels)
         drawn = self.draw(batch, state, noise_source(noise))
-        scale = batch.scale
-        if grad.device.type != "cpu":
-            scale = torch.where(batch.valid, scale, torch.nan)
-        rows = grad.detach().to(batch.rows.dtype).reshape(batch.rows.shape)
-        if drawn.keep is not None:
-            rows = rows * drawn.keep[..., None]
-        value = drawn.noise.mul_(scale[:, None, None]).add_(rows).to(grad.dtype).reshape(grad.shape)
+        rows = grad.detach().reshape(batch.rows.shape)
+        value = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep).reshape(grad.shape)
         stacked = labels.ndim == 2
         figures = {
             "power": drawn.power.double() * batch.scale.double() ** 2,  # the square of a small float32 may vanish
@@ -150,13 +163,30 @@ def read_batch(grad: Tensor, labels: Tensor) -> Batch:
     rows = grad.detach().to(dtype).reshape(1, *grad.shape) if labels.ndim == 1 else grad.detach().to(dtype)
     rows = rows.flatten(start_dim=2)
     y = labels.to(dtype).reshape(rows.shape[:2])
-    peak = torch.maximum(rows.amax((1, 2)), -rows.amin((1, 2)))  # NaN and infinities come through
-    valid = torch.isfinite(peak) & ((y == 0) | (y == 1)).all(-1)
-    if grad.device.type == "cpu" and not bool(valid.all()):
+    batch = Batch(*_scaled(rows, y))
+    if grad.device.type == "cpu" and not bool(batch.valid.all()):
         _raise_invalid(grad, labels)
+    return batch
+
+
+@fused
+def _scaled(rows: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+    """The fields of a `Batch`."""
+    peak = torch.maximum(rows.amax((1, 2)), -rows.amin((1, 2)))  # NaN and infinities come through
+    valid = torch.isfinite(peak) & ((labels == 0) | (labels == 1)).all(-1)
     scale = torch.where(peak > 0, peak, NOTHING)
     rows = rows / scale[:, None, None]
-    return Batch(rows, y, scale, torch.linalg.vector_norm(rows, dim=-1).square_(), valid)
+    return rows, labels, scale, torch.linalg.vector_norm(rows, dim=-1).square(), valid
+
+
+@fused
+def _compose(rows: Tensor, noise: Tensor, scale: Tensor, valid: Tensor, keep: Tensor | None) -> Tensor:
+    """What is sent: rows plus noise, NaN throughout where the input was not valid and nobody could raise."""
+    dtype = rows.dtype
+    rows = rows.to(noise.dtype) if keep is None else rows.to(noise.dtype) * keep[..., None]
+    if rows.is_cuda:
+        scale = torch.where(valid, scale, torch.nan)
+    return noise.mul_(scale[:, None, None]).add_(rows).to(dtype)
 
 
 def _check_shapes(grad: Tensor, labels: Tensor) -> None:

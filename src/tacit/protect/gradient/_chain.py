@@ -66,7 +66,7 @@ def chain(*links: Protection) -> Protection:
     """Protections one after the other: `chain(clip(0.1), marvell(leak_auc=0.6))`."""
     if not links:
         raise UsageError("chain() needs at least one protection; for no protection say none()")
-    wrong = next((link for link in links if not callable(getattr(link, "update", None))), None)
+    wrong = next((link for link in links if not (callable(link) and hasattr(link, "update"))), None)
     if wrong is not None:
         raise UsageError(f"chain() takes protections, not {wrong!r}: call the factory first, as in marvell(scale=4.0)")
     return Chain(tuple(links))

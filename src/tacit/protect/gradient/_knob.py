@@ -13,7 +13,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from tacit.protect.gradient._base import Batch, positive_number
+from tacit.protect.gradient._base import Batch, fused, positive_number
 
 
 def sum_kl_for(knob: str, value: float) -> float:
@@ -52,11 +52,13 @@ def gaussian_auc(sum_kl: Tensor) -> Tensor:
 
 def model_figures(sum_kl: Tensor) -> dict[str, Tensor]:
     """What a report says about a sumKL; `model_` marks a statement under the Gaussian model, not a certificate."""
-    return {
-        "sum_kl": sum_kl,
-        "model_auc_theorem_1": theorem_1(sum_kl),
-        "model_auc_gaussian": gaussian_auc(sum_kl),
-    }
+    bound, best = _aucs(sum_kl)
+    return {"sum_kl": sum_kl, "model_auc_theorem_1": bound, "model_auc_gaussian": best}
+
+
+@fused
+def _aucs(sum_kl: Tensor) -> tuple[Tensor, Tensor]:
+    return theorem_1(sum_kl), gaussian_auc(sum_kl)
 
 
 def stateless_variance(batch: Batch, sum_kl: float) -> Tensor:

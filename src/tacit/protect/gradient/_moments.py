@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.protect.gradient._base import Batch
+from tacit.protect.gradient._base import Batch, fused
 
 DECAY = 0.95  # of the running averages, for each batch
 RESOLUTION = 1e-10  # a squared distance of the means below this, of a largest entry of 1, is rounding and not a gap
@@ -50,13 +50,19 @@ class Moments:
 
 def batch_moments(batch: Batch) -> tuple[Moments, Tensor]:
     """The moments of one batch, in its scaled units, and every row's distance from its class mean."""
-    weights = torch.stack([1 - batch.labels, batch.labels], dim=1)  # (stack, 2, batch)
+    packed, centred = _packed(batch.rows, batch.labels)
+    return Moments(packed), centred
+
+
+@fused
+def _packed(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    weights = torch.stack([1 - labels, labels], dim=1)  # (stack, 2, batch)
     count = weights.sum(-1, keepdim=True)
-    mean = weights @ batch.rows / count.clamp(min=1)  # (stack, 2, width)
-    centred = (batch.rows - mean[:, :1]).addcmul_(batch.labels[..., None], mean[:, :1] - mean[:, 1:])
+    mean = weights @ rows / count.clamp(min=1)  # (stack, 2, width)
+    centred = (rows - mean[:, :1]).addcmul_(labels[..., None], mean[:, :1] - mean[:, 1:])
     squares = torch.linalg.vector_norm(centred, dim=-1).square_()
-    spread = weights @ squares[..., None] / (count.clamp(min=1) * batch.rows.shape[-1])
-    return Moments(torch.cat([count, spread, mean], dim=-1)), centred
+    spread = weights @ squares[..., None] / (count.clamp(min=1) * rows.shape[-1])
+    return torch.cat([count, spread, mean], dim=-1), centred
 
 
 @dataclass(frozen=True)
@@ -79,39 +85,37 @@ class Running:
 
     def add(self, seen: Moments, batch: Batch) -> Running:
         """The averages after one more batch; a problem with bad input leaves them as they were."""
-        new = seen.packed.double() * _units(batch, seen.packed.shape[-1])
-        new[..., 1:] *= new[..., :1].clone()
-        new = torch.where(batch.valid[:, None, None], new, 0.0)
-        return Running(self.step + 1, new.add_(self.sums, alpha=DECAY))
+        return Running(self.step + 1, _added(self.sums, seen.packed, batch.scale, batch.valid))
 
-    def moments(self, batch: Batch) -> Moments:
-        """The averages as moments in the scaled units of a batch."""
-        averages = self.sums / self.sums[..., :1].clamp(min=1)
-        averages[..., :1] = self.sums[..., :1]
-        return Moments((averages / _units(batch, averages.shape[-1])).to(batch.rows.dtype))
+    def fill_in(self, own: Moments, batch: Batch) -> tuple[Moments, Tensor]:
+        """The batch's own moments where they are defined, the running ones elsewhere; and whether either will do.
 
-
-def _units(batch: Batch, size: int) -> Tensor:
-    """What the entries of packed moments are measured in: 1, the squared scale, and the scale.  (stack, 1, size)"""
-    scale = batch.scale.double()[:, None, None]
-    units = scale.expand(-1, -1, size).clone()
-    units[..., 0] = 1
-    units[..., 1] *= scale[..., 0]
-    return units
+        A class of fewer than two rows takes its running moments; where the means coincide, both classes do.
+        """
+        packed, usable = _filled(own.packed, self.sums, batch.scale)
+        return Moments(packed), usable
 
 
-def fill_in(own: Moments, running: Moments) -> tuple[Moments, Tensor]:
-    """The batch's own moments where they are defined, the running ones elsewhere; and whether either will do.
+@fused
+def _added(sums: Tensor, packed: Tensor, scale: Tensor, valid: Tensor) -> Tensor:
+    count, spread, mean = packed.double().split([1, 1, packed.shape[-1] - 2], dim=-1)
+    scale = scale.double()[:, None, None]
+    new = torch.cat([count, count * spread * scale**2, count * mean * scale], dim=-1)
+    return torch.where(valid[:, None, None], new, 0.0).add_(sums, alpha=DECAY)
 
-    A class of fewer than two rows takes its running moments; where the means coincide, both classes do.
-    """
-    mixed = Moments(torch.where(own.defined[..., None], own.packed, running.packed))
+
+@fused
+def _filled(own: Tensor, sums: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    count, scatter, total = sums.split([1, 1, sums.shape[-1] - 2], dim=-1)
+    each = count.clamp(min=1) * scale.double()[:, None, None]
+    running = torch.cat([count, scatter / each / scale.double()[:, None, None], total / each], dim=-1).to(own.dtype)
+    mixed = Moments(torch.where(Moments(own).defined[..., None], own, running))
     apart = _squared(mixed.gap) > RESOLUTION
-    chosen = Moments(torch.where(apart[:, None, None], mixed.packed, running.packed))
+    chosen = Moments(torch.where(apart[:, None, None], mixed.packed, running))
     gap = _squared(chosen.gap)
     fits = torch.isfinite(gap + chosen.spread.sum(-1))  # a run's averages may be too large for a tiny batch's units
     usable = chosen.defined.all(-1) & (gap > RESOLUTION) & fits
-    return Moments(torch.where(usable[:, None, None], chosen.packed, own.packed)), usable
+    return torch.where(usable[:, None, None], chosen.packed, own), usable
 
 
 def _squared(vectors: Tensor) -> Tensor:

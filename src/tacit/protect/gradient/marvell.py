@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tacit.contracts import NoiseSource
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, one_knob
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, one_knob
 from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
-from tacit.protect.gradient._moments import Moments, Running, batch_moments, fill_in
+from tacit.protect.gradient._moments import Moments, Running, batch_moments
 from tacit.protect.gradient._solver import Solution, solve
 
 __all__ = ["Marvell", "Solution", "marvell", "solve"]
@@ -34,63 +34,73 @@ class Marvell(GradientProtection):
     def draw(self, batch: Batch, state: Running | int | None, source: NoiseSource) -> Drawn:
         """Noise along and across the line of the means, of other variance for each class."""
         running = state if isinstance(state, Running) else Running.start(state or 0, batch)
-        own, _ = batch_moments(batch)
-        moments, usable = fill_in(own, running.moments(batch))
+        own = batch_moments(batch)[0]
+        moments, usable = running.fill_in(own, batch)
         if running.step < self.warmup:
             usable = torch.zeros_like(usable)
-        variances, left = self._variances(batch, moments, usable)  # (stack, 2 along|across, 2 negative|positive)
-        noise = _shaped_noise(batch, moments.gap, variances.sqrt(), source)
-
-        width, share = batch.rows.shape[-1], batch.share[:, None]
-        weights = torch.cat([1 - share, share], dim=1)
-        power = ((variances[:, 0] + (width - 1) * variances[:, 1]) * weights).sum(-1)
-        untouched = (batch.by_class((variances.sum(1) == 0).to(weights.dtype))).sum(-1)
-        figures = {**model_figures(left), "stateless": 1 - usable.to(weights.dtype)}
-        return Drawn(noise, running.add(own, batch), power, untouched, figures)
-
-    def _variances(self, batch: Batch, moments: Moments, usable: Tensor) -> tuple[Tensor, Tensor]:
-        """The noise's variances in scaled units, and the sumKL that they leave."""
+        solved = self._solved(batch, moments, usable)
+        noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         flat = stateless_variance(batch, self.sum_kl)
-        if usable.device.type == "cpu" and usable.numel() == 1:
-            if not bool(usable):
-                return flat.expand(1, 2, 2), torch.full_like(flat, self.sum_kl)
-            a = self._one(batch, moments)
-            line = [[[a.along_neg, a.along_pos], [a.across_neg, a.across_pos]]]
-            return batch.rows.new_tensor(line), batch.rows.new_tensor([a.sum_kl])
-        b = self._stack(batch, moments, usable)
-        solved = torch.stack([b.along_neg, b.along_pos, b.across_neg, b.across_pos], dim=-1).reshape(-1, 2, 2)
-        return (
-            torch.where(usable[:, None, None], solved, flat[:, None, None]).to(batch.rows.dtype),
-            torch.where(usable, b.sum_kl, self.sum_kl).to(batch.rows.dtype),
+        shaped, power, untouched, left = _shaped(
+            noise, batch.labels, moments.gap, own.defined.all(-1), usable, solved, flat, self.sum_kl
         )
+        figures = {**model_figures(left), "stateless": 1 - usable.to(left.dtype)}
+        return Drawn(shaped, running.add(own, batch), power, untouched, figures)
 
-    def _one(self, batch: Batch, moments: Moments) -> Solution[float]:
-        """One problem on a CPU: Python floats are faster than tensors of one element."""
-        (u, v), gap = moments.spread[0].tolist(), float((moments.gap**2).sum())
-        counts = moments.count[0].tolist()
-        p = counts[1] / sum(counts)
-        return solve(u, v, batch.rows.shape[-1], gap, p, **self._budget(gap))
-
-    def _stack(self, batch: Batch, moments: Moments, usable: Tensor) -> Solution[Tensor]:
-        """A stack of problems, or any device: nothing is read back; unusable problems are solved as any number."""
-        safe = usable[:, None]
-        u, v = torch.where(safe, moments.spread, 1.0).double().unbind(-1)
-        gap = torch.where(usable, (moments.gap**2).sum(-1), 1.0).double()
-        p = torch.where(usable, moments.count[:, 1] / moments.count.sum(-1), 0.5).double()
-        return solve(u, v, batch.rows.shape[-1], gap, p, **self._budget(gap))
+    def _solved(self, batch: Batch, moments: Moments, usable: Tensor) -> Tensor:
+        """The first five figures of a `Solution`; any number where a problem is not usable.  (stack, 5)"""
+        width = batch.rows.shape[-1]
+        if usable.device.type == "cpu" and usable.numel() == 1:  # Python floats are faster than tensors of one element
+            if not bool(usable):
+                return torch.zeros(1, 5, dtype=torch.float64)
+            (u, v), (q, p), gap = moments.spread[0].tolist(), moments.count[0].tolist(), float((moments.gap**2).sum())
+            one = solve(u, v, width, gap, p / (p + q), **self._budget(gap))
+            return torch.tensor([one[:5]], dtype=torch.float64)
+        u, v, squared, share = _posed(moments.packed, usable)
+        return torch.stack(solve(u, v, width, squared, share, **self._budget(squared))[:5], dim=-1)
 
     def _budget(self, gap: Any) -> dict[str, Any]:
         return {"power": self.strength * gap} if self.knob == "scale" else {"sum_kl": self.sum_kl}
 
 
-def _shaped_noise(batch: Batch, gap: Tensor, deviations: Tensor, source: NoiseSource) -> Tensor:
-    """One draw, scaled along the gap and across it.  deviations: (stack, 2 along|across, 2 negative|positive)"""
-    noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
+@fused
+def _posed(packed: Tensor, usable: Tensor) -> tuple[Tensor, ...]:
+    """The constants of a stack of problems; those of an ordinary one where they are not usable."""
+    moments = Moments(packed)
+    u, v = torch.where(usable[:, None], moments.spread, 1.0).double().unbind(-1)
+    gap = torch.where(usable, (moments.gap**2).sum(-1), 1.0).double()
+    return u, v, gap, torch.where(usable, moments.count[:, 1] / moments.count.sum(-1), 0.5).double()
+
+
+@fused
+def _shaped(
+    noise: Tensor,  # (stack, batch, width), standard normal
+    labels: Tensor,  # (stack, batch)
+    gap: Tensor,  # (stack, width)
+    complete: Tensor,  # (stack,), whether the batch itself has enough rows of both classes
+    usable: Tensor,  # (stack,), whether there is a solution
+    solved: Tensor,  # (stack, 5), as `Solution` has them
+    flat: Tensor,  # (stack,), the variance where there is none
+    sum_kl: float,
+) -> tuple[Tensor, ...]:
+    """One draw, scaled along the gap and across it; its power, the rows it leaves untouched, the sumKL that is left."""
+    along, across = solved[:, [0, 2]], solved[:, [1, 3]]  # (stack, 2), negative first
+    variances = torch.stack([along, across], dim=1).to(noise.dtype)
+    # Where a batch lacks a class, its rows get the larger noise of the two: a class that exact Marvell gives none
+    # would go out bare, and which one it is would show.
+    variances = torch.where(complete[:, None, None], variances, variances.amax(-1, keepdim=True))
+    variances = torch.where(usable[:, None, None], variances, flat[:, None, None])
+    deviations = variances.sqrt()[..., None]  # (stack, 2 along|across, 2 negative|positive, 1)
+    by_row = torch.where(labels[:, None] > 0.5, deviations[:, :, 1], deviations[:, :, 0])  # (stack, 2, batch)
     length = torch.linalg.vector_norm(gap, dim=-1, keepdim=True)
     e = gap / torch.where(length > 0, length, 1.0)  # (stack, width)
-    along, across = batch.by_class(deviations).unbind(1)  # (stack, batch)
-    extra = (noise @ e[..., None]) * (along - across)[..., None]  # (stack, batch, 1)
-    return noise.mul_(across[..., None]).addcmul_(extra, e[:, None, :])
+    extra = (noise @ e[..., None]) * (by_row[:, 0] - by_row[:, 1])[..., None]  # (stack, batch, 1)
+
+    width = noise.shape[-1]
+    squares = by_row[:, 0] ** 2 + (width - 1) * by_row[:, 1] ** 2  # (stack, batch)
+    left = torch.where(usable, solved[:, 4].to(noise.dtype), sum_kl)
+    noise = noise.mul_(by_row[:, 1, :, None]).addcmul_(extra, e[:, None, :])
+    return noise, squares.mean(-1), (squares == 0).to(noise.dtype).sum(-1), left
 
 
 def marvell(
