@@ -128,7 +128,11 @@ class Covariances:
 
 
 def _leading(rows: Tensor, rank: int) -> Tensor:
-    """The leading directions of some rows, through the Gram matrix of the rows.  -> (stack, width, rank)"""
+    """The leading directions of some rows, through the Gram matrix of the rows.  -> (stack, width, rank)
+
+    Where the rows have fewer directions than that, the others are any.
+    """
+    rows = torch.nn.functional.pad(rows, (0, 0, 0, max(0, rank - rows.shape[1])))
     gram = (rows @ rows.mT).double()
     _, vectors = torch.linalg.eigh(gram)
     directions = rows.mT @ vectors[..., -rank:].to(rows.dtype)  # (stack, width, rank)
