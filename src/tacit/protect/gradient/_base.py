@@ -111,7 +111,7 @@ class GradientProtection(abc.ABC):
         """The protection's name in configs, reports and tables: the name of its file."""
         return type(self).__module__.rpartition(".")[2]
 
-    @property
+    @functools.cached_property
     def event(self) -> Event:
         """What the ledger needs to know about each batch that this protection answers."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -152,20 +152,20 @@ class GradientProtection(abc.ABC):
         protected = self.update(grad, labels, self.fresh(), noise, embedding)
         capturing = grad.is_cuda and torch.cuda.is_current_stream_capturing()
         if not capturing and not bool(protected.report["valid"].all()):
-            _raise_invalid(grad, labels)
+            raise_invalid(grad, labels)
         return protected
 
 
 def read_batch(grad: Tensor, labels: Tensor) -> Batch:
     """Check a gradient and its labels and bring them into the form that protections work on."""
-    _check_shapes(grad, labels)
+    check_shapes(grad, labels)
     dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
     rows = grad.detach().to(dtype).reshape(1, *grad.shape) if labels.ndim == 1 else grad.detach().to(dtype)
     rows = rows.flatten(start_dim=2)
     y = labels.to(dtype).reshape(rows.shape[:2])
     batch = Batch(*_scaled(rows, y))
     if grad.device.type == "cpu" and not bool(batch.valid.all()):
-        _raise_invalid(grad, labels)
+        raise_invalid(grad, labels)
     return batch
 
 
@@ -189,7 +189,8 @@ def _compose(rows: Tensor, noise: Tensor, scale: Tensor, valid: Tensor, keep: Te
     return noise.mul_(scale[:, None, None]).add_(rows).to(dtype)
 
 
-def _check_shapes(grad: Tensor, labels: Tensor) -> None:
+def check_shapes(grad: Tensor, labels: Tensor) -> None:
+    """Refuse a gradient and labels that do not belong together."""
     if not grad.dtype.is_floating_point:
         raise TensorError(f"the gradient must be of a floating dtype, not {grad.dtype}: pass the gradient itself")
     if labels.ndim not in (1, 2) or grad.ndim < labels.ndim + 1 or grad.shape[: labels.ndim] != labels.shape:
@@ -203,7 +204,7 @@ def _check_shapes(grad: Tensor, labels: Tensor) -> None:
         raise TensorError(f"the gradient is on {grad.device} and the labels on {labels.device}: move one of them")
 
 
-def _raise_invalid(grad: Tensor, labels: Tensor) -> None:
+def raise_invalid(grad: Tensor, labels: Tensor) -> None:
     """Say which row is wrong, and how."""
     wrong = ~((labels == 0) | (labels == 1))
     if wrong.any():

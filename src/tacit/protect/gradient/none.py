@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import Noise, NoiseSource, Protected
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, check_shapes, raise_invalid
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,23 @@ class None_(GradientProtection):  # noqa: N801 (None is taken)
     def update(
         self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
     ) -> Protected:
-        """As for every protection, but labels of any kind will do: they are not looked at."""
-        return super().update(grad, torch.zeros_like(labels), state, noise, embedding)
+        """A copy, bit for bit. Labels of any kind will do: they are not looked at."""
+        check_shapes(grad, labels)
+        each = grad.detach().flatten(start_dim=labels.ndim - 1)  # (stack, *) or (*)
+        valid = torch.isfinite(each.amax(-1)) & torch.isfinite(each.amin(-1))
+        if grad.device.type == "cpu" and not bool(valid.all()):
+            raise_invalid(grad, torch.zeros_like(labels))
+        rows = torch.full_like(valid, labels.shape[-1], dtype=torch.float32)
+        report = {"power": torch.zeros_like(rows, dtype=torch.float64), "untouched_rows": rows, "valid": valid}
+        return Protected(grad.detach().clone(), state, self.event, report)
+
+    def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
+        """As for every protection, and labels of any kind will do."""
+        return super().__call__(grad, torch.zeros_like(labels), noise, embedding)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
-        """Zeros, and the report says that every row goes out as it is."""
-        every = torch.full_like(batch.scale, batch.labels.shape[-1])
-        nothing = torch.full_like(batch.rows, -0.0)  # adding 0.0 would turn -0.0 into 0.0
-        return Drawn(nothing, state, torch.zeros_like(batch.scale), every, {})
+        """Never asked: there is no noise to draw."""
+        raise AssertionError("none() draws no noise")
 
 
 def none() -> GradientProtection:
