@@ -385,16 +385,16 @@ def test_state_and_inputs_are_left_as_they_were(seeded):
     protection = marvell(leak_auc=0.6, warmup=1)
     batches = [batch(90 + i, 64, 5) for i in range(3)]
     state = run(protection, batches, seeded(91))[-1].state
-    sums, step = state.sums.clone(), state.step
+    sums, step = state.packed.clone(), state.step
     grad, labels = batch(95, 64, 5)
     before = grad.clone(), labels.clone()
     first = protection.update(grad, labels, state, seeded(96))
     again = protection.update(grad, labels, state, seeded(96))
     assert torch.equal(first.value, again.value)
-    assert torch.equal(state.sums, sums)
+    assert torch.equal(state.packed, sums)
     assert state.step == step == 3
     assert first.state.step == 4
-    assert not torch.equal(first.state.sums, sums)
+    assert not torch.equal(first.state.packed, sums)
     assert torch.equal(grad, before[0])
     assert torch.equal(labels, before[1])
     first.value.zero_()
@@ -434,7 +434,7 @@ def test_a_stack_is_its_problems_one_by_one(replay, seeded, knob):
         alone = run(protection, [step[i] for step in steps], replay(*noise[:, i]))
         for one, many in zip(alone, answers, strict=True):
             torch.testing.assert_close(many.value[i], one.value, rtol=1e-8, atol=1e-8)
-            torch.testing.assert_close(many.state.sums[i], one.state.sums[0], rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(many.state.packed[i], one.state.packed[0], rtol=1e-9, atol=1e-12)
 
 
 def test_single_precision_is_double_precision_rounded(replay):

@@ -10,6 +10,7 @@ from torch import Tensor
 from tacit.protect.gradient._base import Batch, fused
 
 DECAY = 0.95  # of the running averages, for each batch
+LARGEST = 1e40  # times the resolution: beyond it a variance can't be written in single precision
 RESOLUTION = 1e-10  # a squared distance of the means below this, of a largest entry of 1, is rounding and not a gap
 
 
@@ -71,51 +72,53 @@ class Running:
 
     Attributes:
         step: how many batches were seen; an ordinary number, because it is public and must not be waited for.
-        sums: decayed sums over rows of 1, of the variance, and of the row.  (stack, 2, 2 + width)
+        packed: decayed counts, and averages over rows, as `Moments` has them.  (stack, 2, 2 + width)
+        exponents: the power of the gradient's unit that each entry is measured in: 0, 2, 1, 1, ...
     """
 
     step: int
-    sums: Tensor
+    packed: Tensor
+    exponents: Tensor
 
     @classmethod
     def start(cls, step: int, batch: Batch) -> Running:
         """Nothing seen yet."""
         stack, _, width = batch.rows.shape
-        return cls(step, torch.zeros(stack, 2, 2 + width, dtype=torch.float64, device=batch.rows.device))
+        exponents = torch.ones(2 + width, dtype=torch.float64, device=batch.rows.device)
+        exponents[:1], exponents[1:2] = 0.0, 2.0
+        return cls(step, torch.zeros(stack, 2, 2 + width, dtype=torch.float64, device=batch.rows.device), exponents)
 
-    def add(self, seen: Moments, batch: Batch) -> Running:
-        """The averages after one more batch; a problem with bad input leaves them as they were."""
-        return Running(self.step + 1, _added(self.sums, seen.packed, batch.scale, batch.valid))
-
-    def fill_in(self, own: Moments, batch: Batch) -> tuple[Moments, Tensor]:
-        """The batch's own moments where they are defined, the running ones elsewhere; and whether either will do.
+    def fill_in(self, own: Moments, batch: Batch) -> tuple[Moments, Tensor, Running]:
+        """The batch's own moments where they are defined, the running ones elsewhere, in the units of the gradient.
 
         A class of fewer than two rows takes its running moments; where the means coincide, both classes do.
+
+        Returns:
+            The moments, whether they will do, and the running averages after this batch; bad input does not enter them.
         """
-        packed, usable = _filled(own.packed, self.sums, batch.scale)
-        return Moments(packed), usable
+        packed, usable, averages = _filled(own.packed, self.packed, self.exponents, batch.scale, batch.valid)
+        return Moments(packed), usable, Running(self.step + 1, averages, self.exponents)
 
 
 @fused
-def _added(sums: Tensor, packed: Tensor, scale: Tensor, valid: Tensor) -> Tensor:
-    count, spread, mean = packed.double().split([1, 1, packed.shape[-1] - 2], dim=-1)
-    scale = scale.double()[:, None, None]
-    new = torch.cat([count, count * spread * scale**2, count * mean * scale], dim=-1)
-    return torch.where(valid[:, None, None], new, 0.0).add_(sums, alpha=DECAY)
+def _filled(
+    own: Tensor, running: Tensor, exponents: Tensor, scale: Tensor, valid: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    unit = scale.double()[:, None, None]
+    here = own.double() * unit**exponents
+    least = RESOLUTION * unit.reshape(-1) ** 2
+    mixed = torch.where(own[..., :1] > 1.5, here, running)
+    apart = _squared(mixed[:, 1, 2:] - mixed[:, 0, 2:]) > least
+    chosen = torch.where(apart[:, None, None], mixed, running)
+    size = _squared(chosen[:, 1, 2:] - chosen[:, 0, 2:])
+    usable = (size > least) & (chosen[..., 0] > 1.5).all(-1)
+    usable &= size + chosen[..., 1].sum(-1) < LARGEST * least  # a run's averages may be too large for a tiny batch
 
-
-@fused
-def _filled(own: Tensor, sums: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    count, scatter, total = sums.split([1, 1, sums.shape[-1] - 2], dim=-1)
-    each = count.clamp(min=1) * scale.double()[:, None, None]
-    running = torch.cat([count, scatter / each / scale.double()[:, None, None], total / each], dim=-1).to(own.dtype)
-    mixed = Moments(torch.where(Moments(own).defined[..., None], own, running))
-    apart = _squared(mixed.gap) > RESOLUTION
-    chosen = Moments(torch.where(apart[:, None, None], mixed.packed, running))
-    gap = _squared(chosen.gap)
-    fits = torch.isfinite(gap + chosen.spread.sum(-1))  # a run's averages may be too large for a tiny batch's units
-    usable = chosen.defined.all(-1) & (gap > RESOLUTION) & fits
-    return torch.where(usable[:, None, None], chosen.packed, own), usable
+    count = torch.where(valid[:, None, None], here[..., :1], 0.0)
+    total = DECAY * running[..., :1] + count
+    averages = torch.where(count > 0, torch.lerp(running, here, count / total.clamp(min=1e-9)), running)
+    averages[..., :1] = total
+    return chosen, usable, averages
 
 
 def _squared(vectors: Tensor) -> Tensor:

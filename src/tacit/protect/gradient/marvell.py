@@ -35,29 +35,32 @@ class Marvell(GradientProtection):
         """Noise along and across the line of the means, of other variance for each class."""
         running = state if isinstance(state, Running) else Running.start(state or 0, batch)
         own = batch_moments(batch)[0]
-        moments, usable = running.fill_in(own, batch)
+        moments, usable, following = running.fill_in(own, batch)
         if running.step < self.warmup:
             usable = torch.zeros_like(usable)
-        solved = self._solved(batch, moments, usable)
+        variances, left = self._solved(batch, moments, usable)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         flat = stateless_variance(batch, self.sum_kl)
         shaped, power, untouched, left = _shaped(
-            noise, batch.labels, moments.gap, own.defined.all(-1), usable, solved, flat, self.sum_kl
+            noise, batch.labels, batch.scale, moments.packed, own.count, usable, variances, left, flat, self.sum_kl
         )
         figures = {**model_figures(left), "stateless": 1 - usable.to(left.dtype)}
-        return Drawn(shaped, running.add(own, batch), power, untouched, figures)
+        return Drawn(shaped, following, power, untouched, figures)
 
-    def _solved(self, batch: Batch, moments: Moments, usable: Tensor) -> Tensor:
-        """The first five figures of a `Solution`; any number where a problem is not usable.  (stack, 5)"""
+    def _solved(self, batch: Batch, moments: Moments, usable: Tensor) -> tuple[Tensor, Tensor]:
+        """Variances (stack, 2 along|across, 2 negative|positive) and the sumKL they leave; any where not usable."""
         width = batch.rows.shape[-1]
         if usable.device.type == "cpu" and usable.numel() == 1:  # Python floats are faster than tensors of one element
             if not bool(usable):
-                return torch.zeros(1, 5, dtype=torch.float64)
+                return torch.zeros(1, 2, 2, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
             (u, v), (q, p), gap = moments.spread[0].tolist(), moments.count[0].tolist(), float((moments.gap**2).sum())
-            one = solve(u, v, width, gap, p / (p + q), **self._budget(gap))
-            return torch.tensor([one[:5]], dtype=torch.float64)
+            a = solve(u, v, width, gap, p / (p + q), **self._budget(gap))
+            variances = [[[a.along_neg, a.along_pos], [a.across_neg, a.across_pos]]]
+            return torch.tensor(variances, dtype=torch.float64), torch.tensor([a.sum_kl], dtype=torch.float64)
         u, v, squared, share = _posed(moments.packed, usable)
-        return torch.stack(solve(u, v, width, squared, share, **self._budget(squared))[:5], dim=-1)
+        b = solve(u, v, width, squared, share, **self._budget(squared))
+        solved = torch.stack([b.along_neg, b.along_pos, b.across_neg, b.across_pos], dim=-1)
+        return solved.reshape(-1, 2, 2), b.sum_kl
 
     def _budget(self, gap: Any) -> dict[str, Any]:
         return {"power": self.strength * gap} if self.knob == "scale" else {"sum_kl": self.sum_kl}
@@ -67,40 +70,38 @@ class Marvell(GradientProtection):
 def _posed(packed: Tensor, usable: Tensor) -> tuple[Tensor, ...]:
     """The constants of a stack of problems; those of an ordinary one where they are not usable."""
     moments = Moments(packed)
-    u, v = torch.where(usable[:, None], moments.spread, 1.0).double().unbind(-1)
-    gap = torch.where(usable, (moments.gap**2).sum(-1), 1.0).double()
-    return u, v, gap, torch.where(usable, moments.count[:, 1] / moments.count.sum(-1), 0.5).double()
+    u, v = torch.where(usable[:, None], moments.spread, 1.0).unbind(-1)
+    gap = torch.where(usable, (moments.gap**2).sum(-1), 1.0)
+    return u, v, gap, torch.where(usable, moments.count[:, 1] / moments.count.sum(-1), 0.5)
 
 
 @fused
 def _shaped(
     noise: Tensor,  # (stack, batch, width), standard normal
     labels: Tensor,  # (stack, batch)
-    gap: Tensor,  # (stack, width)
-    complete: Tensor,  # (stack,), whether the batch itself has enough rows of both classes
+    scale: Tensor,  # (stack,), of the batch
+    packed: Tensor,  # (stack, 2, 2 + width), the moments that were used
+    count: Tensor,  # (stack, 2), rows of each class in the batch itself
     usable: Tensor,  # (stack,), whether there is a solution
-    solved: Tensor,  # (stack, 5), as `Solution` has them
-    flat: Tensor,  # (stack,), the variance where there is none
+    variances: Tensor,  # (stack, 2 along|across, 2 negative|positive), in the gradient's units
+    left: Tensor,  # (stack,), the sumKL that they leave
+    flat: Tensor,  # (stack,), the variance where there is no solution, in scaled units
     sum_kl: float,
 ) -> tuple[Tensor, ...]:
     """One draw, scaled along the gap and across it; its power, the rows it leaves untouched, the sumKL that is left."""
-    along, across = solved[:, [0, 2]], solved[:, [1, 3]]  # (stack, 2), negative first
-    variances = torch.stack([along, across], dim=1).to(noise.dtype)
     # Where a batch lacks a class, its rows get the larger noise of the two: a class that exact Marvell gives none
     # would go out bare, and which one it is would show.
-    variances = torch.where(complete[:, None, None], variances, variances.amax(-1, keepdim=True))
-    variances = torch.where(usable[:, None, None], variances, flat[:, None, None])
-    deviations = variances.sqrt()[..., None]  # (stack, 2 along|across, 2 negative|positive, 1)
-    by_row = torch.where(labels[:, None] > 0.5, deviations[:, :, 1], deviations[:, :, 0])  # (stack, 2, batch)
-    length = torch.linalg.vector_norm(gap, dim=-1, keepdim=True)
-    e = gap / torch.where(length > 0, length, 1.0)  # (stack, width)
-    extra = (noise @ e[..., None]) * (by_row[:, 0] - by_row[:, 1])[..., None]  # (stack, batch, 1)
-
-    width = noise.shape[-1]
-    squares = by_row[:, 0] ** 2 + (width - 1) * by_row[:, 1] ** 2  # (stack, batch)
-    left = torch.where(usable, solved[:, 4].to(noise.dtype), sum_kl)
-    noise = noise.mul_(by_row[:, 1, :, None]).addcmul_(extra, e[:, None, :])
-    return noise, squares.mean(-1), (squares == 0).to(noise.dtype).sum(-1), left
+    lacks = (count < 1.5).any(-1)[:, None, None]
+    variances = torch.where(lacks, variances.amax(-1, keepdim=True), variances) / scale.double()[:, None, None] ** 2
+    variances = torch.where(usable[:, None, None], variances, flat[:, None, None]).to(noise.dtype)
+    along, across = torch.where(labels[:, None] > 0.5, variances[..., 1:], variances[..., :1]).unbind(1)
+    gap = packed[:, 1, 2:] - packed[:, 0, 2:]
+    e = (gap / torch.linalg.vector_norm(gap, dim=-1, keepdim=True).clamp(min=1e-300)).to(noise.dtype)  # (stack, width)
+    extra = (noise @ e[..., None]) * (along.sqrt() - across.sqrt())[..., None]  # (stack, batch, 1)
+    noise = noise.mul_(across.sqrt()[..., None]).addcmul_(extra, e[:, None, :])
+    squares = torch.add(along, across, alpha=noise.shape[-1] - 1)  # (stack, batch), what each row's noise is expected
+    untouched = (squares == 0).sum(-1).to(noise.dtype)
+    return noise, squares.mean(-1), untouched, torch.where(usable, left, sum_kl).to(noise.dtype)
 
 
 def marvell(
