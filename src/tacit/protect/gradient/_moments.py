@@ -61,7 +61,7 @@ def _packed(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     count = weights.sum(-1, keepdim=True)
     mean = weights @ rows / count.clamp(min=1)  # (stack, 2, width)
     centred = (rows - mean[:, :1]).addcmul_(labels[..., None], mean[:, :1] - mean[:, 1:])
-    squares = torch.linalg.vector_norm(centred, dim=-1).square_()
+    squares = torch.linalg.vector_norm(centred, dim=2).square_()  # dim=-1: see `fused`
     spread = weights @ squares[..., None] / (count.clamp(min=1) * rows.shape[-1])
     return torch.cat([count, spread, mean], dim=-1), centred
 
