@@ -213,7 +213,8 @@ def test_strides_do_not_matter(case, device):
     every_other = torch.stack([labels, 1 - labels], dim=-1)[..., 0]
     for same in (turned, spaced):
         assert not same.is_contiguous()
-        assert torch.equal(case.make()(same, every_other, generator(device=device)).value, want)
+        value = case.make()(same, every_other, generator(device=device)).value
+        torch.testing.assert_close(value, want, rtol=0, atol=1e-12 * float(want.abs().max()))
     one_row = grad[:1].expand(24, 2, 4)  # no memory of its own for each row
     assert torch.isfinite(case.make()(one_row, labels, generator(device=device)).value).all()
 
@@ -548,6 +549,7 @@ def test_every_protection_can_be_imported_by_its_own_name():
 
 if CUDA:
 
+    @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
     @every
     @pytest.mark.parametrize("cut", [(6,), (300,)], ids=str)
     def test_the_hot_path_does_not_wait_for_the_device(case, cut):
@@ -564,7 +566,7 @@ if CUDA:
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
-    @every
+    @pytest.mark.parametrize("case", [case for case in CASES if not case.names <= BLIND], ids=str)
     def test_bad_input_in_a_run_on_a_device_comes_out_as_nan(case):
         protection = case.make()
         state = in_a_run(protection, 4, "cuda", stack=3)
