@@ -17,6 +17,11 @@ from tacit.errors import LabelsError, TacitError, TensorError
 from tacit.protect import gradient
 from tacit.protect.gradient._chain import chain
 
+pytestmark = [  # what torch itself says on a device, when it compiles and when it looks for waiting
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+]
 CUDA = torch.cuda.is_available()
 DEVICES = ["cpu", *(["cuda"] if CUDA else [])]
 
@@ -549,7 +554,6 @@ def test_every_protection_can_be_imported_by_its_own_name():
 
 if CUDA:
 
-    @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
     @every
     @pytest.mark.parametrize("cut", [(6,), (300,)], ids=str)
     def test_the_hot_path_does_not_wait_for_the_device(case, cut):

@@ -443,7 +443,7 @@ def test_factors_are_kept_between_refreshes_and_renewed_when_due():
     assert factors[0] is None
     assert factors[1] is None
     renewed = [i - 2 for i in range(2, len(factors)) if factors[i] is not factors[i - 1]]
-    assert renewed == [0, 1, 2, 4, REFRESH, 2 * REFRESH]
+    assert renewed == [0, 1, 2, 4, 8, REFRESH, 2 * REFRESH]
     assert not torch.equal(factors[-1].root, factors[2].root)
 
 

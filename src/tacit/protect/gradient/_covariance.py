@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.protect.gradient._base import Batch
+from tacit.protect.gradient._base import Batch, fused
 from tacit.protect.gradient._moments import DECAY, Moments, batch_moments
 
 FULL_WIDTH = 256  # up to this width covariances are kept whole
@@ -56,30 +56,22 @@ class Covariances:
         Bad input, and a batch of zeros (whose unit is 0), leaves the sums as they were.
         """
         seen, centred = batch_moments(batch)
-        counts = batch.valid & (unit > 0)
-        inverse = torch.where(counts, 1 / torch.where(counts, unit, 1.0), 0.0).double()
-        squared = (inverse * inverse)[:, None]
-        decay = torch.where(counts, torch.full_like(inverse, DECAY), 1.0)[:, None]
-        weights = torch.stack([1 - batch.labels, batch.labels], dim=1)  # (stack, 2, batch)
-        inside = centred if self.basis is None else centred @ self.basis  # (stack, batch, rank)
-        negative = (inside * weights[:, 0, :, None]).mT @ inside
-        both = inside.mT @ inside
-        scatter = torch.stack([negative, both - negative], dim=1).double() * squared[..., None, None]
-        rest = self.rest
-        if self.basis is not None:
-            outside = torch.linalg.vector_norm(centred, dim=-1) ** 2 - torch.linalg.vector_norm(inside, dim=-1) ** 2
-            rest = decay * self.rest + (weights @ outside.clamp(min=0)[..., None]).squeeze(-1).double() * squared
-        count = torch.where(counts[:, None], seen.count.double(), 0.0)
-        total = (seen.mean * seen.count[..., None]).double() * inverse[:, None, None]
-        sums = Covariances(
-            decay * self.count + count,
-            decay * self.freedom + (count - 1).clamp(min=0),
-            decay[..., None] * self.total + total,
-            decay[..., None, None] * self.scatter + scatter,
-            rest,
-            self.basis,
+        sums = _added(
+            self.count, self.freedom, self.total, self.scatter, self.rest, self.basis,
+            seen.packed, centred, batch.labels, batch.valid, unit,
+        )  # fmt: skip
+        return Covariances(*sums, self.basis), seen
+
+    def to(self, device: torch.device) -> Covariances:
+        """The same on another device."""
+        return Covariances(
+            self.count.to(device),
+            self.freedom.to(device),
+            self.total.to(device),
+            self.scatter.to(device),
+            self.rest.to(device),
+            None if self.basis is None else self.basis.to(device),
         )
-        return sums, seen
 
     @property
     def defined(self) -> Tensor:
@@ -125,6 +117,45 @@ class Covariances:
         scatter = turn @ self.scatter @ turn.mT
         lost = (self.scatter - scatter).diagonal(dim1=-2, dim2=-1).sum(-1)
         return Covariances(self.count, self.freedom, self.total, scatter, (self.rest + lost).clamp(min=0), basis)
+
+
+@fused
+def _added(
+    count: Tensor,
+    freedom: Tensor,
+    total: Tensor,
+    scatter: Tensor,
+    rest: Tensor,
+    basis: Tensor | None,
+    packed: Tensor,
+    centred: Tensor,
+    labels: Tensor,
+    valid: Tensor,
+    unit: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The sums of `Covariances` after one more batch; see `Covariances.add`."""
+    seen = Moments(packed)
+    counts = valid & (unit > 0)
+    inverse = torch.where(counts, 1 / torch.where(counts, unit, 1.0), 0.0).double()
+    squared = (inverse * inverse)[:, None]
+    decay = torch.where(counts, torch.full_like(inverse, DECAY), 1.0)[:, None]
+    weights = torch.stack([1 - labels, labels], dim=1)  # (stack, 2, batch)
+    inside = centred if basis is None else centred @ basis  # (stack, batch, rank)
+    negative = (inside * weights[:, 0, :, None]).mT @ inside
+    both = inside.mT @ inside
+    new = torch.stack([negative, both - negative], dim=1).double() * squared[..., None, None]
+    if basis is not None:
+        outside = (centred * centred).sum(-1) - (inside * inside).sum(-1)
+        rest = decay * rest + (weights @ outside.clamp(min=0)[..., None]).squeeze(-1).double() * squared
+    rows = torch.where(counts[:, None], seen.count.double(), 0.0)
+    sums = (seen.mean * seen.count[..., None]).double() * inverse[:, None, None]
+    return (
+        decay * count + rows,
+        decay * freedom + (rows - 1).clamp(min=0),
+        decay[..., None] * total + sums,
+        decay[..., None, None] * scatter + new,
+        rest,
+    )
 
 
 def _leading(rows: Tensor, rank: int) -> Tensor:

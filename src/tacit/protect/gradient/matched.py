@@ -9,13 +9,14 @@ from torch import Tensor
 
 from tacit.contracts import NoiseSource
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, one_knob, positive_number
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, one_knob, positive_number
 from tacit.protect.gradient._covariance import Covariances
 from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
 from tacit.protect.gradient._match import Classes, along_gap, plan
 from tacit.protect.gradient._moments import DECAY, RESOLUTION, Moments
 
-REFRESH = 8  # steps between two decompositions, once a run is on its way
+REFRESH = 16  # steps between two decompositions, once a run is on its way
+FEW = 4  # a stack up to this size is decomposed on the CPU, which is faster for a few small matrices
 
 
 @dataclass(frozen=True)
@@ -83,44 +84,27 @@ class Matched(GradientProtection):
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         length = source.normal(batch.labels.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         flat = stateless_variance(batch, self.sum_kl)
-        power, left = flat * batch.rows.shape[-1], torch.full_like(flat, self.sum_kl)
-        usable = torch.zeros_like(batch.valid)
+        usable, power, left = torch.zeros_like(batch.valid), flat * noise.shape[-1], torch.full_like(flat, self.sum_kl)
         if factors is None:
             noise.mul_(flat.sqrt()[:, None, None])
         else:
             usable = factors.usable
-            gap = _gap(seen, covariances, unit)  # (stack, width), in units of the batch
-            extra, planned = self._along(gap, factors, covariances.basis)
-            noise = _shape(noise, batch, factors, covariances.basis)
-            noise.addcmul_((length * extra.sqrt()[:, None])[..., None], gap[:, None, :])
-            noise.mul_(torch.where(usable, unit, flat.sqrt())[:, None, None])
-            each = factors.power[:, 0] * (1 - batch.share) + factors.power[:, 1] * batch.share
-            spent = (each + extra * (gap * gap).sum(-1)) * unit.double() ** 2
+            gap, extra, spent, planned = _along(
+                seen.packed, covariances.total, covariances.count, covariances.basis, unit, batch.share,
+                factors.whiten, factors.whiten_rest, factors.leak, factors.power, factors.usable,
+                self.strength if self.knob == "scale" else None, self.visits, self.sum_kl,
+            )  # fmt: skip
+            size = torch.where(usable, unit, flat.sqrt())
+            noise = _shape(noise, length, batch.labels, factors.root, factors.rest, gap, extra, size, covariances.basis)
             power, left = torch.where(usable, spent, power), torch.where(usable, planned, left)
         figures = {**model_figures(left), "stateless": 1 - usable.to(left.dtype)}
         following = State(state.step + 1, level, covariances, factors)
         return Drawn(noise, following, power, torch.zeros_like(power), figures)
 
-    def _along(self, gap: Tensor, factors: Factors, basis: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Noise along this batch's own gap, in multiples of its square; and the sumKL that is left.  (stack,)
-
-        It is this batch's gap and not a running one, because that is what separates the classes in this very batch.
-        """
-        inside = gap[:, None, :] if basis is None else gap[:, None, :] @ basis
-        white = (factors.whiten @ inside.mT[:, None]).squeeze(-1)  # (stack, 2, rank)
-        pull = (white * white).sum(-1)
-        if basis is not None:
-            outside = (gap * gap).sum(-1, keepdim=True) - (inside * inside).sum(-1)
-            pull = pull + outside.clamp(min=0) * factors.whiten_rest**2
-        if self.knob == "scale":
-            extra = torch.full_like(factors.leak, self.strength)
-        else:
-            extra = along_gap(pull, factors.leak, visits=self.visits, sum_kl=self.sum_kl)
-        extra = torch.where(factors.usable, extra, 0.0)
-        shift = (pull / (1 + extra[:, None] * pull / self.visits)).mean(-1)
-        return extra, factors.leak + shift
-
     def _factors(self, covariances: Covariances, dtype: torch.dtype) -> Factors:
+        device = covariances.count.device
+        if len(covariances.count) <= FEW:
+            covariances = covariances.to(torch.device("cpu"))
         matrices, rest = covariances.matrices()
         mean = covariances.mean
         gap, basis = mean[:, 1] - mean[:, 0], covariances.basis
@@ -143,22 +127,53 @@ class Matched(GradientProtection):
         root = torch.where(usable[:, None, None, None], root, eye)
         whiten = torch.linalg.solve_triangular(seen, eye.expand_as(seen), upper=False)
         return Factors(
-            root.mT.to(dtype),
-            torch.where(usable[:, None], made.rest.sqrt(), 1.0).to(dtype),
-            whiten.to(dtype),
-            made.seen_rest.rsqrt().to(dtype),
-            made.leak.to(dtype),
-            made.power(classes.others).to(dtype),
-            usable,
+            root.mT.to(device, dtype),
+            torch.where(usable[:, None], made.rest.sqrt(), 1.0).to(device, dtype),
+            whiten.to(device, dtype),
+            made.seen_rest.rsqrt().to(device, dtype),
+            made.leak.to(device, dtype),
+            made.power(classes.others).to(device, dtype),
+            usable.to(device),
         )
 
 
-def _gap(seen: Moments, covariances: Covariances, unit: Tensor) -> Tensor:
-    """The gap of this batch's means in units of the batch; the running one where the batch lacks a class."""
-    here = seen.gap / unit[:, None]
-    mean = covariances.mean
-    before = (mean[:, 1] - mean[:, 0]).to(here.dtype)
-    return torch.where((seen.count > 0.5).all(-1, keepdim=True), here, before)
+@fused
+def _along(
+    packed: Tensor,  # the batch's own moments
+    total: Tensor,  # of `Covariances`, as the next two
+    count: Tensor,
+    basis: Tensor | None,
+    unit: Tensor,  # (stack,)
+    share: Tensor,  # (stack,), of positives in the batch
+    whiten: Tensor,  # of `Factors`, as the next four
+    whiten_rest: Tensor,
+    leak: Tensor,
+    power: Tensor,
+    usable: Tensor,
+    scale: float | None,
+    visits: int,
+    sum_kl: float,
+) -> tuple[Tensor, ...]:
+    """The gap in units of the batch, noise along it in multiples of its square, the power of all noise, the sumKL left.
+
+    It is this batch's gap and not a running one, because that is what separates the classes in this very batch; the
+    running one serves where the batch lacks a class.
+    """
+    seen = Moments(packed)
+    means = total / count.clamp(min=1)[..., None]
+    before = (means[:, 1] - means[:, 0]).to(unit.dtype)
+    gap = torch.where((seen.count > 0.5).all(-1, keepdim=True), seen.gap / unit[:, None], before)
+    inside = gap[:, None, :] if basis is None else gap[:, None, :] @ basis
+    white = (whiten @ inside.mT[:, None]).squeeze(-1)  # (stack, 2, rank)
+    pull = (white * white).sum(-1)
+    if basis is not None:
+        outside = (gap * gap).sum(-1, keepdim=True) - (inside * inside).sum(-1)
+        pull = pull + outside.clamp(min=0) * whiten_rest**2
+    wanted = along_gap(pull, leak, visits=visits, sum_kl=sum_kl) if scale is None else torch.full_like(leak, scale)
+    extra = torch.where(usable, wanted, 0.0)
+    each = power[:, 0] * (1 - share) + power[:, 1] * share + extra * (gap * gap).sum(-1)
+    shift = (pull / (1 + extra[:, None] * pull / visits)).mean(-1)
+    return gap, extra, each * unit.double() ** 2, leak + shift
 
 
 def _units(batch: Batch, level: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -166,29 +181,45 @@ def _units(batch: Batch, level: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
 
     Noise is measured in the batch's own size, but not far below the running one.
     """
-    scale = batch.scale.double()
-    own = batch.squares.double().mean(-1).sqrt() * scale
-    own = torch.where(batch.valid, own, 0.0)
+    return _sizes(batch.scale, batch.squares, batch.valid, level)
+
+
+@fused
+def _sizes(scale: Tensor, squares: Tensor, valid: Tensor, level: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    wide = scale.double()
+    own = squares.double().mean(-1).sqrt() * wide
+    own = torch.where(valid, own, 0.0)
     level = own if level is None else torch.where(own > 0, DECAY * level + (1 - DECAY) * own, level)
-    unit = torch.maximum(own, level / 2) / scale
-    return level, unit.clamp(min=1e-6).to(batch.rows.dtype), (own / scale).to(batch.rows.dtype)
+    unit = torch.maximum(own, level / 2) / wide
+    return level, unit.clamp(min=1e-6).to(scale.dtype), (own / wide).to(scale.dtype)
 
 
 def _due(steps: int) -> bool:
     """Whether the factors are to be made anew: often at first, when they change fast, then every few steps."""
-    return steps % REFRESH == 0 or steps in (1, 2, 4)
+    return steps % REFRESH == 0 or steps in (1, 2, 4, 8)
 
 
-def _shape(noise: Tensor, batch: Batch, factors: Factors, basis: Tensor | None) -> Tensor:
-    """Standard normal rows, each given the covariance of its class."""
-    positive = (batch.labels > 0.5)[..., None]
-    root = factors.root.to(noise.dtype)
+@fused
+def _shape(
+    noise: Tensor,  # (stack, batch, width), standard normal
+    length: Tensor,  # (stack, batch), likewise
+    labels: Tensor,  # (stack, batch)
+    root: Tensor,  # of `Factors`
+    rest: Tensor,
+    gap: Tensor,  # (stack, width)
+    extra: Tensor,  # (stack,)
+    size: Tensor,  # (stack,)
+    basis: Tensor | None,
+) -> Tensor:
+    """Standard normal rows, each given the covariance of its class and noise along the gap."""
+    positive = (labels > 0.5)[..., None]
     inside = noise if basis is None else noise @ basis
     shaped = torch.where(positive, inside @ root[:, 1], inside @ root[:, 0])
-    if basis is None:
-        return shaped
-    outside = batch.by_class(factors.rest.to(noise.dtype))[..., None]
-    return (noise * outside).baddbmm_(shaped - outside * inside, basis.mT)
+    if basis is not None:
+        outside = torch.where(positive, rest[:, None, 1:], rest[:, None, :1])  # (stack, batch, 1)
+        shaped = (noise * outside).baddbmm_(shaped - outside * inside, basis.mT)
+    shaped.addcmul_((length * extra.sqrt()[:, None])[..., None], gap[:, None, :])
+    return shaped.mul_(size[:, None, None])
 
 
 def matched(
