@@ -74,8 +74,10 @@ def test_theorem_1_is_monotone_continuous_and_above_the_gaussian():
 
 
 def test_figures_are_named_as_statements_of_the_model():
-    figures = model_figures(torch.tensor([0.0, 0.16, 1e300], dtype=torch.float64))
-    assert list(figures) == ["sum_kl", "model_auc_theorem_1", "model_auc_gaussian"]
+    usable = torch.tensor([True, False, True])
+    figures = model_figures(torch.tensor([0.0, 0.16, 1e300], dtype=torch.float64), usable)
+    assert list(figures) == ["sum_kl", "model_auc_theorem_1", "model_auc_gaussian", "stateless"]
+    assert figures["stateless"].tolist() == [0.0, 1.0, 0.0]
     assert figures["model_auc_theorem_1"].tolist() == pytest.approx([0.5, 0.68, 1.0])
     assert figures["model_auc_gaussian"].tolist() == pytest.approx([0.5, norm.cdf(math.sqrt(0.08)), 1.0])
 
@@ -88,7 +90,7 @@ def test_stateless_noise_holds_for_any_two_rows(scale):
     rows[3] = 0
     batch = read_batch(rows, torch.zeros(4, 50))
     k = 0.25
-    variance = stateless_variance(batch, k)
+    variance = stateless_variance(batch.squares, k)
     left = torch.cdist(batch.rows, batch.rows).square().amax((1, 2)) / variance  # sumKL of two Gaussians of one shape
     assert (left <= k * (1 + 1e-5)).all()
     assert left[2].item() == pytest.approx(k, rel=1e-5)  # and no more than needed there

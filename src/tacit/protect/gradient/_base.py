@@ -137,16 +137,16 @@ class GradientProtection(abc.ABC):
         batch = read_batch(grad, labels)
         drawn = self.draw(batch, state, noise_source(noise))
         rows = grad.detach().reshape(batch.rows.shape)
-        value = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep).reshape(grad.shape)
+        value, power = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
         stacked = labels.ndim == 2
         figures = {
-            "power": drawn.power.double() * batch.scale.double() ** 2,  # the square of a small float32 may vanish
+            "power": power,
             "untouched_rows": drawn.untouched,
             "valid": batch.valid,
             **drawn.figures,
         }
         report = {key: figure if stacked else figure.squeeze(0) for key, figure in figures.items()}
-        return Protected(value, drawn.state, self.event, report)
+        return Protected(value.reshape(grad.shape), drawn.state, self.event, report)
 
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
         """Protect one batch on its own, with a fresh state and no warm-up; bad input raises on every device."""
@@ -181,13 +181,18 @@ def _scaled(rows: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
 
 
 @fused
-def _compose(rows: Tensor, noise: Tensor, scale: Tensor, valid: Tensor, keep: Tensor | None) -> Tensor:
-    """What is sent: rows plus noise, NaN throughout where the input was not valid and nobody could raise."""
+def _compose(
+    rows: Tensor, noise: Tensor, scale: Tensor, valid: Tensor, keep: Tensor | None, power: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What is sent, and the noise's power in the gradient's units.
+
+    Where the input was not valid and nobody could raise, what is sent is NaN throughout.
+    """
     dtype = rows.dtype
     rows = rows.to(noise.dtype) if keep is None else rows.to(noise.dtype) * keep[..., None]
-    if rows.is_cuda:
-        scale = torch.where(valid, scale, torch.nan)
-    return noise.mul_(scale[:, None, None]).add_(rows).to(dtype)
+    unit = torch.where(valid, scale, torch.nan) if rows.is_cuda else scale
+    sent = noise.mul_(unit[:, None, None]).add_(rows).to(dtype)
+    return sent, power.double() * scale.double() ** 2  # the square of a small float32 may vanish
 
 
 def check_shapes(grad: Tensor, labels: Tensor) -> None:

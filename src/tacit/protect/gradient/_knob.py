@@ -13,7 +13,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from tacit.protect.gradient._base import Batch, fused, positive_number
+from tacit.protect.gradient._base import fused, positive_number
 
 
 def sum_kl_for(knob: str, value: float) -> float:
@@ -50,22 +50,29 @@ def gaussian_auc(sum_kl: Tensor) -> Tensor:
     return auc
 
 
-def model_figures(sum_kl: Tensor) -> dict[str, Tensor]:
-    """What a report says about a sumKL; `model_` marks a statement under the Gaussian model, not a certificate."""
-    bound, best = _aucs(sum_kl)
-    return {"sum_kl": sum_kl, "model_auc_theorem_1": bound, "model_auc_gaussian": best}
+def model_figures(sum_kl: Tensor, usable: Tensor) -> dict[str, Tensor]:
+    """What a report says about a sumKL; `model_` marks a statement under the Gaussian model, not a certificate.
+
+    `stateless` is 1 where there was nothing to plan with and the noise of `stateless_variance` was used.
+    """
+    bound, best, stateless = _aucs(sum_kl, usable)
+    return {"sum_kl": sum_kl, "model_auc_theorem_1": bound, "model_auc_gaussian": best, "stateless": stateless}
 
 
 @fused
-def _aucs(sum_kl: Tensor) -> tuple[Tensor, Tensor]:
-    return theorem_1(sum_kl), gaussian_auc(sum_kl)
+def _aucs(sum_kl: Tensor, usable: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return theorem_1(sum_kl), gaussian_auc(sum_kl), 1 - usable.to(sum_kl.dtype)
 
 
-def stateless_variance(batch: Batch, sum_kl: float) -> Tensor:
-    """The variance of isotropic noise that holds sumKL for any two rows of the batch, whatever their labels.
+def stateless_variance(squares: Tensor, sum_kl: float) -> Tensor:
+    """The variance of isotropic noise that holds sumKL for any two rows of a batch, whatever their labels.
 
     Two rows are at most 2 max|g| apart, so N(0, v I) with v = (2 max|g|)^2 / K leaves a sumKL of at most K between
     them, and an AUC of at most Phi(sqrt(K/2)) between any two groups of rows. This needs no model of the gradients and
-    no statistics: it is what a protection falls back to where its own formula is undefined.  (stack,), scaled units
+    no statistics: it is what a protection falls back to where its own formula is undefined.
+
+    Args:
+        squares: squared norms of the rows, in units of the largest entry.  (stack, batch)
+        sum_kl: what may be left.
     """
-    return 4 * batch.largest / sum_kl
+    return 4 / sum_kl * squares.amax(-1).clamp(min=1.0)  # (stack,)

@@ -40,12 +40,11 @@ class Marvell(GradientProtection):
             usable = torch.zeros_like(usable)
         variances, left = self._solved(batch, moments, usable)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
-        flat = stateless_variance(batch, self.sum_kl)
         shaped, power, untouched, left = _shaped(
-            noise, batch.labels, batch.scale, moments.packed, own.count, usable, variances, left, flat, self.sum_kl
-        )
-        figures = {**model_figures(left), "stateless": 1 - usable.to(left.dtype)}
-        return Drawn(shaped, following, power, untouched, figures)
+            noise, batch.labels, batch.scale, batch.squares, moments.packed, own.count, usable, variances, left,
+            self.sum_kl,
+        )  # fmt: skip
+        return Drawn(shaped, following, power, untouched, model_figures(left, usable))
 
     def _solved(self, batch: Batch, moments: Moments, usable: Tensor) -> tuple[Tensor, Tensor]:
         """Variances (stack, 2 along|across, 2 negative|positive) and the sumKL they leave; any where not usable."""
@@ -80,12 +79,12 @@ def _shaped(
     noise: Tensor,  # (stack, batch, width), standard normal
     labels: Tensor,  # (stack, batch)
     scale: Tensor,  # (stack,), of the batch
+    squares: Tensor,  # (stack, batch), squared norms of its rows
     packed: Tensor,  # (stack, 2, 2 + width), the moments that were used
     count: Tensor,  # (stack, 2), rows of each class in the batch itself
     usable: Tensor,  # (stack,), whether there is a solution
     variances: Tensor,  # (stack, 2 along|across, 2 negative|positive), in the gradient's units
     left: Tensor,  # (stack,), the sumKL that they leave
-    flat: Tensor,  # (stack,), the variance where there is no solution, in scaled units
     sum_kl: float,
 ) -> tuple[Tensor, ...]:
     """One draw, scaled along the gap and across it; its power, the rows it leaves untouched, the sumKL that is left."""
@@ -93,15 +92,16 @@ def _shaped(
     # would go out bare, and which one it is would show.
     lacks = (count < 1.5).any(-1)[:, None, None]
     variances = torch.where(lacks, variances.amax(-1, keepdim=True), variances) / scale.double()[:, None, None] ** 2
-    variances = torch.where(usable[:, None, None], variances, flat[:, None, None]).to(noise.dtype)
+    flat = stateless_variance(squares, sum_kl)[:, None, None]
+    variances = torch.where(usable[:, None, None], variances, flat).to(noise.dtype)
     along, across = torch.where(labels[:, None] > 0.5, variances[..., 1:], variances[..., :1]).unbind(1)
     gap = packed[:, 1, 2:] - packed[:, 0, 2:]
     e = (gap / torch.linalg.vector_norm(gap, dim=-1, keepdim=True).clamp(min=1e-300)).to(noise.dtype)  # (stack, width)
     extra = (noise @ e[..., None]) * (along.sqrt() - across.sqrt())[..., None]  # (stack, batch, 1)
     noise = noise.mul_(across.sqrt()[..., None]).addcmul_(extra, e[:, None, :])
-    squares = torch.add(along, across, alpha=noise.shape[-1] - 1)  # (stack, batch), what each row's noise is expected
-    untouched = (squares == 0).sum(-1).to(noise.dtype)
-    return noise, squares.mean(-1), untouched, torch.where(usable, left, sum_kl).to(noise.dtype)
+    powers = torch.add(along, across, alpha=noise.shape[-1] - 1)  # (stack, batch), expected squared norms of the noise
+    untouched = (powers == 0).sum(-1).to(noise.dtype)
+    return noise, powers.mean(-1), untouched, torch.where(usable, left, sum_kl).to(noise.dtype)
 
 
 def marvell(

@@ -83,23 +83,20 @@ class Matched(GradientProtection):
             factors = self._factors(covariances, batch.rows.dtype)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         length = source.normal(batch.labels.shape, dtype=batch.rows.dtype, device=batch.rows.device)
-        flat = stateless_variance(batch, self.sum_kl)
-        usable, power, left = torch.zeros_like(batch.valid), flat * noise.shape[-1], torch.full_like(flat, self.sum_kl)
+        usable = torch.zeros_like(batch.valid) if factors is None else factors.usable
         if factors is None:
+            flat = stateless_variance(batch.squares, self.sum_kl)
             noise.mul_(flat.sqrt()[:, None, None])
+            power, left = flat * noise.shape[-1], torch.full_like(flat, self.sum_kl)
         else:
-            usable = factors.usable
-            gap, extra, spent, planned = _along(
-                seen.packed, covariances.total, covariances.count, covariances.basis, unit, batch.share,
-                factors.whiten, factors.whiten_rest, factors.leak, factors.power, factors.usable,
+            gap, extra, size, power, left = _along(
+                seen.packed, covariances.total, covariances.count, covariances.basis, unit, batch.share, batch.squares,
+                factors.whiten, factors.whiten_rest, factors.leak, factors.power, usable,
                 self.strength if self.knob == "scale" else None, self.visits, self.sum_kl,
             )  # fmt: skip
-            size = torch.where(usable, unit, flat.sqrt())
             noise = _shape(noise, length, batch.labels, factors.root, factors.rest, gap, extra, size, covariances.basis)
-            power, left = torch.where(usable, spent, power), torch.where(usable, planned, left)
-        figures = {**model_figures(left), "stateless": 1 - usable.to(left.dtype)}
         following = State(state.step + 1, level, covariances, factors)
-        return Drawn(noise, following, power, torch.zeros_like(power), figures)
+        return Drawn(noise, following, power, torch.zeros_like(power), model_figures(left, usable))
 
     def _factors(self, covariances: Covariances, dtype: torch.dtype) -> Factors:
         device = covariances.count.device
@@ -145,6 +142,7 @@ def _along(
     basis: Tensor | None,
     unit: Tensor,  # (stack,)
     share: Tensor,  # (stack,), of positives in the batch
+    squares: Tensor,  # (stack, batch), squared norms of its rows
     whiten: Tensor,  # of `Factors`, as the next four
     whiten_rest: Tensor,
     leak: Tensor,
@@ -154,7 +152,11 @@ def _along(
     visits: int,
     sum_kl: float,
 ) -> tuple[Tensor, ...]:
-    """The gap in units of the batch, noise along it in multiples of its square, the power of all noise, the sumKL left.
+    """How this batch's noise goes along its gap, how large it is, and what it costs and leaves.
+
+    Returns:
+        The gap in units of the batch, noise along it in multiples of its square, the unit that all noise is measured
+        in, its power, and the sumKL that is left.
 
     It is this batch's gap and not a running one, because that is what separates the classes in this very batch; the
     running one serves where the batch lacks a class.
@@ -173,7 +175,10 @@ def _along(
     extra = torch.where(usable, wanted, 0.0)
     each = power[:, 0] * (1 - share) + power[:, 1] * share + extra * (gap * gap).sum(-1)
     shift = (pull / (1 + extra[:, None] * pull / visits)).mean(-1)
-    return gap, extra, each * unit.double() ** 2, leak + shift
+    flat = stateless_variance(squares, sum_kl)
+    size = torch.where(usable, unit, flat.sqrt())
+    spent = torch.where(usable, each * unit.double() ** 2, flat * gap.shape[-1])
+    return gap, extra, size, spent, torch.where(usable, leak + shift, sum_kl)
 
 
 def _units(batch: Batch, level: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
