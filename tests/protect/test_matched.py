@@ -175,9 +175,11 @@ def gaussian_score(x: Tensor, means: list[Tensor], covariances: list[Tensor]) ->
     return score
 
 
-def exact_leaks(leak_auc: float, visits: int, made_for: int, size: int = 20_000) -> dict[str, tuple[float, float]]:
+def exact_leaks(
+    leak_auc: float, visits: int, made_for: int, gap: float = 1.0, size: int = 20_000
+) -> dict[str, tuple[float, float]]:
     """AUC and standard error of an attacker who knows all parameters, on `visits` visits of unchanged gradients."""
-    c0, c1, w = gaussian_classes(8)
+    c0, c1, w = gaussian_classes(8, gap=gap)
     share = torch.tensor([0.5], dtype=torch.float64)
     classes = Classes(torch.stack([c0, c1])[None], torch.zeros(1, 2, dtype=torch.float64), 0, w[None], share)
     made, extra = planned(classes, leak_auc, made_for)
@@ -211,13 +213,14 @@ def exact_leaks(leak_auc: float, visits: int, made_for: int, size: int = 20_000)
 
 @pytest.mark.parametrize("leak_auc", [0.55, 0.6, 0.7])
 @pytest.mark.parametrize(("visits", "made_for"), [(1, 1), (1, 5), (2, 2), (2, 5), (5, 5), (1, 15), (15, 15)])
-def test_no_attacker_who_knows_every_parameter_gets_beyond_the_promise(leak_auc, visits, made_for):
+@pytest.mark.parametrize("gap", [1.0, 10.0])  # noise for the covariances hides a small gap too, but not a large one
+def test_no_attacker_who_knows_every_parameter_gets_beyond_the_promise(leak_auc, visits, made_for, gap):
     """Slack 4 errors (about 0.016), and 0.01 because a sumKL bounds an AUC only nearly where covariances differ."""
-    for name, (a, error) in exact_leaks(leak_auc, visits, made_for).items():
+    found = exact_leaks(leak_auc, visits, made_for, gap)
+    for name, (a, error) in found.items():
         assert a <= leak_auc + 4 * error + 0.01, name
     if visits == made_for:  # and noise is not thrown away either
-        worst = max(a for a, _ in exact_leaks(leak_auc, visits, made_for).values())
-        assert worst >= 0.5 + (leak_auc - 0.5) / 2
+        assert max(a for a, _ in found.values()) >= 0.5 + (leak_auc - 0.5) / 2
 
 
 def test_more_visits_than_planned_come_apart():
