@@ -90,12 +90,21 @@ def test_stateless_noise_holds_for_any_two_rows(scale):
     rows[3] = 0
     batch = read_batch(rows, torch.zeros(4, 50))
     k = 0.25
-    variance = stateless_variance(batch.squares, k)
+    variance, peak = stateless_variance(batch.squares, batch.scale, torch.zeros(4, dtype=torch.float64), k)
+    assert peak[:3].tolist() == pytest.approx((rows.double() ** 2).sum(-1).amax(-1)[:3].tolist(), rel=1e-5)
     left = torch.cdist(batch.rows, batch.rows).square().amax((1, 2)) / variance  # sumKL of two Gaussians of one shape
     assert (left <= k * (1 + 1e-5)).all()
     assert left[2].item() == pytest.approx(k, rel=1e-5)  # and no more than needed there
     assert left[3].item() == 0
     assert (variance > 0).all()
+
+
+def test_stateless_noise_remembers_the_largest_row_and_forgets_it_slowly():
+    batch = read_batch(torch.ones(1, 4, 3), torch.zeros(1, 4))
+    remembered = torch.tensor([300.0], dtype=torch.float64)
+    variance, peak = stateless_variance(batch.squares, batch.scale, remembered, 0.5)
+    assert peak.item() == pytest.approx(297.0)
+    assert variance.item() == pytest.approx(4 * 297.0 / 0.5)
 
 
 def test_one_strength_and_not_two():

@@ -15,7 +15,7 @@ from tacit.protect.gradient._base import Batch, fused
 from tacit.protect.gradient._moments import DECAY, Moments, batch_moments
 
 FULL_WIDTH = 256  # up to this width covariances are kept whole
-RANK = 64  # of the leading coordinates of a wider cut
+RANK = 192  # of the leading coordinates of a wider cut
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Covariances:
     @classmethod
     def start(cls, batch: Batch) -> Covariances:
         """Nothing seen yet; a wide cut takes its first coordinates from this batch."""
-        stack, size, width = batch.rows.shape
-        rank = width if width <= FULL_WIDTH else min(RANK, max(2, size // 2))
+        stack, _, width = batch.rows.shape
+        rank = width if width <= FULL_WIDTH else RANK
         zeros = torch.zeros(stack, 2, 3 + width + rank * rank, dtype=torch.float64, device=batch.rows.device)
         count, freedom, rest, total, scatter = zeros.split([1, 1, 1, width, rank * rank], dim=-1)
         basis = None if rank == width else _leading(batch.rows, rank)

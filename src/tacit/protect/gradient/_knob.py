@@ -15,6 +15,8 @@ from torch import Tensor
 
 from tacit.protect.gradient._base import fused, positive_number
 
+PEAK_DECAY = 0.99  # how the largest row of a run is forgotten, for each batch
+
 
 def sum_kl_for(knob: str, value: float) -> float:
     """The sumKL that a strength allows: of `scale`, `sum_kl`, `detection_error` or `leak_auc`.
@@ -64,15 +66,25 @@ def _aucs(sum_kl: Tensor, usable: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return theorem_1(sum_kl), gaussian_auc(sum_kl), 1 - usable.to(sum_kl.dtype)
 
 
-def stateless_variance(squares: Tensor, sum_kl: float) -> Tensor:
-    """The variance of isotropic noise that holds sumKL for any two rows of a batch, whatever their labels.
+def stateless_variance(squares: Tensor, scale: Tensor, peak: Tensor, sum_kl: float) -> tuple[Tensor, Tensor]:
+    """The variance of isotropic noise that holds sumKL for any two rows, whatever their labels; and the next peak.
 
     Two rows are at most 2 max|g| apart, so N(0, v I) with v = (2 max|g|)^2 / K leaves a sumKL of at most K between
     them, and an AUC of at most Phi(sqrt(K/2)) between any two groups of rows. This needs no model of the gradients and
-    no statistics: it is what a protection falls back to where its own formula is undefined.
+    no statistics of the classes: it is what a protection falls back to where its own formula is undefined. The maximum
+    is over the recent past, not over the batch alone: noise as large as the one row of a batch would tell its size.
 
     Args:
-        squares: squared norms of the rows, in units of the largest entry.  (stack, batch)
+        squares: squared norms of the rows, in units of the scale.  (stack, batch)
+        scale: of the batch.  (stack,)
+        peak: the largest squared norm of the recent past, in the gradient's units; 0 at first.  (stack,), float64
         sum_kl: what may be left.
+
+    Returns:
+        The variance in units of the scale, in the dtype of `squares`, and the peak with this batch.
     """
-    return 4 / sum_kl * squares.amax(-1).clamp(min=1.0)  # (stack,)
+    unit = scale.double() ** 2
+    largest = squares.amax(-1).double().clamp(min=1.0) * unit
+    peak = torch.where(torch.isfinite(largest), torch.maximum(peak * PEAK_DECAY, largest), peak)  # (stack,)
+    most = torch.finfo(squares.dtype).max / 1e8  # a zero batch after large ones: in its units they have no number
+    return (4 / sum_kl * peak / unit).clamp(max=most).to(squares.dtype), peak

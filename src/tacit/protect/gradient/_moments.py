@@ -73,11 +73,13 @@ class Running:
     Attributes:
         step: how many batches were seen; an ordinary number, because it is public and must not be waited for.
         packed: decayed counts, and averages over rows, as `Moments` has them.  (stack, 2, 2 + width)
+        peak: the largest squared norm of a row in the recent past.  (stack,)
         exponents: the power of the gradient's unit that each entry is measured in: 0, 2, 1, 1, ...
     """
 
     step: int
     packed: Tensor
+    peak: Tensor
     exponents: Tensor
 
     @classmethod
@@ -86,18 +88,19 @@ class Running:
         stack, _, width = batch.rows.shape
         exponents = torch.ones(2 + width, dtype=torch.float64, device=batch.rows.device)
         exponents[:1], exponents[1:2] = 0.0, 2.0
-        return cls(step, torch.zeros(stack, 2, 2 + width, dtype=torch.float64, device=batch.rows.device), exponents)
+        zeros = torch.zeros(stack, 2, 2 + width, dtype=torch.float64, device=batch.rows.device)
+        return cls(step, zeros, zeros[:, 0, 0], exponents)
 
-    def fill_in(self, own: Moments, batch: Batch) -> tuple[Moments, Tensor, Running]:
+    def fill_in(self, own: Moments, batch: Batch) -> tuple[Moments, Tensor, Tensor]:
         """The batch's own moments where they are defined, the running ones elsewhere, in the units of the gradient.
 
         A class of fewer than two rows takes its running moments; where the means coincide, both classes do.
 
         Returns:
-            The moments, whether they will do, and the running averages after this batch; bad input does not enter them.
+            The moments, whether they will do, and `packed` after this batch; bad input does not enter it.
         """
         packed, usable, averages = _filled(own.packed, self.packed, self.exponents, batch.scale, batch.valid)
-        return Moments(packed), usable, Running(self.step + 1, averages, self.exponents)
+        return Moments(packed), usable, averages
 
 
 @fused

@@ -35,15 +35,16 @@ class Marvell(GradientProtection):
         """Noise along and across the line of the means, of other variance for each class."""
         running = state if isinstance(state, Running) else Running.start(state or 0, batch)
         own = batch_moments(batch)[0]
-        moments, usable, following = running.fill_in(own, batch)
+        moments, usable, averages = running.fill_in(own, batch)
         if running.step < self.warmup:
             usable = torch.zeros_like(usable)
         variances, left = self._solved(batch, moments, usable)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
-        shaped, power, untouched, left = _shaped(
-            noise, batch.labels, batch.scale, batch.squares, moments.packed, own.count, usable, variances, left,
-            self.sum_kl,
+        shaped, power, untouched, left, peak = _shaped(
+            noise, batch.labels, batch.scale, batch.squares, running.peak, moments.packed, own.count, usable,
+            variances, left, self.sum_kl,
         )  # fmt: skip
+        following = Running(running.step + 1, averages, peak, running.exponents)
         return Drawn(shaped, following, power, untouched, model_figures(left, usable))
 
     def _solved(self, batch: Batch, moments: Moments, usable: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,6 +81,7 @@ def _shaped(
     labels: Tensor,  # (stack, batch)
     scale: Tensor,  # (stack,), of the batch
     squares: Tensor,  # (stack, batch), squared norms of its rows
+    peak: Tensor,  # (stack,), the largest of them in the recent past
     packed: Tensor,  # (stack, 2, 2 + width), the moments that were used
     count: Tensor,  # (stack, 2), rows of each class in the batch itself
     usable: Tensor,  # (stack,), whether there is a solution
@@ -87,13 +89,13 @@ def _shaped(
     left: Tensor,  # (stack,), the sumKL that they leave
     sum_kl: float,
 ) -> tuple[Tensor, ...]:
-    """One draw, scaled along the gap and across it; its power, the rows it leaves untouched, the sumKL that is left."""
+    """One draw, scaled along the gap and across it; its power, untouched rows, the sumKL left, the next peak."""
     # Where a batch lacks a class, its rows get the larger noise of the two: a class that exact Marvell gives none
     # would go out bare, and which one it is would show.
     lacks = (count < 1.5).any(-1)[:, None, None]
     variances = torch.where(lacks, variances.amax(-1, keepdim=True), variances) / scale.double()[:, None, None] ** 2
-    flat = stateless_variance(squares, sum_kl)[:, None, None]
-    variances = torch.where(usable[:, None, None], variances, flat).to(noise.dtype)
+    flat, peak = stateless_variance(squares, scale, peak, sum_kl)
+    variances = torch.where(usable[:, None, None], variances, flat[:, None, None]).to(noise.dtype)
     along, across = torch.where(labels[:, None] > 0.5, variances[..., 1:], variances[..., :1]).unbind(1)
     gap = packed[:, 1, 2:] - packed[:, 0, 2:]
     e = (gap / torch.linalg.vector_norm(gap, dim=-1, keepdim=True).clamp(min=1e-300)).to(noise.dtype)  # (stack, width)
@@ -101,7 +103,7 @@ def _shaped(
     noise = noise.mul_(across.sqrt()[..., None]).addcmul_(extra, e[:, None, :])
     powers = torch.add(along, across, alpha=noise.shape[-1] - 1)  # (stack, batch), expected squared norms of the noise
     untouched = (powers == 0).sum(-1).to(noise.dtype)
-    return noise, powers.mean(-1), untouched, torch.where(usable, left, sum_kl).to(noise.dtype)
+    return noise, powers.mean(-1), untouched, torch.where(usable, left, sum_kl).to(noise.dtype), peak
 
 
 def marvell(

@@ -16,6 +16,7 @@ from tacit.protect.gradient._match import Classes, along_gap, plan
 from tacit.protect.gradient._moments import DECAY, RESOLUTION, Moments
 
 REFRESH = 16  # steps between two decompositions, once a run is on its way
+FEW_ROWS = 16  # a batch of so many rows is measured half in its own size and half in the running one
 FEW = 4  # a stack up to this size is decomposed on the CPU, which is faster for a few small matrices
 
 
@@ -49,6 +50,7 @@ class State:
 
     step: int
     level: Tensor | None = None  # running root mean square of a row, in the gradient's units  (stack,)
+    peak: Tensor | None = None  # the largest squared norm of a row in the recent past  (stack,)
     covariances: Covariances | None = None
     factors: Factors | None = None
 
@@ -75,27 +77,30 @@ class Matched(GradientProtection):
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
         """Two products of a draw, and one number more for each row; every few steps the factors are made anew."""
-        level, unit, own = _units(batch, state.level)
-        covariances, seen = (state.covariances or Covariances.start(batch)).add(batch, own)
+        level, unit, size, flat, peak = _sizes(
+            batch.scale, batch.squares, batch.valid, state.level, state.peak, self.sum_kl / self.visits
+        )
+        covariances, seen = (state.covariances or Covariances.start(batch)).add(batch, size)
         factors = state.factors
         if state.step >= self.warmup and (factors is None or _due(state.step - self.warmup)):
-            covariances = covariances.renew(batch, own)
+            covariances = covariances.renew(batch, size)
             factors = self._factors(covariances, batch.rows.dtype)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         length = source.normal(batch.labels.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         usable = torch.zeros_like(batch.valid) if factors is None else factors.usable
         if factors is None:
-            flat = stateless_variance(batch.squares, self.sum_kl)
             noise.mul_(flat.sqrt()[:, None, None])
             power, left = flat * noise.shape[-1], torch.full_like(flat, self.sum_kl)
         else:
-            gap, extra, size, power, left = _along(
-                seen.packed, covariances.total, covariances.count, covariances.basis, unit, batch.share, batch.squares,
+            gap, extra, deviation, power, left = _along(
+                seen.packed, covariances.total, covariances.count, covariances.basis, unit, batch.share, flat,
                 factors.whiten, factors.whiten_rest, factors.leak, factors.power, usable,
                 self.strength if self.knob == "scale" else None, self.visits, self.sum_kl,
             )  # fmt: skip
-            noise = _shape(noise, length, batch.labels, factors.root, factors.rest, gap, extra, size, covariances.basis)
-        following = State(state.step + 1, level, covariances, factors)
+            noise = _shape(
+                noise, length, batch.labels, factors.root, factors.rest, gap, extra, deviation, covariances.basis
+            )
+        following = State(state.step + 1, level, peak, covariances, factors)
         return Drawn(noise, following, power, torch.zeros_like(power), model_figures(left, usable))
 
     def _factors(self, covariances: Covariances, dtype: torch.dtype) -> Factors:
@@ -142,7 +147,7 @@ def _along(
     basis: Tensor | None,
     unit: Tensor,  # (stack,)
     share: Tensor,  # (stack,), of positives in the batch
-    squares: Tensor,  # (stack, batch), squared norms of its rows
+    flat: Tensor,  # (stack,), the variance where there is no plan
     whiten: Tensor,  # of `Factors`, as the next four
     whiten_rest: Tensor,
     leak: Tensor,
@@ -175,28 +180,34 @@ def _along(
     extra = torch.where(usable, wanted, 0.0)
     each = power[:, 0] * (1 - share) + power[:, 1] * share + extra * (gap * gap).sum(-1)
     shift = (pull / (1 + extra[:, None] * pull / visits)).mean(-1)
-    flat = stateless_variance(squares, sum_kl)
     size = torch.where(usable, unit, flat.sqrt())
     spent = torch.where(usable, each * unit.double() ** 2, flat * gap.shape[-1])
     return gap, extra, size, spent, torch.where(usable, leak + shift, sum_kl)
 
 
-def _units(batch: Batch, level: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """The running size of a row, the unit of this batch's noise, and the batch's own size.
-
-    Noise is measured in the batch's own size, but not far below the running one.
-    """
-    return _sizes(batch.scale, batch.squares, batch.valid, level)
-
-
 @fused
-def _sizes(scale: Tensor, squares: Tensor, valid: Tensor, level: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _sizes(
+    scale: Tensor, squares: Tensor, valid: Tensor, level: Tensor | None, peak: Tensor | None, sum_kl: float
+) -> tuple[Tensor, ...]:
+    """How large rows are.
+
+    Returns:
+        The running size of a row; the unit of this batch's noise; the size of its rows, 0 where all are zero; the
+        variance of noise that needs no plan; the peak that it is made with.
+
+    The size of a batch of many rows is its own; that of a batch of few rows is nearer to the running one, because one
+    row, measured in its own size, would look like any other, and noise in its own size would tell it. Noise is not far
+    below the running size either, whatever the batch.
+    """
     wide = scale.double()
     own = squares.double().mean(-1).sqrt() * wide
     own = torch.where(valid, own, 0.0)
     level = own if level is None else torch.where(own > 0, DECAY * level + (1 - DECAY) * own, level)
-    unit = torch.maximum(own, level / 2) / wide
-    return level, unit.clamp(min=1e-6).to(scale.dtype), (own / wide).to(scale.dtype)
+    weight = squares.shape[-1] ** 2 / (squares.shape[-1] ** 2 + FEW_ROWS**2)
+    size = torch.where(own > 0, own**weight * level ** (1 - weight), 0.0)
+    unit = torch.maximum(torch.maximum(size, own / 4), level / 2) / wide
+    flat, peak = stateless_variance(squares, scale, torch.zeros_like(wide) if peak is None else peak, sum_kl)
+    return level, unit.clamp(min=1e-6).to(scale.dtype), (size / wide).to(scale.dtype), flat, peak
 
 
 def _due(steps: int) -> bool:
