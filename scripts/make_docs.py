@@ -41,7 +41,8 @@ def details(package: str, names: list[str]) -> str:
     parts = []
     for name in names:
         function = getattr(importlib.import_module(f"{package}.{name}"), name)
-        parts.append(f"## `{name}`\n\n```text\n{inspect.getdoc(function)}\n```")
+        text = inspect.getdoc(function).partition(">>>")[0].rstrip()  # examples are tested where they stand
+        parts.append(f"## `{name}`\n\n```text\n{text}\n```")
     return "\n\n".join(parts)
 
 

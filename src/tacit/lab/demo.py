@@ -24,7 +24,7 @@ from tacit.wire.record import Recorder
 
 __all__ = ["ATTACKS", "Row", "protections", "run"]
 
-ATTACKS = (
+ATTACKS: tuple[str | tuple[str, dict[str, str]], ...] = (
     "norm",
     "cosine",
     "majority",
@@ -34,6 +34,7 @@ ATTACKS = (
     "likelihood",
     "learned",
     "spectral",
+    ("spectral", {"of": "gradient"}),
     "contextual",
 )
 ACCUMULATED = (("norm", "mean"), ("residual", "mean"), ("likelihood", "mean"), ("likelihood", "spread"))
@@ -144,9 +145,10 @@ def _attacked(
     """Every attack on the last batches, then those that add up the visits of one example."""
     batches = recorder.batches()
     findings = []
-    for done, name in enumerate(ATTACKS, start=1):
+    for done, spelled in enumerate(ATTACKS, start=1):
+        name, options = (spelled, {}) if isinstance(spelled, str) else spelled
         noise = torch.Generator().manual_seed(seed)
-        findings += attack_all(batches.view, labels, [name], noise=noise, clean=batches.clean)
+        findings += attack_all(batches.view, labels, [attack(name, **options)], noise=noise, clean=batches.clean)
         progress(done, len(ATTACKS) + 1)
     if epochs > 1:
         visits = recorder.visits()
