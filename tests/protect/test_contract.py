@@ -508,6 +508,14 @@ def test_a_gradient_of_another_kind_is_refused(case, dtype, device):
     assert str(dtype) in refuse(case.make(), grad, labels)
 
 
+@every
+def test_what_is_no_dense_tensor_is_refused_by_name(case):
+    grad, labels = torch.ones(24, 6), torch.zeros(24)
+    assert "gradient: a dense torch tensor is needed, not ndarray" in refuse(case.make(), grad.numpy(), labels)
+    assert "gradient: a dense torch tensor" in refuse(case.make(), grad.to_sparse(), labels)
+    assert "labels: a dense torch tensor is needed, not list" in refuse(case.make(), grad, [0.0] * 24)
+
+
 # --- what is reported ------------------------------------------------------------------------------------------------
 
 

@@ -67,11 +67,6 @@ class Batch:
         """The share of positives.  (stack,)"""
         return self.labels.mean(-1)
 
-    def by_class(self, values: Tensor) -> Tensor:
-        """For each row the value of its class.  (stack, *, 2), negative first -> (stack, *, batch)"""
-        labels = self.labels.reshape(self.labels.shape[0], *[1] * (values.ndim - 2), -1)
-        return torch.where(labels > 0.5, values[..., 1:], values[..., :1])
-
 
 @dataclass(frozen=True)
 class Drawn:
@@ -197,6 +192,9 @@ def _compose(
 
 def check_shapes(grad: Tensor, labels: Tensor) -> None:
     """Refuse a gradient and labels that do not belong together."""
+    for name, given in (("gradient", grad), ("labels", labels)):
+        if not isinstance(given, Tensor) or given.layout != torch.strided:
+            raise TensorError(f"{name}: a dense torch tensor is needed, not {type(given).__name__}: convert it first")
     if not grad.dtype.is_floating_point:
         raise TensorError(f"the gradient must be of a floating dtype, not {grad.dtype}: pass the gradient itself")
     if labels.ndim not in (1, 2) or grad.ndim < labels.ndim + 1 or grad.shape[: labels.ndim] != labels.shape:

@@ -31,6 +31,7 @@ class None_(GradientProtection):  # noqa: N801 (None is taken)
 
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
         """As for every protection, and labels of any kind will do."""
+        check_shapes(grad, labels)
         return super().__call__(grad, torch.zeros_like(labels), noise, embedding)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
