@@ -240,6 +240,11 @@ WRONG = {
     "label_2": ({"labels": changed(2.0)}, LabelsError, r"label 2\.0 of row 11 is not 0 or 1: use the loss 'softmax'"),
     "label_half": ({"labels": changed(0.5)}, LabelsError, r"label 0\.5 of row 11 is not a class number: use 0, 1"),
     "label_axes": ({"labels": labels()[:, None]}, LabelsError, r"shape \(70, 1\): pass one label for each example"),
+    "label_list": ({"labels": [0, 1] * (COUNT // 2)}, UsageError, r"labels\[0\] is no tensor with rows"),
+    "label_tensors": ({"labels": [labels()]}, LabelsError, "labels are a list: pass a tensor"),
+    "protect_name": ({"protect": "none"}, UsageError, "protect is 'none', no gradient protection: pass one"),
+    "protect_factory": ({"protect": none}, UsageError, "protect is <function none.*, no gradient protection"),
+    "protect_labels": ({"protect": randomized_response(0.1)}, UsageError, "goes into labels and targets"),
     "targets": ({"targets": labels()[:-1]}, LabelsError, r"targets have shape \(69,\) .*pass one for each"),
     "watch": ({"watch": ["layer9"]}, UsageError, "no layer 'layer9' to watch; it has: layer1"),
 }

@@ -43,6 +43,11 @@ class LabelParty:
         loss: str = "binary",
         targets: Tensor | None = None,
     ) -> None:
+        if not (hasattr(protect, "init") and hasattr(protect, "update")):
+            raise UsageError(
+                f"protect is {protect!r}, no gradient protection: pass one, as marvell(scale=4.0) or none(); what "
+                "randomized_response() makes goes into labels and targets"
+            )
         self.classes = check_labels(labels, loss)
         if self.classes > 2 and getattr(protect, "name", None) != "none":
             raise LabelsError("label protections are binary, these labels have more classes: protect with none()")

@@ -52,6 +52,8 @@ def check_labels(labels: Tensor, loss: str) -> int:
     """
     if loss not in LOSSES:
         raise UsageError(f"there is no loss {loss!r}; there are: {', '.join(LOSSES)}")
+    if not isinstance(labels, Tensor):
+        raise LabelsError(f"labels are a {type(labels).__name__}: pass a tensor with one label for each example")
     if labels.ndim != 1 or len(labels) == 0:
         raise LabelsError(f"labels have shape {tuple(labels.shape)}: pass one label for each example, in one axis")
     if labels.dtype == torch.bool:

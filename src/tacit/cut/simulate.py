@@ -111,10 +111,11 @@ def simulate(
     """
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise UsageError(f"epochs = {epochs!r} is out of range: it is a whole number, 1 or more")
+    device = tensors("labels", labels)[0].device
     make = optimizer or (lambda module: torch.optim.Adam(module.parameters(), lr=1e-3))
     label_party = LabelParty(
         top=top, labels=labels, targets=targets, features=own, optimizer=make(top), protect=protect, loss=loss,
-        noise=torch.Generator(labels.device).manual_seed(seed),
+        noise=torch.Generator(device).manual_seed(seed),
     )  # fmt: skip
     feature_party = FeatureParty(bottom=bottom, features=features, optimizer=make(bottom), watch=watch)
     if len(feature_party.features[0]) != len(labels):
@@ -124,7 +125,7 @@ def simulate(
     left, right = pair()
     history = []
     for epoch in range(epochs):
-        plan = [rows.to(labels.device) for rows in batches(len(labels), batch_size, epoch=epoch, seed=seed)]
+        plan = [rows.to(device) for rows in batches(len(labels), batch_size, epoch=epoch, seed=seed)]
         figures = []  # they stay on the device until the epoch is over
         for done, rows in enumerate(plan, start=epoch * len(plan) + 1):
             embedding = feature_party.send(rows, left)
