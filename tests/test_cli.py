@@ -34,6 +34,14 @@ def test_no_arguments_shows_the_help():
     assert "Commands" in run().stdout
 
 
+def test_an_out_that_can_be_no_folder_is_refused_before_the_work(tmp_path):
+    (tmp_path / "taken").write_text("")
+    done = run("demo", "--out", str(tmp_path / "taken"))
+    assert done.returncode == 2
+    assert done.stderr.startswith("tacit: --out ")
+    assert "can't be made a folder" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")

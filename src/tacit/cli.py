@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.errors import TacitError
+from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -64,6 +64,8 @@ def demo(
     """
     from tacit.lab.demo import run
 
+    if out is not None:
+        _make_folder(out)
     with _progress(quiet=as_json) as bar:
         task = bar.add_task("loading flights", total=None)
 
@@ -73,7 +75,6 @@ def demo(
         table = run(epochs=epochs, rows=rows, seed=seed, progress=show)
     document = {"epochs": epochs, "seed": seed, "version": __version__, "rows": [row.as_dict() for row in table]}
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
         (out / "demo.json").write_text(json.dumps(document, indent=2) + "\n")
     if as_json:
         typer.echo(json.dumps(document, indent=2))
@@ -107,6 +108,14 @@ def bench(
         _print_bench(results)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)
+
+
+def _make_folder(path: Path) -> None:
+    """A folder for results, before there are any: a path that can't be one is said at once, not after the work."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {path} can't be made a folder ({error.strerror}): choose another path") from None
 
 
 def _progress(*, quiet: bool) -> Progress:
