@@ -13,8 +13,9 @@ from tacit.audit.attacks import names
 from tacit.audit.run import attack_all
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.simulate import simulate
-from tacit.errors import UsageError
+from tacit.errors import ProtocolError, UsageError
 from tacit.models import conv, mlp, wide_deep
+from tacit.protect.gradient.iso import iso
 from tacit.protect.gradient.none import none
 from tacit.wire.record import Recorder
 
@@ -76,25 +77,32 @@ def autograd_at(bottom, top, features, labels, layers):
     return dict(zip(layers, torch.autograd.grad(loss, [here[name] for name in layers]), strict=True)), z
 
 
+@pytest.mark.parametrize("protect", [none(), iso(1.0)], ids=["none", "iso"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_watched_gradient_is_the_unsplit_networks_own(case):
+def test_a_watched_gradient_is_the_unsplit_networks_own(case, protect):
+    """The clean one always, bit for bit; the received one where nothing protects it."""
     models, shapes, layers = CASES[case]
     features, labels = data(shapes)
     bottom, top = models()
     reference = copy.deepcopy((bottom, top))
     recorder = Recorder(last=1)
     simulate(
-        bottom=bottom, top=top, features=features, labels=labels, protect=none(), batch_size=COUNT, record=recorder,
+        bottom=bottom, top=top, features=features, labels=labels, protect=protect, batch_size=COUNT, record=recorder,
         watch=layers,
     )  # fmt: skip
     (rows,) = batches(COUNT, COUNT, epoch=0, seed=0)
     expected, z = autograd_at(*reference, [x[rows] for x in features], labels[rows], layers)
-    view = recorder.batches().view
+    transcript = recorder.batches()
+    view = transcript.view
     assert torch.equal(view.embedding[0], z.detach().flatten(1))
+    assert list(transcript.cleans) == ["cut", *layers]
+    assert transcript.cleans["cut"] is transcript.clean
+    bare = protect.name == "none"
     for name in layers:
-        assert torch.equal(view.own[name][0], expected[name]), name
         assert expected[name].abs().max() > 0
-        assert torch.equal(view.at(name).gradient[0], expected[name].flatten(1))
+        assert torch.equal(transcript.cleans[name][0], expected[name]), name
+        assert torch.equal(view.own[name][0], expected[name]) == bare, name
+        assert torch.equal(view.at(name).gradient[0], expected[name].flatten(1)) == bare
 
 
 def test_of_a_layer_that_runs_twice_the_last_run_counts():
@@ -105,7 +113,9 @@ def test_of_a_layer_that_runs_twice_the_last_run_counts():
         bottom=bottom, top=top, features=features, labels=labels, protect=none(), batch_size=COUNT, record=recorder,
         watch=["twice"],
     )  # fmt: skip
-    assert torch.equal(recorder.batches().view.own["twice"], recorder.batches().view.gradient)
+    transcript = recorder.batches()
+    assert torch.equal(transcript.view.own["twice"], transcript.view.gradient)
+    assert torch.equal(transcript.cleans["twice"], transcript.clean)
 
 
 def run(**options):
@@ -117,8 +127,10 @@ def run(**options):
     )  # fmt: skip
 
 
-def test_watching_and_recording_change_no_weight():
-    plain, recorded = run(), run(record=Recorder(last=2, follow=5), watch=["layer1", "layer1.linear"])
+@pytest.mark.parametrize("protect", [none(), iso(1.0)], ids=["none", "iso"])
+def test_watching_and_recording_change_no_weight(protect):
+    plain = run(protect=protect)
+    recorded = run(protect=protect, record=Recorder(last=2, follow=5), watch=["layer1", "layer1.linear"])
     for one, other in ((plain.bottom, recorded.bottom), (plain.top, recorded.top)):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert plain.history == recorded.history
@@ -191,8 +203,7 @@ def test_every_attack_runs_at_a_watched_layer(monkeypatch):
     )  # fmt: skip
     layers = ["cut", "layer1", "layer2.linear"]
     transcript = recorder.batches()
-    clean = {"cut": transcript.clean, **{name: transcript.view.own[name] for name in layers[1:]}}
-    findings = attack_all(transcript.view, labels, names(), noise=generator(5), clean=clean, layers=layers)
+    findings = attack_all(transcript.view, labels, names(), noise=generator(5), clean=transcript.cleans, layers=layers)
     assert [finding.layer for finding in findings] == [layer for layer in layers for _ in names()]
     reached = {(finding.attack.partition("(")[0], finding.layer): finding.leak.value for finding in findings}
     assert {attack for attack, _ in reached} == set(names())
@@ -200,3 +211,33 @@ def test_every_attack_runs_at_a_watched_layer(monkeypatch):
         assert reached["norm", layer] > 0.6, layer
         assert reached["cosine", layer] > 0.8, layer
     assert reached["norm", "layer1"] != reached["norm", "cut"]
+
+
+@pytest.mark.parametrize("kept", ["batches", "visits"])
+def test_the_oracle_attack_at_a_watched_layer(kept):
+    """Bare gradients of a clear task: one clean positive gradient of the layer itself gives the labels away."""
+    x = torch.randn(800, 6, generator=generator(2))
+    labels = (x[:, 0] > 0.7).float()
+    bottom, top = mlp(6, widths=(16, 12), cut=2, generator=generator())
+    recorder = Recorder(last=12, follow=400)
+    simulate(
+        bottom=bottom, top=top, features=x, labels=labels, protect=none(), batch_size=200, epochs=3, record=recorder,
+        watch=["layer1"],
+    )  # fmt: skip
+    transcript = getattr(recorder, kept)()
+    assert torch.equal(transcript.cleans["layer1"], transcript.view.own["layer1"])
+    findings = attack_all(
+        transcript.view, labels, ["norm", "cosine", "residual"], noise=generator(5), clean=transcript.cleans,
+        layers=["cut", "layer1"],
+    )  # fmt: skip
+    reached = {(finding.attack, finding.layer): finding.leak.value for finding in findings}
+    assert len(reached) == 6
+    assert reached["cosine", "cut"] > 0.98
+    assert reached["cosine", "layer1"] > 0.95
+
+
+def test_asking_what_would_reach_a_layer_needs_an_open_step():
+    bottom = nn.Sequential(nn.Linear(4, 6))
+    party = FeatureParty(bottom=bottom, features=torch.ones(2, 4), optimizer=torch.optim.SGD(bottom.parameters()))
+    with pytest.raises(ProtocolError, match="no embedding was sent yet"):
+        party.at_layers(torch.ones(2, 6))

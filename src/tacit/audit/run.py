@@ -85,7 +85,7 @@ def attack_all(
         truth: the label of each row id.  (number of ids,)
         attacks: attacks, or names of attacks with their default options.
         noise: where all randomness comes from; the same half of the labels is granted to all attacks.
-        clean: gradients before protection at the cut, or for each layer by name.
+        clean: gradients before protection at the cut, or for each layer by name, as `Transcript.cleans` has them.
         layers: names for `View.at`.
         skipped: where given, an attack that cannot run here (no embedding recorded, no clean gradient granted) is noted
             in it as (attack, layer) -> reason and left out; without it that is an error.

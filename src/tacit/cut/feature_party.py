@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message
@@ -45,6 +46,7 @@ class FeatureParty:
         self._watched = {name: _layer(bottom, name) for name in watch}
         self._sent: Tensor | None = None
         self._gradients: dict[str, Tensor] = {}
+        self._edges: list[GradientEdge] = []  # where the watched layers lie in the open step's graph
 
     def step(self, rows: Tensor, channel: Channel) -> dict[str, Tensor]:
         """Send an embedding, wait for its gradient, update the bottom."""
@@ -81,8 +83,24 @@ class FeatureParty:
         layers = {name: self._gradient_at(name) for name in self._watched}
         self.optimizer.step()
         self._sent = None
+        self._edges.clear()
         self.steps += 1
         return {"gradient": gradient, **layers}
+
+    def at_layers(self, gradient: Tensor) -> dict[str, Tensor]:
+        """What would reach each watched layer if this gradient came back; the step stays open, nothing changes.
+
+        It is for an evaluator, who may ask it about the gradient before its protection; training has no use for it.
+        """
+        if self._sent is None:
+            raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
+        if not self._edges:
+            return {name: self._gradient_at(name) for name in self._watched}
+        try:
+            torch.autograd.grad(self._sent, self._edges, gradient, retain_graph=True, allow_unused=True)
+            return {name: self._gradient_at(name) for name in self._watched}
+        finally:
+            self._gradients.clear()
 
     def _accept(self, gradient: Tensor, z: Tensor) -> Tensor:
         """The gradient that came, if it fits what was sent."""
@@ -102,6 +120,7 @@ class FeatureParty:
     def _watching(self) -> Iterator[None]:
         """Catch the gradients of the watched layers on their way back; the model itself keeps no hook of ours."""
         self._gradients.clear()
+        self._edges.clear()
         hooks = [layer.register_forward_hook(self._catch(name)) for name, layer in self._watched.items()]
         try:
             yield
@@ -123,6 +142,7 @@ class FeatureParty:
                 raise UsageError(f"the layer {name!r} gives {type(output).__name__}, no tensor: watch a part of it")
             if output.requires_grad:
                 output.register_hook(note)
+                self._edges.append(get_gradient_edge(output))
 
         return catch
 

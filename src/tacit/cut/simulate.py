@@ -106,7 +106,7 @@ def simulate(
         batch_size: rows in a batch.
         seed: of the batches and of the noise. Weights are the models' own.
         record: what to write down; nothing if not given.
-        watch: layers of the bottom whose gradient is written down as well.
+        watch: layers of the bottom whose gradient is written down as well, received and clean.
         progress: called after each step with the number of steps done and the number of all steps.
     """
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
@@ -130,11 +130,15 @@ def simulate(
         for done, rows in enumerate(plan, start=epoch * len(plan) + 1):
             embedding = feature_party.send(rows, left)
             seen = label_party.step(rows, right)
+            clean_layers = feature_party.at_layers(seen["clean"]) if record is not None and watch else {}
             received = feature_party.finish(left)
             figures.append(_figures(seen))
             if record is not None:
                 gradient, layers = received["gradient"], {name: received[name] for name in watch}
-                record.write(rows=rows, embedding=embedding, gradient=gradient, clean=seen["clean"], layers=layers)
+                record.write(
+                    rows=rows, embedding=embedding, gradient=gradient, clean=seen["clean"], layers=layers,
+                    clean_layers=clean_layers,
+                )  # fmt: skip
             if progress is not None:
                 progress(done, epochs * len(plan))
         history.append(_epoch(epoch, figures))

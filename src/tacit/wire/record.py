@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -22,10 +22,17 @@ class Transcript:
     Attributes:
         view: the feature party's view.
         clean: the gradient before it was protected, in the shape of `view.gradient`: for oracles and for figures.
+        clean_layers: what that gradient would have brought to each watched layer, in the shape of `view.own`.
     """
 
     view: View
     clean: Tensor
+    clean_layers: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def cleans(self) -> dict[str, Tensor]:
+        """All clean gradients by layer, "cut" among them: what `attack_all` takes as `clean`."""
+        return {"cut": self.clean, **self.clean_layers}
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,20 @@ class _Step:
     gradient: Tensor
     clean: Tensor
     layers: Mapping[str, Tensor]
+    clean_layers: Mapping[str, Tensor]
 
     def select(self, places: Tensor) -> _Step:
-        layers = {name: layer[places] for name, layer in self.layers.items()}
-        return _Step(self.rows[places], self.embedding[places], self.gradient[places], self.clean[places], layers)
+        layers, clean_layers = (
+            {name: layer[places] for name, layer in each.items()} for each in (self.layers, self.clean_layers)
+        )
+        return _Step(
+            self.rows[places],
+            self.embedding[places],
+            self.gradient[places],
+            self.clean[places],
+            layers,
+            clean_layers,
+        )
 
 
 class Recorder:
@@ -50,6 +67,9 @@ class Recorder:
     """
 
     def __init__(self, *, last: int = 32, follow: int = 0) -> None:
+        for name, value in (("last", last), ("follow", follow)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise UsageError(f"Recorder({name}={value!r}): {name} is a count, pass a whole number, 0 or more")
         if last < 0 or follow < 0 or last + follow == 0:
             raise UsageError(f"Recorder(last={last}, follow={follow}) would keep nothing: set one of them above 0")
         self.follow = follow
@@ -57,10 +77,17 @@ class Recorder:
         self._followed: list[_Step] = []
 
     def write(
-        self, *, rows: Tensor, embedding: Tensor, gradient: Tensor, clean: Tensor, layers: Mapping[str, Tensor]
+        self,
+        *,
+        rows: Tensor,
+        embedding: Tensor,
+        gradient: Tensor,
+        clean: Tensor,
+        layers: Mapping[str, Tensor],
+        clean_layers: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Write one step down."""
-        step = _Step(rows, embedding.detach(), gradient, clean, layers)
+        step = _Step(rows, embedding.detach(), gradient, clean, layers, clean_layers or {})
         if self._last.maxlen:
             self._last.append(step)
         if self.follow:
@@ -87,23 +114,28 @@ class Recorder:
         visits = int(counts.max())
         starts = (counts.cumsum(0) - counts)[counts == visits]
         places = order[starts[None, :] + torch.arange(visits, device=rows.device)[:, None]]  # (visits, examples)
-        names = self._followed[0].layers
         joined = _Step(
             rows,
             torch.cat([step.embedding for step in self._followed]),
             torch.cat([step.gradient for step in self._followed]),
             torch.cat([step.clean for step in self._followed]),
-            {name: torch.cat([step.layers[name] for step in self._followed]) for name in names},
+            _joined(torch.cat, [step.layers for step in self._followed]),
+            _joined(torch.cat, [step.clean_layers for step in self._followed]),
         )
         return _transcript([joined.select(place) for place in places])
 
 
+def _joined(join: Callable[[list[Tensor]], Tensor], steps: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The layers of all steps, joined by name."""
+    return {name: join([step[name] for step in steps]) for name in steps[0]}
+
+
 def _transcript(steps: list[_Step]) -> Transcript:
-    layers = {name: torch.stack([step.layers[name] for step in steps]) for name in steps[0].layers}
     view = View.of(
         torch.stack([step.gradient for step in steps]),
         rows=torch.stack([step.rows for step in steps]),
         embedding=torch.stack([step.embedding for step in steps]),
-        layers=layers,
+        layers=_joined(torch.stack, [step.layers for step in steps]),
     )
-    return Transcript(view, torch.stack([step.clean for step in steps]).flatten(start_dim=2))
+    clean = torch.stack([step.clean for step in steps]).flatten(start_dim=2)
+    return Transcript(view, clean, _joined(torch.stack, [step.clean_layers for step in steps]))
