@@ -159,6 +159,25 @@ class Protection(Protocol):
 # --- attacks and measures --------------------------------------------------------------------------------------------
 
 
+def _stacked(name: str, value: Tensor, like: tuple[int, int] | None = None) -> None:
+    """Refuse what is no stack of batches, or one of other steps and rows than it should have."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"View.of: {name} is a {type(value).__name__}: pass one tensor (steps, batch, *cut), as torch.stack makes "
+            "of the batches' tensors"
+        )
+    if value.ndim < 3:
+        raise ValueError(
+            f"View.of: {name} has shape {tuple(value.shape)}: pass (steps, batch, *cut); of a single batch "
+            f"(batch, width) that is {name}[None]"
+        )
+    if like is not None and value.shape[:2] != like:
+        raise ValueError(
+            f"View.of: {name} is {tuple(value.shape)} for a gradient of {like[0]} steps of {like[1]} rows: record both "
+            "at the same steps"
+        )
+
+
 @dataclass(frozen=True)
 class View:
     """One party's transcript: the messages it sent and received, and what it had itself. It holds no truth.
@@ -187,15 +206,27 @@ class View:
     ) -> View:
         """A view from stacked tensors: gradients (steps, batch, *cut) and, if wanted, row ids and embeddings.
 
-        Without row ids every row counts as another example.
+        Without row ids every row counts as another example. What is no tensor is a `TypeError`, and shapes that do not
+        belong together are a `ValueError`.
 
         >>> view = View.of(torch.zeros(3, 4, 2))
         >>> view.gradient.shape, view.rows[2].tolist()
         (torch.Size([3, 4, 2]), [8, 9, 10, 11])
         """
+        _stacked("gradient", gradient)
         steps, batch = gradient.shape[:2]
+        if embedding is not None:
+            _stacked("embedding", embedding, (steps, batch))
         if rows is None:
             rows = torch.arange(steps * batch, device=gradient.device).reshape(steps, batch)
+        elif not isinstance(rows, Tensor) or rows.is_floating_point():
+            kind = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
+            raise TypeError(f"View.of: rows is {kind}: pass the examples' ids as a tensor of whole numbers")
+        elif rows.shape != (steps, batch):
+            raise ValueError(
+                f"View.of: rows are {tuple(rows.shape)} for a gradient of {steps} steps of {batch} rows: pass one id "
+                f"for each row, {(steps, batch)}"
+            )
         sent = [] if embedding is None else [Message(i, "embedding", z, b"") for i, z in enumerate(embedding)]
         received = [Message(i, "gradient", g, b"") for i, g in enumerate(gradient)]
         return cls(role, [*sent, *received], {"rows": rows, **(layers or {})})

@@ -183,3 +183,19 @@ def test_an_unknown_option_lists_the_known_ones():
         attacks.attack("hint", hints=3)
     with pytest.raises(UsageError, match="options are: none"):
         attacks.attack("norm", p=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "says"),
+    [
+        *(("hint", "k", value, "whole number, 1 or more") for value in (0, 2.5, "2", True)),
+        *(("residual", "directions", value, "whole number, 1 or more") for value in (1.5, "1")),
+        ("likelihood", "components", 2.5, "whole number, 1 or more"),
+        ("likelihood", "window", "4", "whole number, 1 or more"),
+        ("top_share", "share", "x", "a number strictly between 0 and 1"),
+        ("accumulated", "attack", 3, "3 is no attack: pass a name"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused_at_once(name, option, value, says):
+    with pytest.raises(UsageError, match=says):
+        attacks.attack(name, **{option: value})

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tacit.audit.attacks.norm import norm
 from tacit.audit.metrics.leak_auc import leak_auc
 from tacit.audit.run import Finding, attack_all, grant, worst
 from tacit.contracts import Estimate, Guess, View
@@ -118,3 +119,45 @@ def test_refusals(scene):
         grant(s.view, s.truth, s.clean[:1], noise=generator())
     with pytest.raises(LabelsError, match="0 or 1"):
         grant(s.view, s.truth + 1, noise=generator())
+    with pytest.raises(UsageError, match="clean gradients are a dict: pass one tensor"):
+        grant(s.view, s.truth, {"cut": s.clean}, noise=generator())
+    odd = View.of(s.clean, layers={"odd": s.clean[:, :5]})
+    with pytest.raises(UsageError, match=r"the layer 'odd' has gradients .* leave out layers"):
+        attack_all(odd, s.truth, ["norm"], noise=generator(), layers=["odd"])
+    for wrong in (3, norm):
+        with pytest.raises(UsageError, match="is no attack: pass a name such as 'norm'"):
+            attack_all(s.view, s.truth, [wrong], noise=generator())
+
+
+@pytest.mark.parametrize("judge", [grant, lambda view, truth, noise: attack_all(view, truth, ["norm"], noise=noise)])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda truth: truth[:16], "row ids run from 0 to 31, but truth holds 16 labels: pass the labels of all"),
+        (lambda truth: truth.tolist(), "truth is a list: pass a tensor with one label for each row id"),
+        (lambda truth: truth[:, None], "truth is one label, 0 or 1, for each row id"),
+    ],
+)
+def test_truth_that_does_not_fit_the_rows(scene, judge, wrong, says):
+    s = scene(9, steps=2, batch=16)
+    with pytest.raises(LabelsError, match=says):
+        judge(s.view, wrong(s.truth), noise=generator())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"gradient": torch.zeros(4)}, ValueError, r"gradient has shape \(4,\): pass \(steps, batch, \*cut\)"),
+        ({"gradient": torch.zeros(4, 2)}, ValueError, r"gradient has shape \(4, 2\): .* gradient\[None\]"),
+        ({"gradient": [torch.zeros(4, 2)]}, TypeError, "gradient is a list: .* as torch.stack makes"),
+        ({"embedding": torch.zeros(3, 5, 2)}, ValueError, r"embedding is \(3, 5, 2\) .* 3 steps of 4 rows"),
+        ({"embedding": torch.zeros(2, 4, 2)}, ValueError, ".*record both at the same steps"),
+        ({"embedding": [1]}, TypeError, "embedding is a list"),
+        ({"rows": torch.zeros(3, 5).long()}, ValueError, r"rows are \(3, 5\) .* pass one id for each row, \(3, 4\)"),
+        ({"rows": torch.zeros(3, 4)}, TypeError, r"rows is torch.float32: .* whole numbers"),
+        ({"rows": [[0]]}, TypeError, "rows is list: pass the examples' ids as a tensor"),
+    ],
+)
+def test_a_view_of_what_does_not_belong_together(options, error, says):
+    with pytest.raises(error, match=rf"View\.of: {says}"):
+        View.of(**{"gradient": torch.zeros(3, 4, 2), **options})

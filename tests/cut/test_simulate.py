@@ -246,6 +246,11 @@ WRONG = {
     "protect_factory": ({"protect": none}, UsageError, "protect is <function none.*, no gradient protection"),
     "protect_labels": ({"protect": randomized_response(0.1)}, UsageError, "goes into labels and targets"),
     "targets": ({"targets": labels()[:-1]}, LabelsError, r"targets have shape \(69,\) .*pass one for each"),
+    "record": ({"record": True}, UsageError, r"record = True is no recorder: pass one, as Recorder\(last=32\)"),
+    "optimizer": ({"optimizer": torch.optim.SGD([normal(2)])}, UsageError, r"pass a function, .* not SGD"),
+    "optimizer_class": ({"optimizer": torch.optim.Adam}, UsageError, r"pass a function, .* not Adam"),
+    "seed": ({"seed": "a"}, UsageError, "seed = 'a' is no seed: pass a whole number"),
+    "seed_large": ({"seed": 2**64}, UsageError, "is no seed: pass a whole number of at most 64 bits"),
     "watch": ({"watch": ["layer9"]}, UsageError, "no layer 'layer9' to watch; it has: layer1"),
 }
 
@@ -257,6 +262,17 @@ def test_wrong_input_is_refused_before_the_first_step(case):
     with pytest.raises(error, match=says):
         run(**options, progress=lambda done, total: steps.append(done))
     assert not steps
+
+
+@pytest.mark.parametrize(
+    ("top", "own", "says"),
+    [(nn.Linear(7, 1), (), r"the embedding \(16, 8\), its 'weight' is \(1, 7\).* as wide as what comes"),
+     (nn.Bilinear(8, 3, 1), normal(COUNT, 2), r"and own features \(16, 8\), \(16, 2\), its 'weight' is \(1, 8, 3\)")],
+)  # fmt: skip
+def test_a_top_that_does_not_fit_the_cut_is_refused_with_both_shapes(top, own, says):
+    with pytest.raises(TensorError, match=says) as caught:
+        run(top=top, own=own)
+    assert type(caught.value.__cause__) is RuntimeError
 
 
 def test_features_that_are_not_finite_are_refused_with_the_step():

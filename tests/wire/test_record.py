@@ -96,6 +96,12 @@ def test_a_recorder_that_would_keep_nothing_is_refused(options):
         Recorder(**options)
 
 
+@pytest.mark.parametrize(("name", "value"), [("last", 2.5), ("last", "3"), ("last", True), ("follow", 1.5)])
+def test_counts_of_a_recorder_are_whole_numbers(name, value):
+    with pytest.raises(UsageError, match=rf"Recorder\({name}={value!r}\): {name} is a count, pass a whole number"):
+        Recorder(**{name: value})
+
+
 def test_reading_what_was_not_recorded():
     with pytest.raises(UsageError, match=r"no batch was recorded: .*last= above 0"):
         Recorder(last=1).batches()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tacit.audit import attacks as found
+from tacit.audit.attacks import _common
 from tacit.audit.metrics.leak_auc import leak_auc, leak_quantile
 from tacit.contracts import Attack, Estimate, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError, UsageError
@@ -58,9 +58,7 @@ def grant(view: View, truth: Tensor, clean: Tensor | None = None, *, noise: Nois
         clean gradient of a random positive row for each step (zeros where a batch holds no positive row, which no
         metric judges).
     """
-    if truth.dim() != 1 or bool(((truth != 0) & (truth != 1)).any()):
-        raise LabelsError("truth is one label, 0 or 1, for each row id: (number of ids,)")
-    truth = truth.to(view.rows.device).long()
+    truth = _checked(view, truth)
     draw = noise_source(noise).uniform(truth.shape, dtype=torch.float64, device=truth.device)
     hidden = draw.argsort()[: truth.numel() // 2]
     labels = truth.index_fill(0, hidden, -1)
@@ -93,7 +91,7 @@ def attack_all(
     Returns:
         One finding for each layer and attack, in that order.
     """
-    built = [found.attack(one) if isinstance(one, str) else one for one in attacks]
+    built = [_common.built(one) for one in attacks]
     cleans = clean if isinstance(clean, Mapping) else {} if clean is None else {"cut": clean}
     known = grant(view, truth, noise=noise)
     findings = []
@@ -122,12 +120,35 @@ def worst(findings: Sequence[Finding]) -> Finding:
     return max(findings, key=lambda finding: finding.excess)
 
 
+def _checked(view: View, truth: Tensor) -> Tensor:
+    """The truth on the view's device, if it holds a label, 0 or 1, for each of the view's row ids."""
+    if not isinstance(truth, Tensor):
+        raise LabelsError(f"truth is a {type(truth).__name__}: pass a tensor with one label for each row id")
+    if truth.dim() != 1 or bool(((truth != 0) & (truth != 1)).any()):
+        raise LabelsError("truth is one label, 0 or 1, for each row id: (number of ids,)")
+    if not view.rows.numel():
+        raise UsageError("the view holds no rows: record at least one batch")
+    low, high = (int(edge) for edge in torch.aminmax(view.rows))
+    if low < 0 or high >= truth.numel():
+        raise LabelsError(
+            f"row ids run from {low} to {high}, but truth holds {truth.numel()} labels: pass the labels of all "
+            "examples, not those of a batch"
+        )
+    return truth.to(view.rows.device).long()
+
+
 def _at(view: View, layer: str) -> View:
     """The view at a layer, or a refusal that names the layers there are."""
     try:
-        return view.at(layer)
+        here = view.at(layer)
     except KeyError as reason:
         raise UsageError(reason.args[0]) from None
+    if layer != "cut" and (view.own[layer].ndim < 3 or view.own[layer].shape[:2] != view.rows.shape):
+        raise UsageError(
+            f"the layer {layer!r} has gradients {tuple(view.own[layer].shape)}, but the view's rows are "
+            f"{tuple(view.rows.shape)}: leave out layers that do not give (batch, *width)"
+        )
+    return here
 
 
 def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor) -> Finding:
@@ -140,6 +161,8 @@ def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor) -> Finding:
 
 def _clean_positives(view: View, truth: Tensor, clean: Tensor, noise: Noise) -> Tensor:
     """The clean gradient of one random positive row for each step.  (steps, width)"""
+    if not isinstance(clean, Tensor):
+        raise UsageError(f"clean gradients are a {type(clean).__name__}: pass one tensor (steps, batch, *cut)")
     if clean.shape[:2] != view.rows.shape:
         raise UsageError(f"clean gradients are {tuple(clean.shape)}, but the view's rows are {tuple(view.rows.shape)}")
     positive = truth[view.rows] == 1  # (steps, batch)

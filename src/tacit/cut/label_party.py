@@ -70,7 +70,7 @@ class LabelParty:
         """
         message = channel.recv("embedding", self.steps)
         z = self._accept(message, rows)  # (batch, *cut)
-        logits = self.top(z.clone(), *(own[rows] for own in self.features))  # a copy: the top may work in place
+        logits = self._logits(z, [own[rows] for own in self.features])
         if logits.ndim == 2 and 1 < logits.shape[1] < self.classes:
             raise LabelsError(f"there are {self.classes} classes, but the top model has only {logits.shape[1]} logits")
         loss = self.loss(logits, self.targets[rows])
@@ -84,6 +84,23 @@ class LabelParty:
         self.optimizer.step()
         self.steps += 1
         return {"loss": loss.detach(), "clean": z.grad, **sent.report}
+
+    def _logits(self, z: Tensor, own: Sequence[Tensor]) -> Tensor:
+        """The top's answer; at the first step, where it can't take what comes, with the shapes in the error."""
+        try:
+            logits: Tensor = self.top(z.clone(), *own)  # a copy: the top may work in place
+        except RuntimeError as error:
+            if self.steps or type(error) is not RuntimeError:  # out of memory and the like say enough themselves
+                raise
+            came = ", ".join(str(tuple(one.shape)) for one in (z, *own))
+            weight = next(
+                (f", its {name!r} is {tuple(w.shape)}" for name, w in self.top.named_parameters() if w.ndim > 1), ""
+            )
+            raise TensorError(
+                f"step 0: the top model can't take the embedding {'and own features ' if own else ''}{came}{weight} "
+                f"({error}): make the top's input as wide as what comes"
+            ) from error
+        return logits
 
     def _accept(self, message: Message, rows: Tensor) -> Tensor:
         """The embedding as a leaf of the label party's own graph, if it is what the contract says."""

@@ -111,6 +111,15 @@ def simulate(
     """
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise UsageError(f"epochs = {epochs!r} is out of range: it is a whole number, 1 or more")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**64:
+        raise UsageError(f"seed = {seed!r} is no seed: pass a whole number of at most 64 bits")
+    if record is not None and not isinstance(record, Recorder):
+        raise UsageError(f"record = {record!r} is no recorder: pass one, as Recorder(last=32), or leave it out")
+    if optimizer is not None and (not callable(optimizer) or getattr(torch.optim, _name(optimizer), 0) is optimizer):
+        raise UsageError(
+            "optimizer is to make an optimizer for each of the two models: pass a function, as "
+            f"lambda module: torch.optim.SGD(module.parameters(), lr=0.1), not {_name(optimizer)}"
+        )
     device = tensors("labels", labels)[0].device
     make = optimizer or (lambda module: torch.optim.Adam(module.parameters(), lr=1e-3))
     label_party = LabelParty(
@@ -143,6 +152,11 @@ def simulate(
                 progress(done, epochs * len(plan))
         history.append(_epoch(epoch, figures))
     return Simulation(bottom, top, history, record)
+
+
+def _name(value: object) -> str:
+    """A class's own name, or that of a thing's class: an optimizer shows itself in many lines."""
+    return value.__name__ if isinstance(value, type) else type(value).__name__
 
 
 def _figures(seen: Mapping[str, Tensor]) -> Tensor:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from tacit.contracts import Known, View
+from tacit.audit import attacks
+from tacit.contracts import Attack, Known, View
 from tacit.errors import TensorError, UsageError
 
 _AT_ONCE = 1 << 24  # elements of one intermediate tensor: 128 MiB of float64
@@ -21,6 +22,21 @@ def spelled(name: str, **options: object) -> str:
     """
     shown = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
     return f"{name}({shown})" if shown else name
+
+
+def built(one: Attack | str) -> Attack:
+    """An attack as it is, or that of a name with its default options; anything else is refused."""
+    if isinstance(one, str):
+        return attacks.attack(one)
+    if not callable(one) or not isinstance(getattr(one, "name", None), str):
+        raise UsageError(f"{one!r} is no attack: pass a name such as 'norm', or what attack('norm') makes")
+    return one
+
+
+def check_count(attack: str, option: str, value: object, wants: str) -> None:
+    """Refuse an option that is no whole number of 1 or more; `wants` says what is counted."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"{attack}({option}={value!r}) needs at least one {wants}: pass a whole number, 1 or more")
 
 
 def gradient(view: View) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tacit.audit import attacks
 from tacit.audit.attacks import _common
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
@@ -36,8 +35,7 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: boo
     """
     if how not in ("mean", "sum", "spread"):
         raise UsageError(f"how is 'mean', 'sum' or 'spread', not {how!r}")
-    inner = attacks.attack(attack) if isinstance(attack, str) else attack
-    return _Accumulated(inner, how, scale)
+    return _Accumulated(_common.built(attack), how, scale)
 
 
 @dataclass(frozen=True)

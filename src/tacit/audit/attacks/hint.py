@@ -26,8 +26,7 @@ def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
     Knows: the gradients; of known.labels at most k positives in each batch.
     Costs: O(batch * width * k) for each step.
     """
-    if k < 1:
-        raise UsageError(f"hint needs at least one known positive in a batch, not k={k}")
+    _common.check_count("hint", "k", k, "known positive in a batch")
     if similarity not in ("inner", "cosine"):
         raise UsageError(f"similarity is 'inner' or 'cosine', not {similarity!r}")
     return _Hint(k, similarity)

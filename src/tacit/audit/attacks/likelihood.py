@@ -8,7 +8,6 @@ import torch
 
 from tacit.audit.attacks import _common, _gaussian
 from tacit.contracts import Attack, Guess, Known, Noise, View
-from tacit.errors import UsageError
 
 __all__ = ["likelihood"]
 
@@ -25,10 +24,9 @@ def likelihood(components: int = 256, window: int | None = None) -> Attack:
     Knows: the gradients; known.labels.
     Costs: O(rows * width^2) once, in float64.
     """
-    if components < 1:
-        raise UsageError(f"likelihood needs at least one component, not {components}")
-    if window is not None and window < 1:
-        raise UsageError(f"a window holds at least one step, not {window}")
+    _common.check_count("likelihood", "components", components, "component")
+    if window is not None:
+        _common.check_count("likelihood", "window", window, "step in a window")
     return _Likelihood(components, window)
 
 

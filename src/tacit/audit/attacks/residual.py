@@ -27,8 +27,8 @@ def residual(directions: int | None = None) -> Attack:
     Knows: the gradients, nothing else.
     Costs: one eigendecomposition of a matrix of size min(batch, width) for each step, in float64.
     """
-    if directions is not None and directions < 1:
-        raise UsageError(f"residual needs at least one direction to take away, not {directions}")
+    if directions is not None:
+        _common.check_count("residual", "directions", directions, "direction to take away")
     return _Residual(directions)
 
 

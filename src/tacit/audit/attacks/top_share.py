@@ -21,8 +21,8 @@ def top_share(share: float | None = None) -> Attack:
     Knows: the gradients; known.share, unless `share` is given.
     Costs: one pass over the gradients and one sort of each batch.
     """
-    if share is not None and not 0 < share < 1:
-        raise UsageError(f"a share lies strictly between 0 and 1, not at {share}")
+    if share is not None and (not isinstance(share, int | float) or not 0 < share < 1):
+        raise UsageError(f"top_share(share={share!r}): a share is a number strictly between 0 and 1")
     return _TopShare(share)
 
 
