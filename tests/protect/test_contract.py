@@ -590,3 +590,38 @@ if CUDA:
         assert torch.isfinite(done.value[[0, 2]]).all()
         after = protection.update(*batch(1, stack=3, device="cuda"), done.state, generator(device="cuda"))
         assert torch.isfinite(after.value).all()
+
+
+@pytest.mark.parametrize(("name", "options"), [("iso", {"t": 1e-11}), ("marvell", {"scale": 1e-11})])
+def test_noise_below_the_resolution_of_the_dtype_counts_as_none(name, options):
+    g = torch.Generator().manual_seed(3)
+    grad = (1 + torch.rand(64, 8, generator=g)).bfloat16()
+    labels = (torch.rand(64, generator=g) < 0.3).float()
+    protected = gradient.protection(name, **options)(grad, labels, g)
+    same = (protected.value == grad).all(-1).sum().item()
+    assert same > 0
+    assert protected.report["untouched_rows"].item() == same
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("iso", {"t": 1e6}), ("marvell", {"scale": 4.0}), ("matched", {"scale": 4.0})]
+)
+def test_noise_that_no_number_can_hold_is_refused(name, options):
+    g = torch.Generator().manual_seed(4)
+    grad = torch.randn(64, 8, generator=g) * 1e38
+    labels = (torch.rand(64, generator=g) < 0.3).float()
+    with pytest.raises(TensorError, match="does not fit"):
+        gradient.protection(name, **options)(grad.clamp(-3e38, 3e38), labels, g)
+
+
+@pytest.mark.parametrize("name", ["marvell", "matched"])
+def test_one_row_far_larger_than_the_run_so_far_is_still_hidden(name):
+    g = torch.Generator().manual_seed(5)
+    protect = gradient.protection(name, leak_auc=0.6)
+    state = protect.init()
+    for _ in range(20):
+        labels = (torch.rand(64, generator=g) < 0.3).float()
+        state = protect.update(torch.randn(64, 8, generator=g) * 1e-3 + labels[:, None] * 1e-3, labels, state, g).state
+    row = torch.full((1, 8), 10.0)
+    added = torch.cat([protect.update(row, torch.ones(1), state, g).value - row for _ in range(200)])
+    assert added.norm(dim=-1).mean() > 0.2 * row.norm()

@@ -78,7 +78,6 @@ class Drawn:
         noise: what is to be added.  (stack, batch, width)
         state: the next state.
         power: the expected squared norm of a row's noise, in scaled units.  (stack,)
-        untouched: how many rows get no noise.  (stack,)
         figures: whatever else the protection reports; one number for each problem.
         keep: what each row is multiplied by before the noise is added; None where rows stay as they are.
             (stack, batch)
@@ -87,7 +86,6 @@ class Drawn:
     noise: Tensor
     state: Any
     power: Tensor
-    untouched: Tensor
     figures: Mapping[str, Tensor]
     keep: Tensor | None = None
 
@@ -132,12 +130,16 @@ class GradientProtection(abc.ABC):
         batch = read_batch(grad, labels)
         drawn = self.draw(batch, state, noise_source(noise))
         rows = grad.detach().reshape(batch.rows.shape)
-        value, power = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
+        value, power, untouched = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
         stacked = labels.ndim == 2
+        room = torch.finfo(grad.dtype).max / 100  # noise a hundred times its usual size is still a number
+        fits = power.sqrt() < room if drawn.keep is None else torch.ones_like(batch.valid)
+        if grad.device.type == "cpu" and not bool(fits.all()):
+            raise TensorError(f"noise for gradients this large does not fit into {grad.dtype}: scale the loss down")
         figures = {
             "power": power,
-            "untouched_rows": drawn.untouched,
-            "valid": batch.valid,
+            "untouched_rows": untouched,
+            "valid": batch.valid & fits,
             **drawn.figures,
         }
         report = {key: figure if stacked else figure.squeeze(0) for key, figure in figures.items()}
@@ -178,16 +180,17 @@ def _scaled(rows: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
 @fused
 def _compose(
     rows: Tensor, noise: Tensor, scale: Tensor, valid: Tensor, keep: Tensor | None, power: Tensor
-) -> tuple[Tensor, Tensor]:
-    """What is sent, and the noise's power in the gradient's units.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What is sent, the noise's power in the gradient's units, and how many rows are sent as they were.
 
-    Where the input was not valid and nobody could raise, what is sent is NaN throughout.
+    Where the input was not valid and nobody could raise, what is sent is NaN throughout. Untouched rows are counted in
+    what is sent, not by formula: noise below the resolution of the dtype is no noise.
     """
-    dtype = rows.dtype
-    rows = rows.to(noise.dtype) if keep is None else rows.to(noise.dtype) * keep[..., None]
+    kept = rows.to(noise.dtype) if keep is None else rows.to(noise.dtype) * keep[..., None]
     unit = torch.where(valid, scale, torch.nan) if rows.is_cuda else scale
-    sent = noise.mul_(unit[:, None, None]).add_(rows).to(dtype)
-    return sent, power.double() * scale.double() ** 2  # the square of a small float32 may vanish
+    sent = noise.mul_(unit[:, None, None]).add_(kept).to(rows.dtype)
+    untouched = (sent == rows).all(-1).sum(-1).to(scale.dtype)
+    return sent, power.double() * scale.double() ** 2, untouched  # the square of a small float32 may vanish
 
 
 def check_shapes(grad: Tensor, labels: Tensor) -> None:
@@ -220,11 +223,10 @@ def raise_invalid(grad: Tensor, labels: Tensor) -> None:
     raise TensorError(f"the gradient of row {where[-1]} is not finite: look at the loss and its inputs")
 
 
-def positive_number(name: str, value: float, *, below: float = float("inf"), above: float = 0.0) -> float:
+def positive_number(name: str, value: float, *, below: float = 1e12, above: float = 1e-12) -> float:
     """The value as a float, if it is a number above one bound and below the other; else a `UsageError`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < below:
-        limit = f"above {above:g}" + (f" and below {below:g}" if below != float("inf") else " and finite")
-        raise UsageError(f"{name} = {value!r} is out of range: it is a number {limit}")
+        raise UsageError(f"{name} = {value!r} is out of range: it is a number above {above:g} and below {below:g}")
     return float(value)
 
 

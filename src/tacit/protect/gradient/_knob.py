@@ -13,6 +13,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
+from tacit.errors import UsageError
 from tacit.protect.gradient._base import fused, positive_number
 
 PEAK_DECAY = 0.99  # how the largest row of a run is forgotten, for each batch
@@ -29,8 +30,14 @@ def sum_kl_for(knob: str, value: float) -> float:
     if knob == "sum_kl":
         return positive_number("sum_kl", value)
     if knob == "detection_error":
-        return (2 - 4 * positive_number("detection_error", value, below=0.5)) ** 2
-    return 2 * NormalDist().inv_cdf(positive_number("leak_auc", value, above=0.5, below=1.0)) ** 2
+        allowed = (2 - 4 * positive_number("detection_error", value, below=0.5)) ** 2
+    else:
+        allowed = 2 * NormalDist().inv_cdf(positive_number("leak_auc", value, above=0.5, below=1.0)) ** 2
+    if allowed < 1e-12:
+        raise UsageError(
+            f"{knob} = {value!r} is out of range: so near to 0.5 it takes more noise than numbers can hold"
+        )
+    return allowed
 
 
 def theorem_1(sum_kl: Tensor) -> Tensor:

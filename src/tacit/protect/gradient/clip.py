@@ -23,8 +23,7 @@ class Clip(GradientProtection):
         cap = self.norm / batch.scale[:, None]
         keep = torch.where(length > cap, cap / length, 1.0)
         removed = (1 - keep) * length
-        untouched = (keep == 1).to(batch.rows.dtype).sum(-1)
-        return Drawn(torch.zeros_like(batch.rows), state, (removed**2).mean(-1), untouched, {}, keep)
+        return Drawn(torch.zeros_like(batch.rows), state, (removed**2).mean(-1), {}, keep)
 
 
 def clip(norm: float) -> GradientProtection:
@@ -32,4 +31,4 @@ def clip(norm: float) -> GradientProtection:
 
     It bounds what one outlier can do to a protection that follows: `chain(clip(0.1), marvell(leak_auc=0.6))`.
     """
-    return Clip(positive_number("norm", norm))
+    return Clip(positive_number("norm", norm, above=0.0, below=float("inf")))

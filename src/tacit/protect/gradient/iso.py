@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from tacit.contracts import NoiseSource
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, positive_number
 
@@ -23,7 +21,7 @@ class Iso(GradientProtection):
         power = self.t * batch.largest
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         noise.mul_((power / width).sqrt()[:, None, None])
-        return Drawn(noise, state, power, torch.zeros_like(power), {})
+        return Drawn(noise, state, power, {})
 
 
 def iso(t: float) -> GradientProtection:

@@ -40,12 +40,12 @@ class Marvell(GradientProtection):
             usable = torch.zeros_like(usable)
         variances, left = self._solved(batch, moments, usable)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
-        shaped, power, untouched, left, peak = _shaped(
+        shaped, power, left, peak = _shaped(
             noise, batch.labels, batch.scale, batch.squares, running.peak, moments.packed, own.count, usable,
             variances, left, self.sum_kl,
         )  # fmt: skip
         following = Running(running.step + 1, averages, peak, running.exponents)
-        return Drawn(shaped, following, power, untouched, model_figures(left, usable))
+        return Drawn(shaped, following, power, model_figures(left, usable))
 
     def _solved(self, batch: Batch, moments: Moments, usable: Tensor) -> tuple[Tensor, Tensor]:
         """Variances (stack, 2 along|across, 2 negative|positive) and the sumKL they leave; any where not usable."""
@@ -89,11 +89,15 @@ def _shaped(
     left: Tensor,  # (stack,), the sumKL that they leave
     sum_kl: float,
 ) -> tuple[Tensor, ...]:
-    """One draw, scaled along the gap and across it; its power, untouched rows, the sumKL left, the next peak."""
+    """One draw, scaled along the gap and across it; its power, the sumKL that is left, the next peak."""
     # Where a batch lacks a class, its rows get the larger noise of the two: a class that exact Marvell gives none
-    # would go out bare, and which one it is would show.
+    # would go out bare, and which one it is would show. And no less than fits the size of this batch's rows.
     lacks = (count < 1.5).any(-1)[:, None, None]
-    variances = torch.where(lacks, variances.amax(-1, keepdim=True), variances) / scale.double()[:, None, None] ** 2
+    each = (packed[..., 2:] ** 2).sum(-1) + noise.shape[-1] * packed[..., 1]  # (stack, 2), mean squared norms
+    unit = scale.double() ** 2
+    growth = squares.double().mean(-1) * unit / (16 * each.amax(-1)).clamp(min=1e-300)
+    growth = growth.clamp(min=1.0)[:, None, None]
+    variances = torch.where(lacks, variances.amax(-1, keepdim=True) * growth, variances) / unit[:, None, None]
     flat, peak = stateless_variance(squares, scale, peak, sum_kl)
     variances = torch.where(usable[:, None, None], variances, flat[:, None, None]).to(noise.dtype)
     along, across = torch.where(labels[:, None] > 0.5, variances[..., 1:], variances[..., :1]).unbind(1)
@@ -102,8 +106,7 @@ def _shaped(
     extra = (noise @ e[..., None]) * (along.sqrt() - across.sqrt())[..., None]  # (stack, batch, 1)
     noise = noise.mul_(across.sqrt()[..., None]).addcmul_(extra, e[:, None, :])
     powers = torch.add(along, across, alpha=noise.shape[-1] - 1)  # (stack, batch), expected squared norms of the noise
-    untouched = (powers == 0).sum(-1).to(noise.dtype)
-    return noise, powers.mean(-1), untouched, torch.where(usable, left, sum_kl).to(noise.dtype), peak
+    return noise, powers.mean(-1), torch.where(usable, left, sum_kl).to(noise.dtype), peak
 
 
 def marvell(

@@ -101,7 +101,7 @@ class Matched(GradientProtection):
                 noise, length, batch.labels, factors.root, factors.rest, gap, extra, deviation, covariances.basis
             )
         following = State(state.step + 1, level, peak, covariances, factors)
-        return Drawn(noise, following, power, torch.zeros_like(power), model_figures(left, usable))
+        return Drawn(noise, following, power, model_figures(left, usable))
 
     def _factors(self, covariances: Covariances, dtype: torch.dtype) -> Factors:
         device = covariances.count.device

@@ -27,7 +27,7 @@ class MaxNorm(GradientProtection):
         missing = torch.where(zero, batch.largest[:, None], missing)
         own = batch.rows / torch.where(zero, 1.0, batch.squares.sqrt())[..., None]
         noise = torch.where(zero[..., None], direction, own) * (missing.sqrt() * length)[..., None]
-        return Drawn(noise, state, missing.mean(-1), (missing == 0).to(dtype).sum(-1), {})
+        return Drawn(noise, state, missing.mean(-1), {})
 
 
 def max_norm() -> GradientProtection:
