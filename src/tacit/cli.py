@@ -84,9 +84,7 @@ def demo(
 
 @app.command()
 def bench(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Benchmarks to run. [default: all]", metavar="[NAME]...")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run. [default: all]", metavar="NAME")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of the table.")] = False,
 ) -> None:
     """Measure speed, as ratios side by side in one run: attack, protect, solver, step.
