@@ -21,14 +21,6 @@ ATTACKS = ["norm", "cosine", "residual", "likelihood"]
 PROTECTIONS = {"none": none(), "marvell": marvell(scale=4.0), "matched": matched(leak_auc=0.6)}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def data():
     return flights.load().aligned(limit=20_000)

@@ -90,15 +90,6 @@ def far_from_chance(guess: Guess, truth: Tensor) -> float:
     return abs((a[whole].mean() - 0.5) / (variance.sum().sqrt() / whole.sum())).item()
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors run faster on one thread, and much faster beside other work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(name="scene")
 def _scene():
     return scene

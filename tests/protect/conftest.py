@@ -1,4 +1,4 @@
-"""Randomness that a test can repeat, and one thread: small tensors run faster on one, and much faster beside others."""
+"""Randomness that a test can repeat."""
 
 from collections.abc import Sequence
 
@@ -23,20 +23,6 @@ class Replay:
     uniform = normal
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(name="replay")
 def _replay():
     return Replay
-
-
-@pytest.fixture(name="seeded")
-def _seeded():
-    """A torch generator for a seed."""
-    return lambda seed: torch.Generator().manual_seed(seed)

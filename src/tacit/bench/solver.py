@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.bench._measure import Result, interleaved, ratio
 from tacit.errors import UsageError
-from tacit.protect.gradient import _solver
+from tacit.protect.gradient import _formula
 from tacit.protect.gradient.marvell import solve
 
 PAPER = 1.68e-2  # seconds; "Label leakage and protection", table 1, Criteo: a whole call of the authors' Marvell
@@ -51,11 +51,11 @@ def _over_brentq(cases: list[tuple[float, float, float, float, float]]) -> float
 
     def theirs() -> None:
         for u, v, d, gap, p in cases:
-            problem = _solver._problem(u, v, p, gap, d, _solver._Floats)
+            problem = _formula.problem(u, v, p, gap, d, _formula.Floats)
             power = 4 * gap
 
-            def excess(log_t: float, problem: _solver._Problem = problem, power: float = power) -> float:
-                return math.log(_solver._spent(math.exp(log_t), problem) / power)
+            def excess(log_t: float, problem: _formula.Problem = problem, power: float = power) -> float:
+                return math.log(_formula.spent(math.exp(log_t), problem) / power)
 
             brentq(excess, math.log(power / d) - 1e-9, math.log(power) + 1e-9, xtol=1e-14, rtol=1e-14)
 

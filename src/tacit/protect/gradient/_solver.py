@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 
 from tacit.errors import TensorError, UsageError
+from tacit.protect.gradient._formula import TINY, Floats, Problem, Tensors, allocate, problem, spent, sum_kl_of
 
 Number = TypeVar("Number", float, Tensor)
 
-TINY = 1e-290  # keeps a division by zero from happening where the quotient is discarded anyway
 SETTLED = 2e-14  # the relative error at which one problem counts as solved
 BLOCK = 8  # steps that are compiled together on CUDA
 STEPS = 48  # enough for every bracket that any input can give: 40 were, on millions of problems
@@ -54,106 +54,7 @@ class Solution(NamedTuple, Generic[Number]):
     power: Number
 
 
-class _Floats:
-    """The handful of operations of the formula on Python floats."""
-
-    sqrt = staticmethod(math.sqrt)
-    log = staticmethod(math.log)
-    exp = staticmethod(math.exp)
-    maximum = staticmethod(max)
-
-    @staticmethod
-    def power_of_two(value: float) -> float:
-        return value / (2 * math.frexp(value)[0])
-
-    @staticmethod
-    def where(condition: bool, yes: float, no: float) -> float:
-        return yes if condition else no
-
-
-class _Tensors:
-    """The same operations on tensors of float64."""
-
-    sqrt = staticmethod(torch.sqrt)
-    log = staticmethod(torch.log)
-    exp = staticmethod(torch.exp)
-    where = staticmethod(torch.where)
-
-    @staticmethod
-    def power_of_two(value: Tensor) -> Tensor:
-        return value / (2 * torch.frexp(value).mantissa)
-
-    @staticmethod
-    def maximum(first: Tensor, second: Tensor | float) -> Tensor:
-        return torch.clamp(first, min=second)
-
-
-class _Problem(NamedTuple):
-    """One problem with the classes named quiet and loud, in units where the largest of u, v, D is from 1 to 2."""
-
-    u: Any  # variance of the quiet class
-    v: Any  # variance of the loud class
-    q: Any  # share of the quiet class
-    p: Any  # share of the loud class
-    gap: Any  # D
-    others: Any  # d - 1, the directions across
-    base: Any  # qu + pv
-    lift: Any  # v^2 - u^2
-    keep: Any  # Z / X where the loud class gets no noise
-    lose: Any  # 1 - keep, without cancellation
-    ops: Any
-
-
-def _problem(u: Any, v: Any, p: Any, gap: Any, d: Any, ops: Any) -> _Problem:
-    swap = u > v
-    u, v = ops.where(swap, v, u), ops.where(swap, u, v)
-    q, p = ops.where(swap, p, 1 - p), ops.where(swap, 1 - p, p)
-    total = ops.maximum(v + gap, TINY)
-    keep = ops.sqrt(ops.where(v + gap > 0, v / total, 0.0 * v + 1.0))
-    lose = gap / total / (1 + keep)
-    return _Problem(u, v, q, p, gap, d - 1, q * u + p * v, (v - u) * (v + u), keep, lose, ops)
-
-
-def _allocate(t: Any, a: _Problem) -> tuple[Any, Any, Any, Any, Any]:
-    """Noise x, y (along, quiet and loud) and z (across, quiet) where t = qx + py is spent along; and where it lies.
-
-    The last two say whether the loud class (first) or the quiet class (second) gets nothing along the line.
-    """
-    ops = a.ops
-    c = a.base + t
-    loaded = ops.maximum(c + a.p * a.gap, TINY)
-    E = ops.sqrt((c + a.q * a.gap) / loaded)  # Y / X where both classes get noise
-    h = (a.lift * c + a.gap * (a.p * a.v * a.v - a.q * a.u * a.u)) / ops.maximum(loaded * (a.v + a.u * E), TINY)
-    x_both = (t + a.p * h) / (a.q + a.p * E)
-    y_both = (E * t - a.q * h) / (a.q + a.p * E)
-    no_loud = y_both < 0
-    no_quiet = x_both < 0
-    x = ops.where(no_loud, t / a.q, ops.where(no_quiet, 0.0 * t, x_both))
-    y = ops.where(no_loud, 0.0 * t, ops.where(no_quiet, t / a.p, y_both))
-
-    X, Y = a.u + x, a.v + y
-    price = a.q * a.v * a.gap * (X + Y + a.gap) / ops.maximum(Y * Y * loaded, TINY)
-    root = ops.sqrt(1 + price)
-    z_both = (a.lift - a.u * a.u * price) / ops.maximum(root * (a.v + a.u * root), TINY)
-    z = ops.where(no_loud, x * a.keep - a.u * a.lose, ops.where(no_quiet, 0.0 * t, z_both))
-    return x, y, ops.maximum(z, 0.0), no_loud, no_quiet
-
-
-def _spent(t: Any, a: _Problem) -> Any:
-    return t + a.others * a.q * _allocate(t, a)[2]
-
-
-def _sum_kl(t: Any, a: _Problem) -> Any:
-    ops = a.ops
-    x, y, z, _, _ = _allocate(t, a)
-    X, Y, Z = a.u + x, a.v + y, a.u + z
-    across = a.others * (Z - a.v) ** 2 / ops.maximum(Z * a.v, TINY)
-    along = ((a.v - a.u) + (y - x)) ** 2 / ops.maximum(X * Y, TINY)
-    shift = a.gap / ops.maximum(X, TINY) + a.gap / ops.maximum(Y, TINY)
-    return (across + along + shift) / 2
-
-
-Excess = Callable[[Any, Any, _Problem], Any]  # how far a t is above the one that is looked for
+Excess = Callable[[Any, Any, Problem], Any]  # how far a t is above the one that is looked for
 
 
 class _Search(NamedTuple):
@@ -168,7 +69,7 @@ class _Search(NamedTuple):
     share: Any  # where to look next, as a share of the way from the newest point to the other end
 
 
-def _narrow(excess: Excess, search: _Search, target: Any, a: _Problem) -> _Search:
+def _narrow(excess: Excess, search: _Search, target: Any, a: Problem) -> _Search:
     """One step: an inverse quadratic one where that can be trusted, half of the bracket where not."""
     ops = a.ops
     new = search.new + search.share * (search.end - search.new)
@@ -188,7 +89,7 @@ def _narrow(excess: Excess, search: _Search, target: Any, a: _Problem) -> _Searc
     )
 
 
-def _narrow_block(excess: Excess, search: _Search, target: Any, a: _Problem) -> _Search:
+def _narrow_block(excess: Excess, search: _Search, target: Any, a: Problem) -> _Search:
     """Several steps at once, so that a compiler can make one kernel of them."""
     for _ in range(BLOCK):
         search = _narrow(excess, search, target, a)
@@ -209,30 +110,30 @@ def _next_share(a: Any, b: Any, c: Any, fa: Any, fb: Any, fc: Any, ops: Any) -> 
     return ops.where(trusted & (quadratic > 1e-9) & (quadratic < 1 - 1e-9), quadratic, half)
 
 
-def _excess_power(log_t: Any, power: Any, a: _Problem) -> Any:
-    return a.ops.log(_spent(a.ops.exp(log_t), a) / power)
+def _excess_power(log_t: Any, power: Any, a: Problem) -> Any:
+    return a.ops.log(spent(a.ops.exp(log_t), a) / power)
 
 
-def _excess_leak(log_t: Any, sum_kl: Any, a: _Problem) -> Any:
-    return a.ops.log(sum_kl / a.ops.maximum(_sum_kl(a.ops.exp(log_t), a), TINY))
+def _excess_leak(log_t: Any, sum_kl: Any, a: Problem) -> Any:
+    return a.ops.log(sum_kl / a.ops.maximum(sum_kl_of(a.ops.exp(log_t), a), TINY))
 
 
-def _bounds_for_power(power: Any, a: _Problem) -> tuple[Any, Any]:
+def _bounds_for_power(power: Any, a: Problem) -> tuple[Any, Any]:
     """t lies between power/d and power, because the noise across never exceeds the noise along."""
     return power / (a.others + 1) * (1 - 1e-9), power * (1 + 1e-9)
 
 
-def _known_for_power(power: Any, a: _Problem) -> tuple[Any, Any]:
+def _known_for_power(power: Any, a: Problem) -> tuple[Any, Any]:
     """Whether t is known without a search, and its value: the equation is linear where one class gets nothing along."""
     ops = a.ops
     linear = (power + a.others * a.q * a.u * a.lose) / (1 + a.others * a.keep)
     linear = ops.where(linear < power, linear, power)
-    no_loud = _allocate(linear, a)[3]
-    no_quiet = _allocate(power, a)[4]
+    no_loud = allocate(linear, a)[3]
+    no_quiet = allocate(power, a)[4]
     return no_loud | no_quiet | (a.others == 0), ops.where(no_loud, linear, power)
 
 
-def _bounds_for_leak(sum_kl: Any, a: _Problem) -> tuple[Any, Any]:
+def _bounds_for_leak(sum_kl: Any, a: Problem) -> tuple[Any, Any]:
     """Powers t along the line that leave too much and too little, from simple bounds of sumKL."""
     ops = a.ops
     quarter = ops.sqrt(ops.sqrt((a.others + 1) / sum_kl))
@@ -242,18 +143,18 @@ def _bounds_for_leak(sum_kl: Any, a: _Problem) -> tuple[Any, Any]:
     return a.q * (floor_x + floor_y) / 4 + 1e-18 * a.q * a.u + TINY, high
 
 
-def _known_for_leak(sum_kl: Any, a: _Problem) -> tuple[Any, Any]:
+def _known_for_leak(sum_kl: Any, a: Problem) -> tuple[Any, Any]:
     """No noise at all where sumKL is low enough already."""
     nothing = 0.0 * a.u
-    return _sum_kl(nothing, a) <= sum_kl, nothing
+    return sum_kl_of(nothing, a) <= sum_kl, nothing
 
 
 class _Kind(NamedTuple):
     """The two ways to pose the problem."""
 
     excess: Excess
-    bounds: Callable[[Any, _Problem], tuple[Any, Any]]
-    known: Callable[[Any, _Problem], tuple[Any, Any]]
+    bounds: Callable[[Any, Problem], tuple[Any, Any]]
+    known: Callable[[Any, Problem], tuple[Any, Any]]
 
 
 _KINDS = {
@@ -262,7 +163,7 @@ _KINDS = {
 }
 
 
-def _open(by: str, goal: Any, a: _Problem) -> _Search:
+def _open(by: str, goal: Any, a: Problem) -> _Search:
     low, high = (a.ops.log(bound) for bound in _KINDS[by].bounds(goal, a))
     f_low, f_high = _KINDS[by].excess(low, goal, a), _KINDS[by].excess(high, goal, a)
     return _Search(low, f_low, high, f_high, low, abs(f_low), 0.0 * f_low + 0.5)
@@ -272,9 +173,9 @@ def _begin(given: tuple[Any, ...], by: str, ops: Any) -> tuple[Any, ...]:
     """The problem in its own units, and whether and how t is known without a search."""
     u, v, d, gap, p, target = given
     swap = u > v
-    scale = ops.maximum(ops.where(u > v, u, v), gap) if ops is _Floats else torch.maximum(torch.maximum(u, v), gap)
+    scale = ops.maximum(ops.where(u > v, u, v), gap) if ops is Floats else torch.maximum(torch.maximum(u, v), gap)
     scale = ops.power_of_two(ops.where(scale > 0, scale, 0.0 * scale + 1.0))  # dividing by it does not round v - u
-    a = _problem(u / scale, v / scale, p, gap / scale, d, ops)
+    a = problem(u / scale, v / scale, p, gap / scale, d, ops)
     goal = ops.maximum(target / scale, TINY) if by == "power" else target
     known, t = _KINDS[by].known(goal, a)
     if by == "power":
@@ -288,24 +189,24 @@ def _begin_search(given: tuple[Any, ...], by: str, ops: Any) -> tuple[Any, ...]:
     return a, *rest, _open(by, rest[2], a)
 
 
-def _finish(swap: Any, scale: Any, known: Any, t: Any, found: Any, a: _Problem) -> Solution[Any]:
+def _finish(swap: Any, scale: Any, known: Any, t: Any, found: Any, a: Problem) -> Solution[Any]:
     ops = a.ops
     t = ops.where(known, t, ops.exp(found))
-    x, y, z, _, _ = _allocate(t, a)
+    x, y, z, _, _ = allocate(t, a)
     nothing = 0.0 * z
     return Solution(
         along_neg=ops.where(swap, y, x) * scale,
         across_neg=ops.where(swap, nothing, z) * scale,
         along_pos=ops.where(swap, x, y) * scale,
         across_pos=ops.where(swap, z, nothing) * scale,
-        sum_kl=_sum_kl(t, a),
+        sum_kl=sum_kl_of(t, a),
         power=(t + a.others * a.q * z) * scale,
     )
 
 
 def _solve_floats(given: tuple[Any, ...], by: str) -> Solution[Any]:
     """One problem: stop as soon as it is solved."""
-    a, swap, scale, goal, known, t = _begin(given, by, _Floats)
+    a, swap, scale, goal, known, t = _begin(given, by, Floats)
     found = 0.0
     if not known:
         search = _open(by, goal, a)
@@ -320,7 +221,7 @@ def _solve_floats(given: tuple[Any, ...], by: str) -> Solution[Any]:
 def _solve_tensors(given: tuple[Any, ...], by: str) -> Solution[Any]:
     """A stack of problems: always the same number of steps, so that nothing has to be read back from a device."""
     begin, narrow, finish = _stages(given[0].device.type)
-    a, swap, scale, goal, known, t, search = begin(given, by, _Tensors)
+    a, swap, scale, goal, known, t, search = begin(given, by, Tensors)
     for _ in range(STEPS // BLOCK):
         search = narrow(_KINDS[by].excess, search, goal, a)
     done: Solution[Any] = finish(swap, scale, known, t, search.best, a)
