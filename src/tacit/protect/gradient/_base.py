@@ -130,7 +130,7 @@ class GradientProtection(abc.ABC):
         batch = read_batch(grad, labels)
         drawn = self.draw(batch, state, noise_source(noise))
         rows = grad.detach().reshape(batch.rows.shape)
-        value, power, untouched = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
+        value, power = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
         stacked = labels.ndim == 2
         room = torch.finfo(grad.dtype).max / 100  # noise a hundred times its usual size is still a number
         fits = power.sqrt() < room if drawn.keep is None else torch.ones_like(batch.valid)
@@ -138,7 +138,7 @@ class GradientProtection(abc.ABC):
             raise TensorError(f"noise for gradients this large does not fit into {grad.dtype}: scale the loss down")
         figures = {
             "power": power,
-            "untouched_rows": untouched,
+            "untouched_rows": _untouched(value, rows),
             "valid": batch.valid & fits,
             **drawn.figures,
         }
@@ -180,17 +180,26 @@ def _scaled(rows: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
 @fused
 def _compose(
     rows: Tensor, noise: Tensor, scale: Tensor, valid: Tensor, keep: Tensor | None, power: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What is sent, the noise's power in the gradient's units, and how many rows are sent as they were.
+) -> tuple[Tensor, Tensor]:
+    """What is sent, and the noise's power in the gradient's units.
 
-    Where the input was not valid and nobody could raise, what is sent is NaN throughout. Untouched rows are counted in
-    what is sent, not by formula: noise below the resolution of the dtype is no noise.
+    Where the input was not valid and nobody could raise, what is sent is NaN throughout.
     """
     kept = rows.to(noise.dtype) if keep is None else rows.to(noise.dtype) * keep[..., None]
     unit = torch.where(valid, scale, torch.nan) if rows.is_cuda else scale
     sent = noise.mul_(unit[:, None, None]).add_(kept).to(rows.dtype)
-    untouched = (sent == rows).all(-1).sum(-1).to(scale.dtype)
-    return sent, power.double() * scale.double() ** 2, untouched  # the square of a small float32 may vanish
+    return sent, power.double() * scale.double() ** 2  # the square of a small float32 may vanish
+
+
+def _untouched(sent: Tensor, rows: Tensor) -> Tensor:
+    """How many rows are sent as they were.  (stack,)
+
+    They are counted in what is sent, not by formula: noise below the resolution of the dtype is no noise. On a CPU one
+    column tells cheaply that there is none.
+    """
+    if sent.device.type == "cpu" and not bool((sent[..., 0] == rows[..., 0]).any()):
+        return torch.zeros(sent.shape[0], dtype=torch.float32)
+    return (sent == rows).all(-1).sum(-1).to(torch.float32)
 
 
 def check_shapes(grad: Tensor, labels: Tensor) -> None:

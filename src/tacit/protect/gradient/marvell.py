@@ -39,10 +39,12 @@ class Marvell(GradientProtection):
         if running.step < self.warmup:
             usable = torch.zeros_like(usable)
         variances, left = self._solved(batch, moments, usable)
+        if batch.rows.device.type != "cpu" or bool((own.count < 1.5).any()):
+            variances = _for_lacking(variances, own.count, moments.packed, batch.squares, batch.scale)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         shaped, power, left, peak = _shaped(
-            noise, batch.labels, batch.scale, batch.squares, running.peak, moments.packed, own.count, usable,
-            variances, left, self.sum_kl,
+            noise, batch.labels, batch.scale, batch.squares, running.peak, moments.packed, usable, variances, left,
+            self.sum_kl,
         )  # fmt: skip
         following = Running(running.step + 1, averages, peak, running.exponents)
         return Drawn(shaped, following, power, model_figures(left, usable))
@@ -76,6 +78,19 @@ def _posed(packed: Tensor, usable: Tensor) -> tuple[Tensor, ...]:
 
 
 @fused
+def _for_lacking(variances: Tensor, count: Tensor, packed: Tensor, squares: Tensor, scale: Tensor) -> Tensor:
+    """Where a batch lacks a class, its rows get the larger noise of the two, and no less than fits their size.
+
+    A class that exact Marvell gives no noise would go out bare, and which class it is would show; and running averages
+    say little about a batch that is far larger than all before.
+    """
+    each = (packed[..., 2:] ** 2).sum(-1) + (packed.shape[-1] - 2) * packed[..., 1]  # (stack, 2), mean squared norms
+    own = squares.double().mean(-1) * scale.double() ** 2
+    growth = (own / (16 * each.amax(-1)).clamp(min=1e-300)).clamp(min=1.0)[:, None, None]
+    return torch.where((count < 1.5).any(-1)[:, None, None], variances.amax(-1, keepdim=True) * growth, variances)
+
+
+@fused
 def _shaped(
     noise: Tensor,  # (stack, batch, width), standard normal
     labels: Tensor,  # (stack, batch)
@@ -83,21 +98,13 @@ def _shaped(
     squares: Tensor,  # (stack, batch), squared norms of its rows
     peak: Tensor,  # (stack,), the largest of them in the recent past
     packed: Tensor,  # (stack, 2, 2 + width), the moments that were used
-    count: Tensor,  # (stack, 2), rows of each class in the batch itself
     usable: Tensor,  # (stack,), whether there is a solution
     variances: Tensor,  # (stack, 2 along|across, 2 negative|positive), in the gradient's units
     left: Tensor,  # (stack,), the sumKL that they leave
     sum_kl: float,
 ) -> tuple[Tensor, ...]:
     """One draw, scaled along the gap and across it; its power, the sumKL that is left, the next peak."""
-    # Where a batch lacks a class, its rows get the larger noise of the two: a class that exact Marvell gives none
-    # would go out bare, and which one it is would show. And no less than fits the size of this batch's rows.
-    lacks = (count < 1.5).any(-1)[:, None, None]
-    each = (packed[..., 2:] ** 2).sum(-1) + noise.shape[-1] * packed[..., 1]  # (stack, 2), mean squared norms
-    unit = scale.double() ** 2
-    growth = squares.double().mean(-1) * unit / (16 * each.amax(-1)).clamp(min=1e-300)
-    growth = growth.clamp(min=1.0)[:, None, None]
-    variances = torch.where(lacks, variances.amax(-1, keepdim=True) * growth, variances) / unit[:, None, None]
+    variances = variances / scale.double()[:, None, None] ** 2
     flat, peak = stateless_variance(squares, scale, peak, sum_kl)
     variances = torch.where(usable[:, None, None], variances, flat[:, None, None]).to(noise.dtype)
     along, across = torch.where(labels[:, None] > 0.5, variances[..., 1:], variances[..., :1]).unbind(1)

@@ -1,0 +1,56 @@
+"""What is compiled on CUDA traces into one graph each and gives the same numbers; seen here without a GPU."""
+
+import functools
+
+import pytest
+import torch
+
+from tacit.protect.gradient import _base, _covariance, _knob, _moments, _solver, marvell, matched
+
+MODULES = (_base, _covariance, _knob, _moments, marvell, matched)
+
+
+def run(protection, width):
+    state, sent = protection.init(), []
+    for step in range(4):
+        g = torch.Generator().manual_seed(step)
+        labels = (torch.rand(2, 64, generator=g) < 0.3).float()
+        grad = torch.randn(2, 64, width, generator=g) + labels[..., None]
+        done = protection.update(grad, labels, state, g)
+        state = done.state
+        sent.append(done.value)
+    return torch.stack(sent), done.report
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """Every compiled part, traced whole (a part that can't be would raise) and run without generating code."""
+    trace = functools.partial(torch.compile, backend="aot_eager", fullgraph=True)
+    parts = 0
+    for module in MODULES:
+        for name, part in vars(module).copy().items():
+            if hasattr(part, "__wrapped__") and part.__module__ == module.__name__ and name.startswith("_"):
+                monkeypatch.setattr(module, name, trace(part.__wrapped__))
+                parts += 1
+    stages = tuple(trace(stage) for stage in (_solver._begin_search, _solver._narrow_block, _solver._finish))
+    monkeypatch.setattr(_solver, "_stages", lambda device: stages)
+    yield parts
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    ("make", "width"),
+    [
+        (lambda: marvell.marvell(scale=4.0), 8),
+        (lambda: matched.matched(leak_auc=0.6), 8),
+        (lambda: matched.matched(leak_auc=0.6, visits=2), 300),
+    ],
+    ids=["marvell", "matched", "matched on a wide cut"],
+)
+def test_traced_parts_give_the_same(make, width, request):
+    plain, figures = run(make(), width)
+    assert request.getfixturevalue("traced") >= 10
+    traced, traced_figures = run(make(), width)
+    torch.testing.assert_close(traced, plain)
+    for name, figure in figures.items():
+        torch.testing.assert_close(traced_figures[name], figure, msg=name)
