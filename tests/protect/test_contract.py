@@ -573,10 +573,10 @@ if CUDA:
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            for grad, labels in batches:
-                protection.update(grad, labels, state, source)
+            sent = [protection.update(grad, labels, state, source).value for grad, labels in batches]
         finally:
             torch.cuda.set_sync_debug_mode("default")
+        assert all(torch.isfinite(value).all() for value in sent)
 
     @pytest.mark.parametrize("case", [case for case in CASES if not case.names <= BLIND], ids=str)
     def test_bad_input_in_a_run_on_a_device_comes_out_as_nan(case):

@@ -135,7 +135,7 @@ class GradientProtection(abc.ABC):
         room = torch.finfo(grad.dtype).max / 100  # noise a hundred times its usual size is still a number
         fits = power.sqrt() < room if drawn.keep is None else torch.ones_like(batch.valid)
         if grad.device.type == "cpu" and not bool(fits.all()):
-            raise TensorError(f"noise for gradients this large does not fit into {grad.dtype}: scale the loss down")
+            raise_invalid(grad, labels)
         figures = {
             "power": power,
             "untouched_rows": _untouched(value, rows),
@@ -228,8 +228,17 @@ def raise_invalid(grad: Tensor, labels: Tensor) -> None:
         value = labels[where].item()
         raise LabelsError(f"label {value} at row {where[-1]} is not 0 or 1: label protections are binary")
     rows = ~torch.isfinite(grad.flatten(start_dim=labels.ndim)).all(-1)
-    where = tuple(rows.nonzero()[0].tolist()) if rows.any() else ("?",)
-    raise TensorError(f"the gradient of row {where[-1]} is not finite: look at the loss and its inputs")
+    if rows.any():
+        where = tuple(rows.nonzero()[0].tolist())
+        raise TensorError(f"the gradient of row {where[-1]} is not finite: look at the loss and its inputs")
+    raise TensorError(f"noise for gradients this large does not fit into {grad.dtype}: scale the loss down")
+
+
+def whole_number(name: str, value: int, *, least: int) -> int:
+    """The value, if it is a whole number and not too small; else a `UsageError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{name} = {value!r} is out of range: it is a whole number, {least} or more")
+    return value
 
 
 def positive_number(name: str, value: float, *, below: float = 1e12, above: float = 1e-12) -> float:

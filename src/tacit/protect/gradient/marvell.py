@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import NoiseSource
-from tacit.errors import UsageError
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, one_knob
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, one_knob, whole_number
 from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
 from tacit.protect.gradient._moments import Moments, Running, batch_moments
 from tacit.protect.gradient._solver import Solution, solve
@@ -141,6 +140,4 @@ def marvell(
     """
     knob, strength = one_knob("marvell", scale=scale, sum_kl=sum_kl, detection_error=detection_error, leak_auc=leak_auc)
     allowed = sum_kl_for(knob, strength)
-    if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
-        raise UsageError(f"warmup = {warmup!r} is out of range: it is a number of steps, 0 or more")
-    return Marvell(knob, float(strength), allowed, warmup)
+    return Marvell(knob, float(strength), allowed, whole_number("warmup", warmup, least=0))

@@ -8,8 +8,15 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import NoiseSource
-from tacit.errors import UsageError
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, one_knob, positive_number
+from tacit.protect.gradient._base import (
+    Batch,
+    Drawn,
+    GradientProtection,
+    fused,
+    one_knob,
+    positive_number,
+    whole_number,
+)
 from tacit.protect.gradient._covariance import Covariances
 from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
 from tacit.protect.gradient._match import Classes, along_gap, plan
@@ -264,9 +271,8 @@ def matched(
             before they are needed.
     """
     knob, strength = one_knob("matched", leak_auc=leak_auc, scale=scale)
-    for name, number, least in (("visits", visits, 1), ("warmup", warmup, 0)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise UsageError(f"{name} = {number!r} is out of range: it is a whole number, {least} or more")
+    whole_number("visits", visits, least=1)
+    whole_number("warmup", warmup, least=0)
     smooth = 4.0 * visits if smooth is None else positive_number("smooth", smooth)
     floor = 1.0 * visits if floor is None else positive_number("floor", floor)
     allowed = sum_kl_for(knob, strength)
