@@ -148,7 +148,7 @@ def _print_demo(rows: list[Row]) -> None:
     table.add_column("attack", no_wrap=True)
     for row in rows:
         name, _, options = row.protection.removesuffix(")").partition("(")
-        table.add_column(f"{name}\n{options}", justify="right")
+        table.add_column(f"{name}\n{options}", justify="right", overflow="fold")
     for i, finding in enumerate(rows[0].findings):
         here = [row.findings[i] for row in rows]
         table.add_row(finding.attack, *(_leak(one.leak.value) for one in here))
