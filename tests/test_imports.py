@@ -6,12 +6,13 @@ from pathlib import Path
 import tacit
 
 ROOT = Path(tacit.__file__).parent
-COMPOSERS = {"cli", "web", "lab", "bench", "__init__", "__main__"}
+COMPOSERS = {"cli", "web", "lab", "bench", "party", "__init__", "__main__"}
 # What each part may import of ours besides itself. Composers may import anything.
 ALLOWED = {
     "_version": set(),
     "contracts": set(),
     "errors": set(),
+    "config": {"errors"},
     "align": {"contracts", "errors"},
     "models": {"contracts", "errors"},
     "protect": {"contracts", "errors"},

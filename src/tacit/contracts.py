@@ -20,11 +20,13 @@ __all__ = [
     "Event",
     "Guess",
     "Known",
+    "Link",
     "Message",
     "Noise",
     "NoiseSource",
     "Protected",
     "Protection",
+    "StepNoise",
     "View",
     "noise_source",
 ]
@@ -39,7 +41,8 @@ class Message:
 
     Attributes:
         step: the number of the step, counted from 0.
-        kind: "embedding" (feature party to label party) or "gradient" (the way back).
+        kind: "embedding" (feature party to label party), "gradient" (the way back), or one of the few others that
+            `tacit.wire.codec` lists: handshakes and refusals travel as bytes in a uint8 tensor.
         payload: one row for each example, in the order of the batch.
         rows: a digest of the order of the rows, so that two parties notice when they talk about different examples.
     """
@@ -60,6 +63,26 @@ class Channel(Protocol):
         """The next message, which must be of this kind and step; anything else is a `ProtocolError`."""
 
 
+class Link(Protocol):
+    """One live connection to one peer: messages go both ways, in order. Once it breaks it stays broken."""
+
+    @property
+    def peer(self) -> str:
+        """The peer's name, as the pinned certificate proves it."""
+
+    def send(self, message: Message) -> None:
+        """Hand a message over; a `LinkError` where the connection is gone."""
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message, or None where none came in so many seconds.
+
+        A `LinkError` where the connection is gone, a `ProtocolError` where bytes came that are not allowed.
+        """
+
+    def close(self) -> None:
+        """End the connection, after what was sent has gone out."""
+
+
 # --- randomness ------------------------------------------------------------------------------------------------------
 
 
@@ -76,6 +99,13 @@ class NoiseSource(Protocol):
 
 Noise = torch.Generator | NoiseSource
 """What a caller may pass as randomness: a torch generator (simulations) or any source (a keyed stream)."""
+
+
+class StepNoise(Protocol):
+    """Randomness that belongs to a step: asked again about the same step in the same setting, it is the same."""
+
+    def at(self, step: int, *context: bytes) -> NoiseSource:
+        """The source for this step; the context is whatever the randomness must not be used twice with."""
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,26 @@
     │   └── DataError          a file, table or column that can't be used as it is
     ├── TensorError            a tensor of the wrong shape, dtype or range, or not finite
     │   └── LabelsError        labels that are not 0 or 1, or not one for each row
-    └── ProtocolError          a message that the contract does not allow at this point
+    ├── ProtocolError          a message that the contract does not allow at this point
+    │   └── RefusedError       one side will not go on with the other; `field` says about what they differ
+    ├── LinkError              the connection to the peer is gone, or can't be made
+    └── StorageError           a journal or checkpoint that is damaged, locked or can't be written
 
 Every message says what happened, to what, and what to do next. `UsageError` and `TensorError` are also
 `ValueError`, so code that knows nothing of Tacit handles them as it handles any bad argument.
 """
 
-__all__ = ["DataError", "LabelsError", "ProtocolError", "TacitError", "TensorError", "UsageError"]
+__all__ = [
+    "DataError",
+    "LabelsError",
+    "LinkError",
+    "ProtocolError",
+    "RefusedError",
+    "StorageError",
+    "TacitError",
+    "TensorError",
+    "UsageError",
+]
 
 
 class TacitError(Exception):
@@ -38,3 +51,23 @@ class LabelsError(TensorError):
 
 class ProtocolError(TacitError):
     """A message came that the contract does not allow at this point."""
+
+
+class RefusedError(ProtocolError):
+    """One side will not go on with the other.
+
+    Attributes:
+        field: what they differ about, as the handshake names it.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class LinkError(TacitError):
+    """The connection to the peer is gone, or can't be made; trying again may help."""
+
+
+class StorageError(TacitError):
+    """A journal or checkpoint is damaged, locked by another process, or can't be written."""
