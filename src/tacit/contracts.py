@@ -5,6 +5,7 @@ This module imports torch and nothing of ours, so that every other part may impo
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,6 +52,14 @@ class Message:
     kind: str
     payload: Tensor  # (batch, *cut)
     rows: bytes
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """A digest of all of it, the payload's bits included: two messages share it only if they are the same."""
+        shape = ",".join(str(size) for size in self.payload.shape)
+        hashed = hashlib.sha256(f"{self.kind} {self.step} {self.rows.hex()} {self.payload.dtype} {shape}\n".encode())
+        hashed.update(self.payload.detach().to("cpu").reshape(-1).view(torch.uint8).numpy().data)
+        return hashed.digest()
 
 
 class Channel(Protocol):
@@ -101,6 +110,7 @@ Noise = torch.Generator | NoiseSource
 """What a caller may pass as randomness: a torch generator (simulations) or any source (a keyed stream)."""
 
 
+@runtime_checkable
 class StepNoise(Protocol):
     """Randomness that belongs to a step: asked again about the same step in the same setting, it is the same."""
 

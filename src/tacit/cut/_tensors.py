@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.errors import UsageError
 
@@ -33,3 +34,17 @@ def finite(x: Tensor) -> bool:
     if x.device.type != "cpu" or not x.numel():
         return True
     return all(bool(torch.isfinite(edge)) for edge in torch.aminmax(x.detach()))
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; afterwards every submodule is back in the mode it was in."""
+    modes = [(module, module.training) for model in models for module in model.modules()]
+    try:
+        with torch.no_grad():
+            for model in models:
+                model.eval()
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

@@ -11,7 +11,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message
-from tacit.cut._tensors import finite, tensors
+from tacit.cut._tensors import evaluating, finite, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 
 __all__ = ["FeatureParty"]
@@ -43,6 +43,7 @@ class FeatureParty:
         self.features = tensors("features", features)
         self.optimizer = optimizer
         self.steps = 0
+        self.evaluations = 0
         self._watched = {name: _layer(bottom, name) for name in watch}
         self._sent: Tensor | None = None
         self._gradients: dict[str, Tensor] = {}
@@ -86,6 +87,15 @@ class FeatureParty:
         self._edges.clear()
         self.steps += 1
         return {"gradient": gradient, **layers}
+
+    def evaluate(self, rows: Tensor, channel: Channel) -> Tensor:
+        """Send the embedding of rows that are not trained on, and take what the label party shares about them."""
+        with evaluating(self.bottom):
+            z: Tensor = self.bottom(*(feature[rows] for feature in self.features))
+        channel.send(Message(self.evaluations, "evaluation", z, digest(rows)))
+        figures = channel.recv("figures", self.evaluations).payload
+        self.evaluations += 1
+        return figures
 
     def at_layers(self, gradient: Tensor) -> dict[str, Tensor]:
         """What would reach each watched layer if this gradient came back; the step stays open, nothing changes.

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import digest
-from tacit.contracts import Channel, Message, Noise, Protection
-from tacit.cut._tensors import finite, tensors
+from tacit.contracts import Channel, Message, Noise, Protection, StepNoise
+from tacit.cut._tensors import evaluating, finite, tensors
 from tacit.cut.losses import LOSSES, check_labels, check_targets
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
 
@@ -21,11 +21,13 @@ class LabelParty:
     """The label party: any top model, any optimizer, and a protection for what it sends.
 
     Args:
-        top: maps the embedding, and the party's own features if it has any, to logits: `top(z, *features)`.
+        top: maps the embedding, and the party's own features if it has any, to logits: `top(z, *features)`; with
+            several feature parties `top(z1, z2, *features)`.
         labels: one for each row.
         optimizer: of the top's parameters.
         protect: what is done to each gradient before it is sent; say `none()` to send it bare.
-        noise: where the protection draws its randomness.
+        noise: where the protection draws its randomness: a generator, a source, or one that has a source for each step
+            (`tacit.protect.keyed_noise`). Between two companies it may be left out: each run derives its own.
         features: the party's own features, one tensor or several, all with one row for each label.
         loss: "binary" (one logit) or "softmax" (one logit for each class).
         targets: what the loss is computed with instead of the labels, where that differs (randomized response).
@@ -38,7 +40,7 @@ class LabelParty:
         labels: Tensor,
         optimizer: torch.optim.Optimizer,
         protect: Protection,
-        noise: Noise,
+        noise: Noise | StepNoise | None = None,
         features: Tensor | Sequence[Tensor] = (),
         loss: str = "binary",
         targets: Tensor | None = None,
@@ -61,38 +63,64 @@ class LabelParty:
         self.loss = LOSSES[loss]
         self.state: Any = protect.init()
         self.steps = 0
+        self.evaluations = 0
 
-    def step(self, rows: Tensor, channel: Channel) -> dict[str, Tensor]:
-        """Answer one embedding: loss, backward, protected gradient, update of the top.
+    def step(self, rows: Tensor, channels: Channel | Sequence[Channel]) -> dict[str, Tensor]:
+        """Answer one embedding of each feature party: loss, backward, protected gradients, update of the top.
+
+        The noise is drawn once, for the joint gradient of all cuts, so that parties gain nothing by comparing what
+        they got.
+
+        Args:
+            rows: the batch, the same for all parties.
+            channels: one for each feature party, in the order in which the top takes their embeddings.
 
         Returns:
-            Figures for this party alone; none of them may reach the peer.
+            Figures for this party alone; none of them may reach a peer.
         """
-        message = channel.recv("embedding", self.steps)
-        z = self._accept(message, rows)  # (batch, *cut)
-        logits = self._logits(z, [own[rows] for own in self.features])
-        if logits.ndim == 2 and 1 < logits.shape[1] < self.classes:
-            raise LabelsError(f"there are {self.classes} classes, but the top model has only {logits.shape[1]} logits")
+        each = _several(channels)
+        messages = [channel.recv("embedding", self.steps) for channel in each]
+        cuts = [self._accept(message, rows, self.steps).requires_grad_() for message in messages]  # (batch, *cut) each
+        logits = self._logits(cuts, rows)
         loss = self.loss(logits, self.targets[rows])
         self.optimizer.zero_grad()
         loss.backward()
-        if z.grad is None:
-            raise UsageError("the top model does not use the embedding: its loss has no gradient at the cut")
-        sent = self.protect.update(z.grad, self.labels[rows], self.state, self.noise, z.detach())
-        channel.send(Message(self.steps, "gradient", sent.value, message.rows))
+        gradients = [_gradient(z) for z in cuts]
+        clean, embedding = _joint(gradients), _joint([z.detach() for z in cuts])
+        sent = self.protect.update(clean, self.labels[rows], self.state, self._noise(messages), embedding)
+        for channel, message, value in zip(each, messages, _apart(sent.value, gradients), strict=True):
+            channel.send(Message(self.steps, "gradient", value, message.rows))
         self.state = sent.state
         self.optimizer.step()
         self.steps += 1
-        return {"loss": loss.detach(), "clean": z.grad, **sent.report}
+        return {"loss": loss.detach(), "clean": clean, **sent.report}
 
-    def _logits(self, z: Tensor, own: Sequence[Tensor]) -> Tensor:
+    def evaluate(self, rows: Tensor, channels: Channel | Sequence[Channel]) -> Tensor:
+        """Logits for rows that are not trained on: nothing is learned from them, and nothing is answered here."""
+        messages = [channel.recv("evaluation", self.evaluations) for channel in _several(channels)]
+        cuts = [self._accept(message, rows, self.evaluations) for message in messages]
+        with evaluating(self.top):
+            logits = self._logits(cuts, rows)
+        self.evaluations += 1
+        return logits
+
+    def _noise(self, messages: Sequence[Message]) -> Noise:
+        """This step's randomness; a keyed one is bound to what was asked, so that no other request gets the same."""
+        if self.noise is None:
+            raise UsageError("there is no source of noise: pass noise=torch.Generator(), or train between two folders")
+        if isinstance(self.noise, StepNoise):
+            return self.noise.at(self.steps, *(message.fingerprint for message in messages))
+        return self.noise
+
+    def _logits(self, cuts: Sequence[Tensor], rows: Tensor) -> Tensor:
         """The top's answer; at the first step, where it can't take what comes, with the shapes in the error."""
+        own = [feature[rows] for feature in self.features]
         try:
-            logits: Tensor = self.top(z.clone(), *own)  # a copy: the top may work in place
+            logits: Tensor = self.top(*(z.clone() for z in cuts), *own)  # copies: the top may work in place
         except RuntimeError as error:
             if self.steps or type(error) is not RuntimeError:  # out of memory and the like say enough themselves
                 raise
-            came = ", ".join(str(tuple(one.shape)) for one in (z, *own))
+            came = ", ".join(str(tuple(one.shape)) for one in (*cuts, *own))
             weight = next(
                 (f", its {name!r} is {tuple(w.shape)}" for name, w in self.top.named_parameters() if w.ndim > 1), ""
             )
@@ -100,23 +128,48 @@ class LabelParty:
                 f"step 0: the top model can't take the embedding {'and own features ' if own else ''}{came}{weight} "
                 f"({error}): make the top's input as wide as what comes"
             ) from error
+        if logits.ndim == 2 and 1 < logits.shape[1] < self.classes:
+            raise LabelsError(f"there are {self.classes} classes, but the top model has only {logits.shape[1]} logits")
         return logits
 
-    def _accept(self, message: Message, rows: Tensor) -> Tensor:
+    def _accept(self, message: Message, rows: Tensor, step: int) -> Tensor:
         """The embedding as a leaf of the label party's own graph, if it is what the contract says."""
         if message.rows != digest(rows):
-            raise ProtocolError(
-                f"step {self.steps}: the peer's batch has other rows: compare data, seed and batch size"
-            )
+            raise ProtocolError(f"step {step}: the peer's batch has other rows: compare data, seed and batch size")
         z = message.payload.detach()
         if z.ndim < 2 or len(z) != len(rows) or not z.is_floating_point():
             raise TensorError(
-                f"step {self.steps}: an embedding {tuple(z.shape)} of {z.dtype} came for {len(rows)} rows; no label "
+                f"step {step}: an embedding {tuple(z.shape)} of {z.dtype} came for {len(rows)} rows; no label "
                 "was touched: the peer's bottom model must give (rows, *cut) in a floating dtype"
             )
         if not finite(z):
             raise TensorError(
-                f"step {self.steps}: the embedding is not finite; no label was touched: ask the feature party to look "
+                f"step {step}: the embedding is not finite; no label was touched: ask the feature party to look "
                 "at its inputs and learning rate"
             )
-        return z.requires_grad_()
+        return z
+
+
+def _several(channels: Channel | Sequence[Channel]) -> Sequence[Channel]:
+    return channels if isinstance(channels, Sequence) else (channels,)
+
+
+def _gradient(z: Tensor) -> Tensor:
+    if z.grad is None:
+        raise UsageError("the top model does not use the embedding: its loss has no gradient at the cut")
+    return z.grad
+
+
+def _joint(parts: Sequence[Tensor]) -> Tensor:
+    """What belongs to several cuts as one tensor; a single cut keeps its shape.  (batch, all widths)"""
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([part.flatten(1) for part in parts], dim=1)
+
+
+def _apart(joint: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The way back: each cut's own part in its own shape."""
+    if len(like) == 1:
+        return (joint,)
+    widths = [part[0].numel() for part in like]
+    return [part.reshape(one.shape) for part, one in zip(joint.split(widths, dim=1), like, strict=True)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from tacit.align.batches import batches
 from tacit.contracts import Protection
-from tacit.cut._tensors import tensors
+from tacit.cut._tensors import evaluating, tensors
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import TensorError, UsageError
@@ -64,7 +63,7 @@ class Simulation:
         """Logits for new rows, both halves in evaluation mode."""
         inputs = tensors("features", features)
         extra = tensors("own", own, rows=len(inputs[0]))
-        with _evaluating(self.bottom, self.top):
+        with evaluating(self.bottom, self.top):
             parts = [
                 self.top(self.bottom(*(x[rows] for x in inputs)), *(x[rows] for x in extra))
                 for rows in torch.arange(len(inputs[0]), device=inputs[0].device).split(batch_size)
@@ -175,17 +174,3 @@ def _epoch(epoch: int, figures: Sequence[Tensor]) -> Epoch:
         raise TensorError(f"epoch {epoch}: a gradient was not finite, and the model is lost: look at the loss")
     relative = power / size if size > 0 else float("inf") if power > 0 else 0.0
     return Epoch(epoch, len(figures), loss, relative, round(untouched * len(figures)), stateless)
-
-
-@contextmanager
-def _evaluating(*models: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards every submodule is back in the mode it was in."""
-    modes = [(module, module.training) for model in models for module in model.modules()]
-    try:
-        with torch.no_grad():
-            for model in models:
-                model.eval()
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
