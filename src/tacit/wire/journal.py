@@ -1,0 +1,301 @@
+"""What a party sent and received, written down before it acts on it: a log that survives crashes and full disks."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tacit.errors import StorageError, UsageError
+from tacit.wire import _segment as layout
+from tacit.wire._files import as_bytes, locked, make_folder, refuse, remove, sync_file, sync_folder, write_at
+from tacit.wire._segment import Record
+
+__all__ = ["Journal", "Place", "Record"]
+
+_NAME = re.compile(r"journal-(\d{12})\.log")
+_LOCK, _SPARE = "lock", "spare"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record lies: the turn that its segment begins with, and the byte there."""
+
+    segment: int
+    offset: int
+
+
+class Journal:
+    """A write-ahead log in a folder of its own. One thread of one process uses it at a time.
+
+    What is appended is with the operating system at once, so it survives the end of the process; after `sync` it also
+    survives the end of the machine's power. Opening reads and checks everything: a record that a crash cut short is
+    taken off the end, and anything else that is not what was written is a `StorageError`. After an error in writing or
+    syncing the object is of no more use, for the system may have thrown away what it could not write: open anew.
+
+    A segment that was dropped is kept as `spare` and written over by the next one: a disk syncs blocks that it already
+    has three times as fast as new ones.
+
+    Attributes:
+        torn: how many bytes of a write that was cut short were taken off when the journal was opened.
+
+    Args:
+        folder: where the segments are; made where there is none.
+        sync: False leaves the syncing to the operating system, for trials where a power cut may cost the run.
+    """
+
+    def __init__(self, folder: str | Path, *, sync: bool = True) -> None:
+        self.folder = Path(folder)
+        self.torn = 0
+        self._sync = sync
+        self._dead: StorageError | None = None
+        self._running: deque[tuple[int, Future[None]]] = deque()
+        self._helper: ThreadPoolExecutor | None = None
+        self._fd = -1
+        make_folder(self.folder)
+        self._lock = locked(self.folder / _LOCK)
+        try:
+            with self._deadly():
+                self._segments = self._open()
+        except BaseException:
+            self._release()
+            raise
+        self._durable = self._newest.end
+
+    # --- writing ---
+
+    def append(self, record: Record) -> Place:
+        """Hand a record to the operating system; it is durable after the next `sync`."""
+        self._usable()
+        place = Place(self._newest.first_turn, self._newest.end)
+        parts = [as_bytes(part) for part in record.parts]
+        after, header = layout.encode(self._newest, record, parts, self._durable)
+        with self._deadly():
+            write_at(self._fd, self._newest.path, [header, *parts], self._newest.end)
+        self._newest = after
+        return place
+
+    def sync(self) -> None:
+        """Return once everything appended so far is durable."""
+        self._usable(wait=True)
+        if self._durable < self._newest.end:
+            if self._sync:
+                with self._deadly():
+                    sync_file(self._fd, self._newest.path)
+            self._durable = self._newest.end
+
+    def sync_soon(self) -> None:
+        """Begin to make durable what was appended, in a helper thread; a later `sync` waits for it."""
+        self._usable()
+        started = self._running[-1][0] if self._running else self._durable
+        if not self._sync or started == self._newest.end:
+            return
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(1, thread_name_prefix="tacit-journal")
+        job = self._helper.submit(sync_file, self._fd, self._newest.path)
+        self._running.append((self._newest.end, job))
+
+    def rotate(self, turn: int) -> None:
+        """Go on in a new segment that begins with this turn, so that the one before can be dropped some day."""
+        self._usable()
+        if not self._newest.first_turn <= turn <= layout.LARGEST_TURN:
+            raise UsageError(
+                f"{self.folder}: rotate({turn}) after rotate({self._newest.first_turn}): segments follow the turns"
+            )
+        if turn == self._newest.first_turn:
+            return
+        self.sync()
+        with self._deadly():
+            self._trim()
+            segment, fd = self._create(turn, self._newest.chain)
+        os.close(self._fd)
+        self._segments.append(segment)
+        self._fd, self._durable = fd, segment.end
+
+    def drop_before(self, turn: int) -> None:
+        """Delete the oldest segments, as far as they hold only turns before this one; never the newest."""
+        self._usable()
+        with self._deadly():
+            while len(self._segments) > 1 and self._segments[0].last_turn < turn:
+                path = self._segments[0].path
+                if (self.folder / _SPARE).exists():
+                    remove(path)
+                else:
+                    path.rename(self.folder / _SPARE)
+                sync_folder(self.folder)
+                del self._segments[0]
+
+    def close(self) -> None:
+        """Sync, and give the folder free for another process."""
+        if self._fd < 0:
+            return
+        try:
+            if self._dead is None:
+                self.sync()
+                self._trim()
+        finally:
+            self._release()
+
+    # --- reading ---
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, a spare segment included."""
+        paths = [segment.path for segment in self._segments] + [self.folder / _SPARE]
+        return sum(path.stat().st_size for path in paths if path.exists())
+
+    def read(self, place: Place) -> Record:
+        """The record at a place that `append` or `records` gave, from disk and checked again."""
+        for segment in self._segments:
+            if segment.first_turn == place.segment:
+                for record in self._read(segment, place.offset, 0):
+                    return record[1]
+                raise layout.damaged(segment.path, place.offset, "there is no whole record at this place")
+        raise StorageError(
+            f"{self.folder}: the segment of turn {place.segment} was dropped: what it held is not needed from the last "
+            "agreed checkpoint on"
+        )
+
+    def records(self, from_turn: int = 0) -> Iterator[tuple[Place, Record]]:
+        """All records of this and later turns, in the order they were appended, one in memory at a time."""
+        for segment in list(self._segments):
+            if segment.last_turn >= from_turn:
+                yield from self._read(segment, layout.HEAD_SIZE, from_turn)
+
+    def _read(self, segment: layout.Segment, start: int, from_turn: int) -> Iterator[tuple[Place, Record]]:
+        self._usable()
+        fd, place = os.open(segment.path, os.O_RDONLY), start
+        try:
+            for offset, header in layout.headers(fd, segment, start, segment.end):
+                place = offset + header.span
+                if header.turn < from_turn:
+                    continue
+                parts = layout.parts_of(fd, segment, offset, header)
+                if parts is None:
+                    raise layout.damaged(segment.path, offset, "a record's bytes are not what was written")
+                record = Record(header.kind, header.turn, header.peer, header.digest, parts)
+                yield Place(segment.first_turn, offset), record
+        finally:
+            os.close(fd)
+        if place != segment.end:
+            raise layout.damaged(segment.path, place, "there is no whole record at this place")
+
+    # --- opening ---
+
+    def _open(self) -> list[layout.Segment]:
+        """Check every segment and that they follow each other; leave the newest one open for writing."""
+        names = sorted(entry.name for entry in self.folder.iterdir() if entry.name not in (_LOCK, _SPARE))
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise StorageError(f"{self.folder / name}: no file of a journal; move it to another folder")
+        if not names:
+            segment, self._fd = self._create(0, bytes(32))
+            return [segment]
+        segments: list[layout.Segment] = []
+        for name in names:
+            path = self.folder / name
+            fd = os.open(path, os.O_RDWR)
+            try:
+                segment, chain = layout.open_segment(fd, path)
+                if f"journal-{segment.first_turn:012d}.log" != name:
+                    raise layout.damaged(path, 0, f"it is the segment of turn {segment.first_turn}, under another name")
+                if segments and segments[-1].chain != chain:
+                    raise layout.damaged(path, 0, f"it does not follow {segments[-1].path.name}; a segment is missing")
+                self._check_end(fd, segment, newest=name == names[-1])
+            except BaseException:
+                os.close(fd)
+                raise
+            segments.append(segment)
+            if name == names[-1]:
+                self._fd = fd
+            else:
+                os.close(fd)
+        return segments
+
+    def _check_end(self, fd: int, segment: layout.Segment, *, newest: bool) -> None:
+        """What lies behind the last good record is a write cut short, or what a reused file held before, or damage."""
+        size = os.fstat(fd).st_size
+        if size == segment.end:
+            return
+        durable, last = layout.claims(fd, segment)
+        if not newest or durable > segment.end:
+            raise layout.damaged(segment.path, segment.end, "a record is not what was written")
+        self.torn = (last if size <= segment.stale else size) - segment.end
+        os.ftruncate(fd, segment.end)
+        os.fsync(fd)
+
+    def _create(self, turn: int, chain: bytes) -> tuple[layout.Segment, int]:
+        """Begin a segment in the spare file, and give it its name when its beginning is on the disk."""
+        spare, path = self.folder / _SPARE, self.folder / f"journal-{turn:012d}.log"
+        fd = os.open(spare, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            segment, raw = layout.head(path, turn, chain, os.urandom(16), os.fstat(fd).st_size)
+            write_at(fd, spare, [raw], 0)
+            os.fsync(fd)
+            spare.rename(path)
+            sync_folder(self.folder)
+        except BaseException:
+            os.close(fd)
+            raise
+        return segment, fd
+
+    # --- the state of the object ---
+
+    @property
+    def _newest(self) -> layout.Segment:
+        return self._segments[-1]
+
+    @_newest.setter
+    def _newest(self, segment: layout.Segment) -> None:
+        self._segments[-1] = segment
+
+    def _usable(self, *, wait: bool = False) -> None:
+        """Take note of what the helper thread has done, and refuse where the journal can't be used any more."""
+        if self._fd < 0:
+            raise StorageError(f"{self.folder}: the journal is closed: open it again")
+        while self._running and (wait or self._running[0][1].done()):
+            upto, job = self._running.popleft()
+            with self._deadly():
+                job.result()
+            self._durable = upto
+        if self._dead is not None:
+            raise StorageError(f"{self.folder}: the journal can't be used after an error: {self._dead}") from self._dead
+
+    @contextmanager
+    def _deadly(self) -> Iterator[None]:
+        """Whatever fails in here leaves the journal unusable."""
+        try:
+            yield
+        except (OSError, StorageError) as error:
+            told = error if isinstance(error, StorageError) else refuse(self.folder, "go on", error)
+            self._dead = told
+            raise told from error
+
+    def _trim(self) -> None:
+        """Cut off what a reused file held before."""
+        if os.fstat(self._fd).st_size > self._newest.end:
+            os.ftruncate(self._fd, self._newest.end)
+            os.fsync(self._fd)
+
+    def _release(self) -> None:
+        if self._helper is not None:
+            self._helper.shutdown()
+            self._running.clear()
+        for fd in (self._fd, self._lock):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._lock = -1
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
