@@ -1,0 +1,156 @@
+"""A party's own settings: nobody else sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, Strict
+
+from tacit.config._base import Address, Count, File, Name, Names, Positive, Problem, Section, Text, Whole
+from tacit.config.gradient import Gradient
+
+__all__ = ["Data", "Model", "Network", "Party", "Protect", "Record", "Training"]
+
+
+class Network(Section):
+    """Where the label party listens, or where a feature party finds it."""
+
+    listen: Address | None = None
+    connect: Address | None = None
+
+
+class Data(Section):
+    """The party's table.
+
+    Attributes:
+        path: a Parquet or CSV file, relative to the party's folder.
+        ids: the columns that together name a row, as the other parties name it.
+        label: the column to be learnt; the label party's alone.
+        categorical: columns that become codes.
+        numeric: columns that are standardised.
+        flagged: numeric columns whose absence becomes a column of its own.
+    """
+
+    path: Text = Field(examples=['"data.parquet"'])
+    ids: Annotated[Names, Field(min_length=1)] = Field(examples=['["flight_id"]'])
+    label: Text | None = None
+    categorical: Names = ()
+    numeric: Names = ()
+    flagged: Names = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column but the ids, each once."""
+        label = () if self.label is None else (self.label,)
+        return tuple(dict.fromkeys((*self.categorical, *self.numeric, *label)))
+
+    def _problems(self) -> Iterator[Problem]:
+        for name in self.flagged:
+            if name not in self.numeric:
+                yield "flagged", f"{name!r} is not among the numeric columns: add it there, or remove it here"
+        for kind in ("categorical", "numeric"):
+            if self.label is not None and self.label in getattr(self, kind):
+                yield kind, f"{self.label!r} is the label: remove it, a model that sees it learns nothing"
+
+
+class Model(Section):
+    """The party's half of the model: one of ours by name, or its own.
+
+    Attributes:
+        name: "wide_deep".
+        layers: ReLU layers in this half.
+        embedding: the width of an embedded category, in a bottom.
+        sparse: whether tables are updated row by row, for very many categories.
+        factory: "file:function" or "module:function", which gets the inputs and gives an nn.Module.
+    """
+
+    name: Literal["wide_deep"] | None = None
+    layers: Count | None = None
+    embedding: Whole | None = None
+    sparse: Annotated[bool, Strict()] | None = None
+    factory: Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")] | None = None
+
+    def _problems(self) -> Iterator[Problem]:
+        if self.name is None and self.factory is None:
+            yield "name", 'is missing: write name = "wide_deep", or factory = "my_model:make" for one of your own'
+        if self.factory is not None:
+            for key in ("name", "layers", "embedding", "sparse"):
+                if getattr(self, key) is not None:
+                    yield key, "does not go with factory, which makes the whole model: keep one of them"
+
+
+class Training(Section):
+    """How the party trains its half.
+
+    Attributes:
+        optimizer: "adam" or "sgd".
+        threads: of this process; 0 for all cores.
+        checkpoint_every: steps between two checkpoints.
+        seed: of the first weights; fresh ones are drawn where it is not given.
+    """
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: Positive = Field(default=0.002, examples=["0.002"])
+    threads: Count = 0
+    checkpoint_every: Whole = 200
+    seed: Annotated[Count, Field(lt=2**63)] | None = None
+
+
+class Protect(Section):
+    """What the label party does to what it sends."""
+
+    gradient: Gradient = Field(examples=['{ name = "matched", leak_auc = 0.6, visits = "epochs" }'])
+
+
+class Record(Section):
+    """What is kept for the party's own attacks: the last batches, and every visit of a few examples."""
+
+    last: Count = 24
+    follow: Count = 4096
+
+
+class Party(File):
+    """A party's own settings, from `party.toml`; see the comments of its template for each field."""
+
+    FILE: ClassVar[str] = "party.toml"
+
+    name: Name = Field(examples=['"airport"'])
+    role: Literal["label", "features"] = Field(examples=['"features"'])
+    network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
+    data: Data = Field(examples=['with path = "data.parquet" and ids = ["flight_id"]'])
+    model: Model = Model(name="wide_deep")
+    training: Training = Training()
+    protect: Protect | None = None
+    record: Record = Record()
+
+    @property
+    def address(self) -> str:
+        """Where the label party listens, or where a feature party finds it."""
+        address = self.network.listen if self.role == "label" else self.network.connect
+        assert address is not None  # _problems saw to it
+        return address
+
+    def _problems(self) -> Iterator[Problem]:
+        label = self.role == "label"
+        needed, other = ("listen", "connect") if label else ("connect", "listen")
+        if getattr(self.network, needed) is None:
+            yield f"network.{needed}", f'is missing: add it, for example {needed} = "{_ADDRESSES[needed]}"'
+        if getattr(self.network, other) is not None:
+            yield f"network.{other}", f"a party with the role {self.role!r} does not {other}: remove it"
+        if label and self.data.label is None:
+            yield "data.label", 'is missing: name the column to be learnt, for example label = "late"'
+        if not label and self.data.label is not None:
+            yield "data.label", "only the label party has a label: remove it, or change role"
+        if not label and not self.data.categorical and not self.data.numeric:
+            yield "data", "there is no feature: name columns under categorical or numeric"
+        if label and self.protect is None:
+            yield (
+                "protect.gradient",
+                ('is missing: write { name = "matched", leak_auc = 0.6 }, or { name = "none" } to send bare gradients'),
+            )
+        if not label and self.protect is not None:
+            yield "protect", "only the label party protects gradients: remove it"
+
+
+_ADDRESSES = {"listen": "0.0.0.0:7443", "connect": "airline.example.com:7443"}

@@ -1,0 +1,128 @@
+"""Both files with a comment for each line, to be filled in by people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from tacit.errors import UsageError
+
+__all__ = ["contract_template", "party_template"]
+
+_PARTY = """\
+# {name}: settings of this party alone. Nobody else sees this file; what all parties agree on is in contract.toml.
+
+name = {name_quoted}  # as in the certificate {name}.crt
+role = "{role}"  # "label": has the column to be learnt; "features": has columns that help
+
+[network]
+{network}
+
+[data]
+path = "data.parquet"  # Parquet or CSV, relative to this folder
+ids = ["id"]  # the columns that together name a row, as the other parties name it; never sent in the clear
+{label}categorical = []  # columns that become codes, for example ["carrier", "dest"]
+numeric = []  # columns that are standardised, for example ["distance", "seats"]; {features}
+flagged = []  # numeric columns whose absence tells something: it becomes a column of its own
+
+[model]
+name = "wide_deep"  # or, instead of all lines here, factory = "my_model:make": your own, in my_model.py beside this
+layers = 3  # ReLU layers in this party's half
+{embedding}sparse = false  # true updates tables row by row: for very many categories
+
+[training]
+optimizer = "adam"  # or "sgd"
+learning_rate = 0.002
+threads = 0  # of this process; 0 for all cores
+checkpoint_every = 200  # steps; a shorter journal on disk, more to write
+# seed = 7  # of the first weights; fresh ones are drawn without it
+
+{protect}[record]  # what is kept on this side, for attacks on oneself
+last = 24  # whole batches, the newest ones
+follow = 4096  # examples of which every visit is kept
+"""
+
+_NETWORK = {
+    "label": 'listen = "0.0.0.0:7443"  # the feature parties connect to this port',
+    "features": 'connect = "localhost:7443"  # host and port of the label party',
+}
+_LABEL = 'label = "label"  # the column to be learnt: 0 or 1 (loss "binary"), or class numbers from 0 on ("softmax")\n'
+_FEATURES = {"label": "both may stay empty here", "features": "name at least one column in all"}
+_EMBEDDING = "embedding = 4  # the width of an embedded category\n"
+_PROTECT = """\
+[protect]
+# What is done to every gradient before it is sent. There is no default: "none" sends it bare, and must be written out.
+# matched: leak_auc (0.5 is a coin flip, 1.0 an open book) or scale; visits = "epochs" holds it over the whole training.
+# Others: marvell (leak_auc, sum_kl, scale or detection_error), iso (t), max_norm, none.
+gradient = {{ name = "matched", leak_auc = 0.6, visits = "epochs" }}
+
+"""
+
+_CONTRACT = """\
+# What all parties agree on. Everyone has the same file; `tacit contract` shows its digest, which must be equal on all
+# sides. Comments, the order of lines and the spelling of numbers do not count.
+
+run = {run}  # the name of this training, of a-z, 0-9 and hyphens; a new name is a new training
+label_party = {label_party}  # names as in the certificates
+feature_parties = {feature_parties}  # one to eight
+loss = "binary"  # one logit and labels 0 or 1; "softmax": one logit for each class
+epochs = 3  # how often every example is visited
+batch_size = 1024
+test_share = 0.2  # of the common rows, drawn by the joint seed; 0 for none
+
+[cut]
+widths = {widths}  # what each feature party sends of a row: a width, or a shape such as [32, 8, 8]
+dtype = "float32"
+
+[alignment]
+largest_set = 10_000_000  # ids; more are refused before any work is done for them
+smallest_set = 1000  # of a side's ids and of the common ones: smaller sets would probe for single ids
+
+[minimum]
+# The least that the label party must do to its gradients; it may do more. {{ name = "none" }} demands nothing.
+gradient = {{ name = "matched", leak_auc = 0.6, visits = "epochs" }}
+
+[share]
+# What the label party tells the others at the end of an epoch: "test_auc", "test_loss", "train_loss".
+metrics = ["test_auc"]
+"""
+
+
+def party_template(role: Literal["label", "features"], name: str) -> str:
+    """A commented party.toml; data and columns are to be filled in.
+
+    >>> print(party_template("features", "airport").splitlines()[2])
+    name = "airport"  # as in the certificate airport.crt
+    """
+    if role not in _NETWORK:
+        raise UsageError(f"there is no role {role!r}; there are: label, features")
+    label = role == "label"
+    return _PARTY.format(
+        name=name,
+        name_quoted=json.dumps(name),
+        role=role,
+        network=_NETWORK[role],
+        label=_LABEL if label else "",
+        features=_FEATURES[role],
+        embedding="" if label else _EMBEDDING,
+        protect=_PROTECT.format() if label else "",
+    )
+
+
+def contract_template(
+    *, run: str = "first-run", label_party: str = "airline", feature_parties: Sequence[str] = ("airport",)
+) -> str:
+    """A commented contract.toml for these parties.
+
+    >>> from tacit.config import Contract
+    >>> Contract.read(contract_template(run="flights")).run
+    'flights'
+    """
+    widths = ", ".join(f"{json.dumps(name)} = 128" for name in feature_parties)
+    return _CONTRACT.format(
+        run=json.dumps(run),
+        label_party=json.dumps(label_party),
+        feature_parties=json.dumps(list(feature_parties)),
+        widths=f"{{ {widths} }}",
+    )

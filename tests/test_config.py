@@ -1,0 +1,324 @@
+"""The contract and a party's settings: what is accepted, what is refused and how it is said."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+
+import pytest
+from pydantic import ValidationError
+
+from tacit.config import KNOBS, METRICS, Contract, Gradient, Party, contract_template, meets, party_template
+from tacit.errors import UsageError
+from tacit.protect.gradient import protection
+
+CONTRACT = """
+run = "flights"
+label_party = "airline"
+feature_parties = ["airport", "weather"]
+loss = "binary"
+epochs = 3
+batch_size = 1024
+[cut]
+widths = { airport = 128, weather = [32, 8, 8] }
+[minimum]
+gradient = { name = "matched", leak_auc = 0.6 }
+[share]
+metrics = ["test_loss", "test_auc"]
+"""
+LABEL = party_template("label", "airline")
+FEATURES = party_template("features", "airport").replace("numeric = []", 'numeric = ["temp"]')
+
+
+def edited(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+# --- what is accepted ------------------------------------------------------------------------------------------------
+
+
+def test_a_contract_is_read_with_its_defaults():
+    contract = Contract.read(CONTRACT)
+    assert contract.feature_parties == ("airport", "weather")
+    assert contract.cut.widths == {"airport": (128,), "weather": (32, 8, 8)}
+    assert (contract.test_share, contract.alignment.largest_set, contract.alignment.smallest_set) == (
+        0.2,
+        10_000_000,
+        1000,
+    )
+    assert contract.share.metrics == ("test_auc", "test_loss")
+    assert set(contract.share.metrics) <= set(METRICS)
+
+
+def test_objects_are_frozen():
+    with pytest.raises(ValidationError, match="frozen"):
+        Contract.read(CONTRACT).epochs = 4
+
+
+@pytest.mark.parametrize("role", ["label", "features"])
+def test_a_template_is_valid_once_a_feature_party_names_a_column(role):
+    text = party_template(role, "some-party")
+    if role == "features":
+        with pytest.raises(UsageError, match="there is no feature"):
+            Party.read(text)
+        text = edited(text, "numeric = []", 'numeric = ["temp"]')
+    party = Party.read(text)
+    assert (party.role, party.name) == (role, "some-party")
+    assert (party.protect is None) == (role == "features")
+    assert party.address.endswith(":7443")
+
+
+def test_the_contract_template_is_valid_for_several_parties():
+    text = contract_template(run="r", label_party="bank", feature_parties=["shop", "airport"])
+    contract = Contract.read(text)
+    assert (contract.label_party, contract.feature_parties) == ("bank", ("airport", "shop"))
+    assert set(contract.cut.widths) == {"airport", "shop"}
+
+
+def test_templates_mention_every_key_with_a_comment():
+    """A field that is added without a line in the template would never be found by a user."""
+    for model, text in ((Contract, contract_template()), (Party, LABEL + FEATURES)):
+        for name, field in model.model_fields.items():
+            if hasattr(field.annotation, "model_fields"):
+                for inner in field.annotation.model_fields:
+                    assert f"{inner} = " in text, f"[{name}] {inner}"
+            elif name != "protect":
+                assert f"{name} = " in text, name
+
+
+def test_columns_of_a_party_come_once_each_with_the_label():
+    text = edited(LABEL, "categorical = []", 'categorical = ["hour", "carrier"]')
+    party = Party.read(edited(text, "numeric = []", 'numeric = ["hour"]'))
+    assert party.data.columns == ("hour", "carrier", "label")
+
+
+# --- the digest ------------------------------------------------------------------------------------------------------
+
+
+def test_the_digest_does_not_see_comments_order_defaults_or_spellings():
+    same = """
+    share = { metrics = ["test_auc", "test_loss"] }
+    minimum.gradient = { visits = "epochs", leak_auc = 6e-1, name = "matched" }  # a comment
+    batch_size = 1_024
+    epochs = 0x3
+    loss = 'binary'
+    test_share = 2e-1
+    feature_parties = ["weather", "airport"]
+    label_party = "airline"
+    run = "flights"
+    [cut.widths]
+    weather = [32, 8, 8]
+    airport = [128]
+    """
+    assert Contract.read(same).digest == Contract.read(CONTRACT).digest
+
+
+def test_the_digest_sees_every_other_change():
+    changes = [
+        ("epochs = 3", "epochs = 4"),
+        ("batch_size = 1024", "batch_size = 1025"),
+        ("leak_auc = 0.6", "leak_auc = 0.61"),
+        ("leak_auc = 0.6", "leak_auc = 0.6, visits = 3"),
+        ('"binary"', '"softmax"'),
+        ("airport = 128", "airport = 129"),
+        ("[32, 8, 8]", "[8, 32, 8]"),
+        ('["test_loss", "test_auc"]', '["test_loss"]'),
+        ('run = "flights"', 'run = "flights-2"'),
+        ("[cut]", "[alignment]\nsmallest_set = 999\n[cut]"),
+        ("[cut]", "test_share = 0.1\n[cut]"),
+    ]
+    digests = [Contract.read(CONTRACT).digest, *(Contract.read(edited(CONTRACT, *change)).digest for change in changes)]
+    assert len(set(digests)) == len(digests)
+
+
+def test_the_digest_is_known():
+    """It is compared between machines and versions: a change of this value is a change of the protocol."""
+    assert Contract.read(CONTRACT).digest == "be536005ccf26b4edc4000ba70fab75ee5754b9699cc40fd859d134ae5134f48"
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_all_errors_come_at_once_with_place_and_next_act():
+    text = """
+    run = "Flights!"
+    label_party = "airline"
+    feature_parties = []
+    loss = "hinge"
+    epochs = true
+    batchsize = 1024
+    test_share = 1.0
+    [cut]
+    widths = { airport = 0 }
+    [share]
+    metrics = ["batch_loss"]
+    """
+    with pytest.raises(UsageError) as caught:
+        Contract.read(text, "somewhere/contract.toml")
+    message = str(caught.value)
+    assert message.startswith("somewhere/contract.toml can't be used as it is:\n")
+    for place, words in {
+        "run": "small letters",
+        "feature_parties": "at least 1",
+        "loss": "'binary' or 'softmax', not 'hinge'",
+        "epochs": "valid integer, not True",
+        "batchsize": "did you mean batch_size?",
+        "batch_size": "is missing: add it, for example batch_size = 1024",
+        "test_share": "less than 1",
+        "[cut] widths.airport": "0 is no shape",
+        "[minimum]": "",
+        "[share] metrics.0": "'test_auc'",
+    }.items():
+        line = next(
+            (one for one in message.splitlines() if one.strip().startswith(place.removeprefix("[minimum]"))), ""
+        )
+        assert words in line, (place, message)
+    assert 'minimum: is missing: add it, with gradient = { name = "matched"' in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('label_party = "airline"', 'label_party = "airport"', ["feature_parties: 'airport' is the label party"]),
+        ("airport = 128, ", "", ["[cut] widths: 'airport' has no width"]),
+        ("airport = 128", "airport = 128, port = 3", ["[cut] widths: 'port' is no feature party"]),
+        ("[cut]", "test_share = 0\n[cut]", ["[share] metrics: test figures need test rows"]),
+        ("[cut]", "[alignment]\nsmallest_set = 20_000_000\n[cut]", ["[alignment] smallest_set", "lower it"]),
+        ('"airport", "weather"', '"airport", "airport"', ["feature_parties: 'airport' stands there twice"]),
+        ("leak_auc = 0.6", "leak_auc = 0.4", ["[minimum] gradient.leak_auc: 0.4 is not between 0.5 and 1"]),
+        ("leak_auc = 0.6", "leak_auc = 0.6, scale = 4", ["leak_auc and scale are spellings of one strength"]),
+        ("leak_auc = 0.6", "sum_kl = 1.0", ["matched has no such strength: write one of leak_auc, scale"]),
+        (", leak_auc = 0.6", "", ["[minimum] gradient.leak_auc: matched needs a strength"]),
+        ("leak_auc = 0.6", "leak_auc = 0.6, visits = 0", ["[minimum] gradient.visits: 0 is no number of visits"]),
+        ("leak_auc = 0.6", "leak_auk = 0.6", ["[minimum] gradient.leak_auk", "did you mean leak_auc?"]),
+        ("leak_auc = 0.6", "leak_auc = nan", ["[minimum] gradient.leak_auc", "finite number"]),
+        ("epochs = 3", "epochs = 3\nlargest_set = 5", ["largest_set: there is no such key", "under [alignment]"]),
+        ("[cut]", "[cut]\nepochs = 3", ["[cut] epochs: there is no such key: it belongs above the first [table]"]),
+        ("[cut]", "[cut]\nzzz = 3", ["[cut] zzz: there is no such key: remove it; there are: widths, dtype"]),
+        ("[cut]", "[cut", ["is not valid TOML", "line 8"]),
+    ],
+)
+def test_a_wrong_contract(old, new, words):
+    with pytest.raises(UsageError) as caught:
+        Contract.read(edited(CONTRACT, old, new))
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "words"),
+    [
+        (LABEL, 'listen = "0.0.0.0:7443"', "", ["[network] listen: is missing", "0.0.0.0:7443"]),
+        (LABEL, 'listen = "0.0.0.0:7443"', 'listen = "7443"', ["[network] listen: '7443' is no address"]),
+        (LABEL, 'listen = "0.0.0.0:7443"', 'listen = "a:99999"', ["no address"]),
+        (LABEL, "[data]", 'connect = "a:1"\n[data]', ["[network] connect: a party with the role 'label' does not"]),
+        (LABEL, 'label = "label"', "", ["[data] label: is missing"]),
+        (LABEL, "[protect]", "[protekt]", ["protekt: there is no such key: did you mean protect?"]),
+        (LABEL, "[protect]\n", "[other]\n", ["other: there is no such key"]),
+        (LABEL, "numeric = []", 'numeric = ["label"]', ["[data] numeric: 'label' is the label"]),
+        (LABEL, "flagged = []", 'flagged = ["x"]', ["[data] flagged: 'x' is not among the numeric columns"]),
+        (LABEL, "layers = 3", 'factory = "m:f"', ["[model] name: does not go with factory"]),
+        (LABEL, 'name = "wide_deep"', "", ["[model] name: is missing"]),
+        (LABEL, 'name = "wide_deep"', 'factory = "no colon"', ["[model] factory", "my_model:make"]),
+        (LABEL, "learning_rate = 0.002", "learning_rate = 0", ["[training] learning_rate", "greater than 0"]),
+        (LABEL, "learning_rate = 0.002", 'learning_rate = "fast"', ["[training] learning_rate", "valid number"]),
+        (LABEL, "learning_rate", "learning_rat", ["[training] learning_rat", "did you mean learning_rate?"]),
+        (FEATURES, "[data]", '[data]\nlabel = "x"', ["[data] label: only the label party"]),
+        (FEATURES, "[record]", '[protect]\ngradient = { name = "none" }\n[record]', ["protect: only the label party"]),
+        (FEATURES, 'ids = ["id"]', "ids = []", ["[data] ids", "at least 1"]),
+        (FEATURES, 'ids = ["id"]', "", ['[data] ids: is missing: add it, for example ids = ["flight_id"]']),
+    ],
+)
+def test_wrong_settings(text, old, new, words):
+    with pytest.raises(UsageError) as caught:
+        Party.read(edited(text, old, new))
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_label_party_must_say_what_it_does_to_gradients():
+    start, rest = LABEL.split("[protect]")
+    with pytest.raises(UsageError, match=r"\[protect\] gradient: is missing.*name = \"none\""):
+        Party.read(start + rest[rest.index("[record]") :])
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(UsageError, match=r"contract\.toml can't be read \(No such file"):
+        Contract.load(tmp_path / "contract.toml")
+    (tmp_path / "party.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(UsageError, match=r"party\.toml is not UTF-8 \(byte 8\)"):
+        Party.load(tmp_path / "party.toml")
+    (tmp_path / "contract.toml").write_text(CONTRACT)
+    assert Contract.load(tmp_path / "contract.toml") == Contract.read(CONTRACT)
+
+
+def test_no_damage_of_a_file_gives_anything_but_an_error_that_names_it():
+    """Lines dropped, doubled and cut at random: a contract comes out or a UsageError, never another exception."""
+    draw = random.Random(3)
+    refused = []
+    for _ in range(300):
+        lines = contract_template().splitlines()
+        for _ in range(draw.randint(1, 3)):
+            place = draw.randrange(len(lines))
+            lines[place] = draw.choice(
+                ["", lines[place] * 2, lines[place][: draw.randint(0, 12)], "[cut]", "x = 1979-05-27"]
+            )
+        try:
+            Contract.read("\n".join(lines))
+        except UsageError as error:
+            refused.append(str(error))
+    assert len(refused) > 100
+    assert all(message.startswith("contract.toml ") for message in refused)
+
+
+# --- strength against strength ---------------------------------------------------------------------------------------
+
+
+def gradient(name: str, **options: object) -> Gradient:
+    return Gradient.model_validate({"name": name, **options})
+
+
+@pytest.mark.parametrize(
+    ("minimum", "meeting", "failing"),
+    [
+        (gradient("matched", leak_auc=0.6), {"leak_auc": 0.55}, {"leak_auc": 0.61}),
+        (gradient("matched", scale=4.0), {"scale": 4}, {"scale": 3.9}),
+        (gradient("matched", scale=4.0, visits=2), {"scale": 4, "visits": 3}, {"scale": 4, "visits": 1}),
+        (gradient("matched", scale=4.0), {"scale": 4, "visits": 5}, {"scale": 4, "visits": 4}),  # of 5 epochs
+        (gradient("matched", scale=4.0, visits=6), {"scale": 4, "visits": 6}, {"scale": 4, "visits": "epochs"}),
+        (gradient("matched", leak_auc=0.6), {"leak_auc": 0.6}, {"scale": 100}),  # not comparable
+        (gradient("marvell", sum_kl=0.2), {"sum_kl": 0.1}, {"sum_kl": 0.3}),
+        (gradient("marvell", detection_error=0.3), {"detection_error": 0.4}, {"detection_error": 0.2}),
+        (gradient("marvell", leak_auc=0.6), {"leak_auc": 0.6}, {"leak_auc": 0.6 + 1e-12}),
+        (gradient("iso", t=1.0), {"t": 2.0}, {"t": 0.5}),
+    ],
+)
+def test_each_knob_in_its_direction(minimum, meeting, failing):
+    meets(minimum, gradient(minimum.name, **meeting), epochs=5)
+    with pytest.raises(UsageError, match=r"set \[protect\] gradient"):
+        meets(minimum, gradient(minimum.name, **failing), epochs=5)
+
+
+def test_only_none_demands_nothing_and_none_meets_nothing_else():
+    kinds = [gradient("none"), gradient("max_norm"), gradient("iso", t=1.0), gradient("matched", leak_auc=0.6)]
+    for minimum in kinds:
+        for own in kinds:
+            if minimum.name in ("none", own.name):
+                meets(minimum, own, epochs=1)
+            else:
+                with pytest.raises(UsageError, match="is not the contract's"):
+                    meets(minimum, own, epochs=1)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_options_are_what_the_protection_takes(name):
+    for knob in KNOBS[name] or (None,):
+        spec = gradient(name, **({} if knob is None else {knob: 0.4 if knob == "detection_error" else 0.9}))
+        assert spec.knob == knob
+        assert protection(name, **spec.options(epochs=4)).name == name
+    if name == "matched":
+        assert spec.options(epochs=4)["visits"] == 4
+        assert str(spec) == "matched(scale=0.9, visits=epochs)"
+
+
+def test_templates_are_plain_toml():
+    assert tomllib.loads(LABEL)["protect"]["gradient"]["name"] == "matched"
