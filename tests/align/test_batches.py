@@ -1,11 +1,15 @@
 """Batches are a matter of the seed, and every row is in at most one of them."""
 
+import itertools
+from collections import Counter
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
-from tacit.align.batches import batches, digest
+from tacit.align.batches import batches, digest, shuffled
 from tacit.errors import UsageError
 
 
@@ -67,3 +71,34 @@ def test_a_digest_sees_order_ids_and_number_but_not_layout():
     assert len({digest(rows), *(digest(torch.tensor(other, dtype=torch.int64)) for other in others)}) == 6
     assert digest(rows) == digest(rows.int()) == digest(torch.tensor([[3, 0], [1, 0], [2, 0]])[:, 0])
     assert len(digest(rows)) == 16
+
+
+@given(st.integers(1, 5000), st.text(max_size=5), st.data())
+def test_a_shuffle_is_an_order_of_all_rows_and_any_part_of_it_can_be_asked_for(count, key, data):
+    order = shuffled(count, 0, count, key=key)
+    assert sorted(order.tolist()) == list(range(count))
+    start = data.draw(st.integers(0, count))
+    stop = data.draw(st.integers(start, count))
+    assert torch.equal(shuffled(count, start, stop, key=key), order[start:stop])
+
+
+def test_all_orders_of_five_rows_are_equally_likely():
+    """Chi-squared over 120 orders; a false alarm has 1e-6."""
+    counts = Counter(tuple(shuffled(5, 0, 5, key=str(key)).tolist()) for key in range(6000))
+    expected = 6000 / 120
+    statistic = sum((counts[order] - expected) ** 2 / expected for order in itertools.permutations(range(5)))
+    assert statistic < chi2.isf(1e-6, 119)
+
+
+def test_rows_of_a_large_table_land_anywhere_and_neighbours_part():
+    """Where 64 places of 4,096 rows go over 2,000 keys, and how far apart neighbours go; false alarms 1e-6 each."""
+    rows = torch.stack([shuffled(4096, 0, 64, key=str(key)) for key in range(2000)])
+    for values in (rows.flatten(), (rows[:, 1:] - rows[:, :-1]).flatten() % 4096):
+        counts = torch.bincount(values // 64, minlength=64).double()
+        expected = counts.sum() / 64
+        assert float(((counts - expected) ** 2 / expected).sum()) < chi2.isf(1e-6, 63)
+
+
+def test_an_epoch_may_begin_in_its_middle():
+    whole = lists(300_000, 1000, epoch=2, seed=5)
+    assert lists(300_000, 1000, epoch=2, seed=5, first=137) == whole[137:]

@@ -209,7 +209,7 @@ def test_every_attack_runs_at_a_watched_layer(monkeypatch):
     assert {attack for attack, _ in reached} == set(names())
     for layer in layers:
         assert reached["norm", layer] > 0.6, layer
-        assert reached["cosine", layer] > 0.8, layer
+        assert reached["cosine", layer] > 0.7, layer
     assert reached["norm", "layer1"] != reached["norm", "cut"]
 
 
