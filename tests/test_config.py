@@ -167,14 +167,20 @@ def test_all_errors_come_at_once_with_place_and_next_act():
         "batch_size": "is missing: add it, for example batch_size = 1024",
         "test_share": "less than 1",
         "[cut] widths.airport": "0 is no shape",
-        "[minimum]": "",
-        "[share] metrics.0": "'test_auc'",
+        "[minimum]": 'is missing: add it, with gradient = { name = "matched"',
+        "[share] metrics, entry 1": "'test_auc'",
     }.items():
-        line = next(
-            (one for one in message.splitlines() if one.strip().startswith(place.removeprefix("[minimum]"))), ""
-        )
-        assert words in line, (place, message)
-    assert 'minimum: is missing: add it, with gradient = { name = "matched"' in message
+        lines = [line for line in message.splitlines() if line.startswith(f"  {place}: ")]
+        assert len(lines) == 1, (place, message)
+        assert words in lines[0], (place, message)
+
+
+def test_a_wrong_entry_of_a_list_is_told_once():
+    with pytest.raises(UsageError) as caught:
+        Contract.read(edited(CONTRACT, '["airport", "weather"]', '["Airport"]'))
+    assert [line for line in str(caught.value).splitlines() if "feature_parties" in line] == [
+        "  feature_parties, entry 1: 'Airport' is not allowed: write small letters, digits and inner hyphens"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +230,7 @@ def test_a_wrong_contract(old, new, words):
         (LABEL, "learning_rate = 0.002", 'learning_rate = "fast"', ["[training] learning_rate", "valid number"]),
         (LABEL, "learning_rate", "learning_rat", ["[training] learning_rat", "did you mean learning_rate?"]),
         (FEATURES, "[data]", '[data]\nlabel = "x"', ["[data] label: only the label party"]),
-        (FEATURES, "[record]", '[protect]\ngradient = { name = "none" }\n[record]', ["protect: only the label party"]),
+        (FEATURES, "[record]", '[protect]\ngradient = { name = "none" }\n[record]', ["[protect]: only the label"]),
         (FEATURES, 'ids = ["id"]', "ids = []", ["[data] ids", "at least 1"]),
         (FEATURES, 'ids = ["id"]', "", ['[data] ids: is missing: add it, for example ids = ["flight_id"]']),
     ],

@@ -16,30 +16,38 @@ def lines(model: type[BaseModel], details: ErrorDetails) -> Iterator[str]:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "problems":
         for key, message in context["problems"]:
-            yield f"{_spell((*place, *key.split('.')))}: {message}"
+            yield f"{_spell(model, (*place, *key.split('.')))}: {message}"
         return
     if kind == "extra_forbidden":
-        yield f"{_spell(place)}: there is no such key: {_nearest(model, place)}"
+        yield f"{_spell(model, place)}: there is no such key: {_nearest(model, place)}"
+        return
+    if kind == "too_short" and details["input"]:  # its entries were refused, and are told on their own
         return
     examples = _examples(model, place)
     hint = (
         f", for example {_last_key(place)} = {examples[0]}" if examples and not examples[0].startswith("with") else ""
     )
     if kind == "missing":
-        yield f"{_spell(place)}: is missing: add it{hint or (', ' + examples[0] if examples else '')}"
+        yield f"{_spell(model, place)}: is missing: add it{hint or (', ' + examples[0] if examples else '')}"
     elif kind == "value_error":
-        yield f"{_spell(place)}: {context['error']}"
+        yield f"{_spell(model, place)}: {context['error']}"
     elif kind == "string_pattern_mismatch":
         wanted = "small letters, digits and inner hyphens" if "a-z0-9-" in context["pattern"] else '"my_model:make"'
-        yield f"{_spell(place)}: {details['input']!r} is not allowed: write {wanted}"
+        yield f"{_spell(model, place)}: {details['input']!r} is not allowed: write {wanted}"
     else:
         message = details["msg"][0].lower() + details["msg"][1:]
-        yield f"{_spell(place)}: {message}, not {details['input']!r}: correct it{hint}"
+        yield f"{_spell(model, place)}: {message}, not {details['input']!r}: correct it{hint}"
 
 
-def _spell(place: tuple[str, ...]) -> str:
-    """A place as it stands in the file: `[data] ids`, `epochs`, `[cut] widths.airport`."""
-    return place[0] if len(place) == 1 else f"[{place[0]}] {'.'.join(place[1:])}"
+def _spell(model: type[BaseModel], place: tuple[str, ...]) -> str:
+    """A place as it stands in the file: `[data] ids`, `epochs`, `feature_parties, entry 2`."""
+    entry = ""
+    if place[-1].isdigit():
+        *parts, number = place
+        place, entry = tuple(parts), f", entry {int(number) + 1}"
+    if _section(model, place[:1]) is None:
+        return ".".join(place) + entry
+    return f"[{place[0]}] {'.'.join(place[1:])}".rstrip() + entry
 
 
 def _last_key(place: tuple[str, ...]) -> str:
