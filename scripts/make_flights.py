@@ -21,8 +21,8 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from tacit.align.tables import scramble
 from tacit.lab.flights import AIRLINE_COLUMNS, AIRPORT_COLUMNS, FOLDER
-from tacit.lab.tables import scramble
 
 HOME = "America/New_York"
 # Destinations that the package's list of airports leaves out.

@@ -13,9 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import OneHotEncoder
 
+from tacit.align.tables import Inputs
 from tacit.errors import DataError, UsageError
 from tacit.lab import flights
-from tacit.lab.tables import Part, Party, Split
+from tacit.lab.tables import Part, Split
 
 # Everything that is known before a flight leaves, and the label. A new column needs a new line here, with a reason.
 SCHEDULE = {"flight_id", "origin", "month", "day", "weekday", "hour", "minute", "departures"}
@@ -34,7 +35,7 @@ def data(tables: flights.Flights) -> Split:
     return tables.aligned()
 
 
-def parties(data: Split) -> list[Party]:
+def parties(data: Split) -> list[Inputs]:
     return [party for part in (data.train, data.test) for party in (part.feature_party, part.label_party)]
 
 
@@ -176,6 +177,16 @@ def test_rows_are_not_in_the_order_of_the_schedule(data):
     """Neighbours share a day and its weather, so an unshuffled run over the year would be a biased one."""
     place = data.train.ids.double()
     assert abs(torch.corrcoef(torch.stack([place[:-1], place[1:]]))[0, 1]) < 0.01
+
+
+def test_inputs_of_a_partys_own_table_are_those_of_the_joined_one(tables):
+    joined = flights.with_inputs(tables.airport.join(tables.airline, on="flight_id", maintain_order="left"))
+    sides = ((tables.airport, flights.AIRPORT_INPUTS), (tables.airline, flights.AIRLINE_INPUTS))
+    for table, columns in sides:
+        alone = flights.with_inputs(table)
+        assert set(columns.names) <= set(alone.columns)
+        common = joined.select("flight_id").join(alone, on="flight_id", how="left", maintain_order="left")
+        assert common.select(columns.names).equals(joined.select(columns.names))
 
 
 def test_a_batch_of_a_party(data):

@@ -19,10 +19,22 @@ from types import MappingProxyType
 
 import polars as pl
 
+from tacit.align.tables import Columns
 from tacit.errors import DataError
-from tacit.lab.tables import Columns, Split, split
+from tacit.lab.tables import Split, split
 
-__all__ = ["AIRLINE_COLUMNS", "AIRPORT_COLUMNS", "FOLDER", "Flights", "airline", "airport", "load"]
+__all__ = [
+    "AIRLINE_COLUMNS",
+    "AIRLINE_INPUTS",
+    "AIRPORT_COLUMNS",
+    "AIRPORT_INPUTS",
+    "FOLDER",
+    "Flights",
+    "airline",
+    "airport",
+    "load",
+    "with_inputs",
+]
 
 FOLDER = Path(__file__).parent
 """Where the shipped tables lie."""
@@ -67,7 +79,7 @@ AIRLINE_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType(
 )
 """The airline's columns and their types; `late` is the label."""
 
-_AIRPORT_INPUTS = Columns(
+AIRPORT_INPUTS = Columns(
     categorical=("origin", "month", "day", "weekday", "hour"),
     numeric=(
         *("hour", "clock", "year_sine", "year_cosine", "departures"),
@@ -76,11 +88,14 @@ _AIRPORT_INPUTS = Columns(
     ),
     flagged=("wind_gust", "pressure"),
 )
-_AIRLINE_INPUTS = Columns(
+"""What the airport's half of the model sees of a table that `with_inputs` made."""
+
+AIRLINE_INPUTS = Columns(
     categorical=("carrier", "dest", "maker", "kind", "engine"),
     numeric=("distance", "block", "age", "seats"),
     flagged=("age",),
 )
+"""What the airline's half of the model sees of a table that `with_inputs` made."""
 
 
 @dataclass(frozen=True)
@@ -109,31 +124,33 @@ class Flights:
         """
         table = self.airport.join(self.airline, on="flight_id", how="inner", maintain_order="left")
         return split(
-            table.with_columns(**_derived()),
+            with_inputs(table),
             key="flight_id",
             label="late",
-            features=_AIRPORT_INPUTS,
-            own=_AIRLINE_INPUTS,
+            features=AIRPORT_INPUTS,
+            own=AIRLINE_INPUTS,
             test_share=test_share,
             seed=seed,
             limit=limit,
         )
 
 
-def _derived() -> dict[str, pl.Expr]:
-    """Inputs that are worked out from a flight's own columns."""
+def with_inputs(table: pl.DataFrame) -> pl.DataFrame:
+    """The table of either party, or both joined, with the inputs that are worked out from a flight's own columns."""
     turn = 2 * math.pi
     season = pl.date(2013, "month", "day").dt.ordinal_day() * (turn / 365)
     wind = pl.col("wind_dir") * (turn / 360)
-    return {
+    airport = {
         "clock": pl.col("hour").cast(pl.Int16) * 60 + pl.col("minute"),
         "year_sine": season.sin(),
         "year_cosine": season.cos(),
         "wind_east": pl.col("wind_speed") * wind.sin(),
         "wind_north": pl.col("wind_speed") * wind.cos(),
         "wet": pl.col("precip") > 0,
-        "age": 2013 - pl.col("built").cast(pl.Int16),
     }
+    airline = {"age": 2013 - pl.col("built").cast(pl.Int16)}
+    wanted = (airport if "wind_dir" in table.columns else {}) | (airline if "built" in table.columns else {})
+    return table.with_columns(**wanted)
 
 
 def airport() -> pl.DataFrame:

@@ -1,0 +1,153 @@
+"""A party's own table in the common order: which rows of a file, which of them for training, and their labels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.align.encoder import Columns, Encoder, Inputs, require
+from tacit.errors import DataError, LabelsError, UsageError
+
+__all__ = ["Columns", "Encoder", "Inputs", "inputs_digest", "labels", "load", "scramble", "train_test"]
+
+_ROW, _PLACE = "tacit row", "tacit place"
+
+
+def load(source: str | Path | pl.DataFrame, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
+    """The named columns of the rows with these numbers, in this order.
+
+    A file is streamed: memory grows with the rows that are asked for, not with the file. The columns of a CSV file are
+    all text, because its types could only be guessed; `Encoder` and `labels` read numbers from text.
+
+    Args:
+        source: a Parquet or CSV file, or a table.
+        rows: row numbers counted from 0 (in a CSV file from the line after the header), in the wanted order.
+        columns: the names of the columns that are needed.
+    """
+    what = "the table" if isinstance(source, pl.DataFrame) else str(source)
+    frame = source.lazy() if isinstance(source, pl.DataFrame) else _scan(Path(source))
+    wanted = pl.LazyFrame({_ROW: rows, _PLACE: np.arange(len(rows))}, schema={_ROW: pl.Int64, _PLACE: pl.Int64})
+    try:
+        names = frame.collect_schema().names()
+        missing = [name for name in columns if name not in names]
+        if missing:
+            raise DataError(
+                f"{what} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: correct the names"
+            )
+        numbered = frame.select(columns).with_row_index(_ROW).with_columns(pl.col(_ROW).cast(pl.Int64))
+        found = wanted.join(numbered, on=_ROW, how="inner").collect(engine="streaming")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{what} can't be read ({_first_line(error)}): look at the file, or write it anew") from None
+    if len(found) != len(rows):
+        raise DataError(
+            f"{what} has no longer all of the {len(rows)} aligned rows ({len(rows) - len(found)} are missing): put the "
+            "file back that was aligned, or align again"
+        )
+    return found.sort(_PLACE).drop(_ROW, _PLACE)
+
+
+def labels(table: pl.DataFrame, column: str, loss: str, rows: NDArray[np.int64] | None = None) -> Tensor:
+    """The labels as the loss takes them: 0 or 1 as float32 for "binary", class numbers as int64 for "softmax".
+
+    Args:
+        table: all rows, in the common order.
+        column: of the label.
+        loss: "binary" or "softmax".
+        rows: the row numbers in the party's file, so that an error can name them.
+    """
+    if loss not in ("binary", "softmax"):
+        raise UsageError(f"there is no loss {loss!r}; there are: binary, softmax")
+    require(table, [column])
+    found = table[column]
+    if found.dtype == pl.String:  # as CSV files have it
+        words = found.str.strip_chars().str.to_lowercase()
+        found = words.replace({"true": "1", "false": "0"})
+    values = found.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    allowed = (values == 0) | (values == 1) if loss == "binary" else (values >= 0) & (values == np.floor(values))
+    wrong = np.flatnonzero(~allowed | (values >= 2**31))
+    if len(wrong):
+        row = int(wrong[0])
+        place = row if rows is None else int(rows[row])
+        what = "has no label" if table[column][row] is None else f"has the label {table[column][row]!r}"
+        wanted = "0 or 1" if loss == "binary" else "class numbers 0, 1, ..."
+        raise LabelsError(
+            f"row {place} {what} in the column {column!r} (and {len(wrong) - 1} others): the loss {loss!r} takes "
+            f"{wanted}; correct them, or leave those rows out of the file and align again"
+        )
+    return torch.from_numpy(values.astype(np.float32 if loss == "binary" else np.int64))
+
+
+def inputs_digest(inputs: Inputs, targets: Tensor | None = None) -> bytes:
+    """SHA-256 of everything that a party trains on, so that changed data is noticed when a run goes on."""
+    found = hashlib.sha256(repr(inputs.cardinalities).encode())
+    for tensor in (*inputs.tensors, *(() if targets is None else (targets,))):
+        found.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        found.update(memoryview(tensor.contiguous().numpy()).cast("B") if tensor.numel() else b"")
+    return found.digest()
+
+
+def train_test(count: int, test_share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The training and the test rows of so many common rows, each in the common order.
+
+    All parties find the same ones from the joint seed. It takes only whole-number arithmetic that is written out here
+    (`scramble`), so it stays the same on every machine and with every version of every library.
+
+    >>> train, test = train_test(10, 0.3, seed=1)
+    >>> len(train), len(test), sorted([*train.tolist(), *test.tolist()]) == list(range(10))
+    (7, 3, True)
+    """
+    if not 0.0 <= test_share < 1.0:
+        raise UsageError(f"test_share is {test_share}: choose a share from 0 to below 1, for example 0.2")
+    for_test = round(count * test_share)
+    if for_test >= count or (test_share and not for_test):
+        raise DataError(
+            f"{count} rows leave {count - for_test} for training and {for_test} for testing: align more rows, or "
+            "choose another test_share"
+        )
+    key = int.from_bytes(hashlib.sha256(f"tacit test rows {seed}".encode()).digest()[:8], "big")
+    order = torch.from_numpy(np.argsort(scramble(np.arange(count), key), kind="stable"))
+    return order[for_test:].sort().values, order[:for_test].sort().values
+
+
+def scramble(ids: NDArray[np.integer[Any]], seed: int) -> NDArray[np.float64]:
+    """A number in [0, 1) for each id that depends on nothing but the id and the seed.
+
+    It is the same on every machine and with every version of every library, so what it chooses stays chosen.
+
+    >>> scramble(np.array([7, 8, 7]), seed=0).round(4).tolist()
+    [0.3935, 0.8927, 0.3935]
+    """
+    key = _mix(np.array([seed % 2**64], dtype=np.uint64))
+    return (_mix(ids.astype(np.uint64) ^ key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One round of splitmix64."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    """The file, not yet read."""
+    if not path.is_file():
+        raise DataError(f"{path} is no file: correct the path")
+    kind = path.suffix.lower()
+    if kind in (".parquet", ".pq"):
+        return pl.scan_parquet(path, glob=False)
+    if kind == ".csv":
+        return pl.scan_csv(path, glob=False, infer_schema=False)
+    raise DataError(f"{path} ends with {kind!r}: use a .parquet or .csv file")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
