@@ -1,0 +1,120 @@
+"""What links have in common: a bounded queue with an end for each direction, and the codec between it and messages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from tacit.contracts import Message
+from tacit.errors import LinkError
+from tacit.wire.codec import Assembler, Limit, frames
+
+__all__ = ["FrameLink", "Pipe"]
+
+T = TypeVar("T")
+
+
+class Pipe(Generic[T]):
+    """Items in order between threads, at most `room` of them at a time.
+
+    Once it has ended nothing more goes in; what is in it can still be taken out, and after that taking is a
+    `LinkError` that says why it ended.
+
+    Args:
+        room: how many items may wait; whoever puts one more waits for a free place.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._items: deque[T] = deque()
+        self._reason: str | None = None
+        lock = threading.Lock()
+        self._filled = threading.Condition(lock)
+        self._freed = threading.Condition(lock)
+
+    def put(self, item: T) -> None:
+        """Wait for a free place and put an item into it."""
+        with self._freed:
+            while self._reason is None and len(self._items) >= self._room:
+                self._freed.wait()
+            if self._reason is not None:
+                raise LinkError(self._reason)
+            self._items.append(item)
+            self._filled.notify()
+
+    def get(self, timeout: float | None = None) -> T | None:
+        """The next item, or None where none came in so many seconds."""
+        with self._filled:
+            if not self._filled.wait_for(lambda: self._items or self._reason is not None, timeout):
+                return None
+            if not self._items:
+                raise LinkError(self._reason)
+            self._freed.notify()
+            return self._items.popleft()
+
+    def end(self, reason: str) -> None:
+        """Let nothing more in. The first reason given stays."""
+        with self._filled:
+            if self._reason is None:
+                self._reason = reason
+            self._filled.notify_all()
+            self._freed.notify_all()
+
+    def cut(self, reason: str) -> None:
+        """End it at once: what nobody took yet is gone."""
+        with self._filled:
+            self._items.clear()
+        self.end(reason)
+
+
+class FrameLink:
+    """Messages over two pipes of frames. Any thread may send; one at a time receives.
+
+    Args:
+        peer: the other end's name.
+        limits: what may come from there.
+        outgoing: the frames that go there.
+        incoming: the frames that come from there.
+    """
+
+    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[bytes], incoming: Pipe[bytes]) -> None:
+        self._peer = peer
+        self.outgoing = outgoing
+        self.incoming = incoming
+        self._assembler = Assembler(limits)
+        self._one_message = threading.Lock()
+
+    @property
+    def peer(self) -> str:
+        """The other end's name."""
+        return self._peer
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """What may come; frames are judged as `recv` takes them, so new limits hold from the next call on."""
+        return self._assembler.limits
+
+    @limits.setter
+    def limits(self, limits: Mapping[str, Limit]) -> None:
+        self._assembler.limits = limits
+
+    def send(self, message: Message) -> None:
+        """Hand a message over; wait while the queue is full. The tensor is copied and may be changed afterwards."""
+        with self._one_message:
+            for frame in frames(message):
+                self.outgoing.put(frame)
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            frame = self.incoming.get(left)
+            if frame is None:
+                return None
+            message = self._assembler.feed(frame)
+            if message is not None:
+                return message

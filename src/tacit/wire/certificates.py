@@ -1,0 +1,196 @@
+"""Keys and certificates of the parties: self-signed, exchanged by people, and pinned by fingerprint.
+
+ECDSA on P-256, because the TLS in gRPC does not take Ed25519. A certificate can't sign others, so trusting one is
+trusting that one key and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tacit.errors import DataError, UsageError
+
+__all__ = ["Certificate", "Identity", "check_name", "create", "fingerprint", "read"]
+
+LARGEST = 64 * 1024  # bytes of a file; ours have below 1,000
+SKEW = timedelta(hours=1)  # a new certificate is valid from an hour ago, for peers whose clocks are slow
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a party proves its name with.
+
+    Attributes:
+        name: of the party.
+        key_pem: the private key; it never leaves the party, and `repr` does not show it.
+        cert_pem: the certificate, which the peers pin.
+    """
+
+    name: str
+    key_pem: bytes = field(repr=False)
+    cert_pem: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a certificate says.
+
+    Attributes:
+        name: of the party that it belongs to.
+        fingerprint: as `fingerprint` writes it.
+        not_before: the first moment of its validity.
+        not_after: the last one.
+    """
+
+    name: str
+    fingerprint: str
+    not_before: datetime
+    not_after: datetime
+
+    def check_dates(self, now: datetime | None = None) -> None:
+        """A `DataError` where the certificate is not valid at this moment."""
+        now = now or datetime.now(UTC)
+        if now > self.not_after:
+            raise DataError(
+                f"the certificate of {self.name} expired on {self.not_after:%Y-%m-%d %H:%M} UTC: make a new one "
+                "(tacit init in a new folder) and let the peers trust that"
+            )
+        if now < self.not_before:
+            raise DataError(
+                f"the certificate of {self.name} is valid from {self.not_before:%Y-%m-%d %H:%M} UTC on, and the clock "
+                f"here says {now:%Y-%m-%d %H:%M} UTC: check the clocks of both machines"
+            )
+
+
+def check_name(name: str) -> str:
+    """The name, if a party can have it; it becomes a name in certificates, of files, and in logs."""
+    if not re.fullmatch(r"[a-z0-9-]{1,63}", name) or name.startswith("-") or name.endswith("-"):
+        raise UsageError(
+            f"{name!r} can't be a party's name: use 1 to 63 of the characters a-z, 0-9 and -, without - at the ends"
+        )
+    return name
+
+
+def create(name: str, *, days: int = 825, now: datetime | None = None) -> Identity:
+    """A new key and its self-signed certificate.
+
+    Args:
+        name: of the party, 1 to 63 of the characters a-z, 0-9 and -.
+        days: how long the certificate is valid.
+        now: from when on; the present if not given.
+
+    >>> identity = create("airport")
+    >>> identity
+    Identity(name='airport')
+    >>> read(identity.cert_pem).name
+    'airport'
+    """
+    check_name(name)
+    if days < 1:
+        raise UsageError(f"create(days={days}): a certificate is valid for at least one day")
+    now = now or datetime.now(UTC)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_only_signatures(), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Identity(name, key_pem, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def fingerprint(cert_pem: bytes) -> str:
+    """SHA-256 of the certificate, in sixteen groups of four digits that two people can read out to each other."""
+    return _fingerprint(_load(cert_pem))
+
+
+def read(pem: bytes, *, now: datetime | None = None, dates: bool = True) -> Certificate:
+    """What a certificate says, if it is one that a party may trust: one, self-signed, on P-256, and valid.
+
+    Args:
+        pem: the content of the file that the peer sent.
+        now: the moment at which it must be valid; the present if not given.
+        dates: False leaves that out.
+    """
+    loaded = _load(pem)
+    key = loaded.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise DataError(
+            "the certificate's key is not on the curve P-256, which the TLS of both sides takes: let the peer make one "
+            "with tacit init"
+        )
+    if loaded.issuer != loaded.subject:
+        raise DataError(
+            f"the certificate is signed by another ({loaded.issuer.rfc4514_string()}), and only one that signs itself "
+            "can be pinned: let the peer make one with tacit init"
+        )
+    found = Certificate(_name(loaded), _fingerprint(loaded), loaded.not_valid_before_utc, loaded.not_valid_after_utc)
+    if dates:
+        found.check_dates(now)
+    return found
+
+
+def _only_signatures() -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _load(pem: bytes) -> x509.Certificate:
+    if b"PRIVATE KEY" in pem:
+        raise DataError("this is a private key: it must not leave its owner; ask the peer for its .crt file")
+    if len(pem) > LARGEST:
+        raise DataError(f"{len(pem)} bytes are no certificate: ask the peer for its .crt file")
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise DataError(f"no certificate in PEM form can be read here ({error}): ask for the .crt file") from None
+    if len(found) != 1:
+        raise DataError(f"{len(found)} certificates in one file: a party has one, ask for the .crt file of tacit init")
+    return found[0]
+
+
+def _name(loaded: x509.Certificate) -> str:
+    """The one DNS name that TLS compares; the common name plays no part in that."""
+    try:
+        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        (name,) = (str(entry.value) for entry in names)
+        return check_name(name)
+    except (x509.ExtensionNotFound, ValueError) as error:
+        raise DataError(
+            f"the certificate does not name one party ({error}): let the peer make one with tacit init"
+        ) from None
+
+
+def _fingerprint(loaded: x509.Certificate) -> str:
+    digits = loaded.fingerprint(hashes.SHA256()).hex()
+    return ":".join(digits[place : place + 4] for place in range(0, len(digits), 4))
