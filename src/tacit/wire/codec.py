@@ -65,7 +65,8 @@ def _bytes(payload: Tensor, what: str) -> memoryview:
     """The tensor's bytes in the order of its elements; a view where they already lie so."""
     if payload.layout is not torch.strided or payload.device.type == "meta":
         raise TensorError(f"{what}: a {payload.layout} tensor on {payload.device}: send a dense one with values")
-    flat = payload.detach().resolve_neg().to("cpu").contiguous().reshape(-1)
+    dense = payload.detach().resolve_neg().to("cpu").contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # a contiguous tensor of one row or none may have any stride
     return flat.view(torch.uint8).numpy().data
 
 
