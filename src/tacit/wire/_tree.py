@@ -110,7 +110,7 @@ def _make(cls: type, values: dict[str, Any]) -> Any:
             f"{_name(cls)} has the fields {sorted(names)}, the checkpoint's has {sorted(values)}: it was written by "
             "another version; go on with that one"
         )
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     for name, value in values.items():
         object.__setattr__(made, name, value)
     return made

@@ -157,7 +157,7 @@ def _header(plain: str, tensors: Sequence[Tensor], order: Sequence[int]) -> byte
 def _bytes(tensor: Tensor) -> memoryview:
     """The bytes of a tensor, copied only where they do not lie in order."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return memoryview(plain.reshape(-1).view(torch.uint8).numpy())
+    return plain.reshape(-1).view(torch.uint8).numpy().data
 
 
 def _damaged(path: Path, what: str) -> StorageError:
