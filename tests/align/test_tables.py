@@ -39,12 +39,15 @@ def same(one: Inputs, other: Inputs) -> bool:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["frame", "parquet", "csv"])
+@pytest.fixture(params=["frame", "parquet", "csv", "tsv"])
 def source(request, tmp_path):
     if request.param == "frame":
         return TABLE
     path = tmp_path / f"table.{request.param}"
-    getattr(TABLE, f"write_{request.param}")(path)
+    if request.param == "parquet":
+        TABLE.write_parquet(path)
+    else:
+        TABLE.write_csv(path, separator="," if request.param == "csv" else "\t")
     return path
 
 
@@ -94,7 +97,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(source):
     ("name", "content", "words"),
     [
         ("t.parquet", None, "is no file"),
-        ("t.xlsx", b"x", r"ends with '\.xlsx': use a \.parquet or \.csv file"),
+        ("t.xlsx", b"x", r"ends with '\.xlsx': use a \.parquet, \.csv or \.tsv file"),
         ("t.parquet", b"not parquet at all", r"t\.parquet can't be read"),
         ("t.csv", b"a,b\n1,2\n3,4,5\n", r"t\.csv can't be read"),
         ("t.csv", b"a,b\n1,\xff\n", r"t\.csv can't be read"),

@@ -28,7 +28,7 @@ def load(source: str | Path | pl.DataFrame, rows: NDArray[np.int64], columns: Se
     all text, because its types could only be guessed; `Encoder` and `labels` read numbers from text.
 
     Args:
-        source: a Parquet or CSV file, or a table.
+        source: a `.parquet`, `.csv` or `.tsv` file with a header, or a table.
         rows: row numbers counted from 0 (in a CSV file from the line after the header), in the wanted order.
         columns: the names of the columns that are needed.
     """
@@ -144,9 +144,9 @@ def _scan(path: Path) -> pl.LazyFrame:
     kind = path.suffix.lower()
     if kind in (".parquet", ".pq"):
         return pl.scan_parquet(path, glob=False)
-    if kind == ".csv":
-        return pl.scan_csv(path, glob=False, infer_schema=False)
-    raise DataError(f"{path} ends with {kind!r}: use a .parquet or .csv file")
+    if kind in (".csv", ".tsv"):
+        return pl.scan_csv(path, glob=False, infer_schema=False, separator="," if kind == ".csv" else "\t")
+    raise DataError(f"{path} ends with {kind!r}: use a .parquet, .csv or .tsv file")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,283 @@
+"""A party's folder: its keys, whom it trusts, its settings, the contract, and a folder for each run.
+
+::
+
+    airline/
+    ├── party.toml        settings of this party
+    ├── contract.toml     what all parties agree on
+    ├── airline.crt       the certificate, to be given to the others
+    ├── keys/             never leave this machine
+    │   ├── party.key     of the certificate
+    │   └── secret        the root of the noise keys
+    ├── trusted/          certificates of the others, pinned
+    └── runs/             journals and checkpoints, a folder for each run
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509 import load_pem_x509_certificate
+
+from tacit.config import Contract, Party, meets, party_template
+from tacit.errors import DataError, UsageError
+from tacit.wire import certificates
+from tacit.wire.certificates import Certificate, Identity
+
+__all__ = ["Folder", "create"]
+
+_OURS = ("party.toml", "keys", "trusted", "runs")
+_SECRET = 32  # bytes
+
+
+def create(folder: str | Path, *, role: Literal["label", "features"], name: str | None = None) -> Folder:
+    """Make a party's folder: keys, certificate, a commented party.toml. Nothing that exists is ever overwritten.
+
+    Args:
+        folder: where; it may exist and hold data, but nothing of a party yet.
+        role: "label" for the party that has the column to be learnt, "features" for all others.
+        name: of the party in certificates and contracts; the folder's name if not given.
+    """
+    path = Path(folder)
+    name = certificates.check_name(path.resolve().name if name is None else name)
+    settings = party_template(role, name)
+    taken = [one for one in (*_OURS, f"{name}.crt") if (path / one).exists()]
+    if taken:
+        raise UsageError(
+            f"{path} holds {', '.join(taken)} already, and keys are never overwritten: choose another folder, or move "
+            "these away"
+        )
+    identity = certificates.create(name)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for inner in ("keys", "trusted", "runs"):
+            (path / inner).mkdir(mode=0o700)
+        _write(path / "keys" / "secret", secrets.token_bytes(_SECRET), 0o600)
+        _write(path / "keys" / "party.key", identity.key_pem, 0o600)
+        _write(path / f"{name}.crt", identity.cert_pem, 0o644)
+        _write(path / "party.toml", settings.encode(), 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or path} can't be made ({error.strerror}): choose a folder that you may write"
+        ) from None
+    return Folder(path)
+
+
+class Folder:
+    """A party's folder, opened; everything in it is read when it is first asked for, and checked then.
+
+    Args:
+        path: where it is. A path without party.toml, or with keys that others can read, is a `UsageError`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not (self.path / "party.toml").is_file():
+            raise UsageError(
+                f"{self.path} is no party's folder, it has no party.toml: make one with "
+                "`tacit init --role label|features DIR`, or say which with --folder"
+            )
+        _private(self.path / "keys" / "party.key")
+        _private(self.path / "keys" / "secret")
+        for inner in (self.path, self.path / "trusted"):
+            _no_strangers(inner)
+
+    def __repr__(self) -> str:
+        return f"Folder({str(self.path)!r})"
+
+    @cached_property
+    def config(self) -> Party:
+        """The party's settings; the name in them must be that of the certificate."""
+        config = Party.load(self.path / "party.toml")
+        if config.name != self.identity.name:
+            raise UsageError(
+                f"{self.path / 'party.toml'} says name = {config.name!r}, but the certificate here is that of "
+                f"{self.identity.name!r}: write that name, or make a new folder with tacit init"
+            )
+        return config
+
+    @cached_property
+    def contract(self) -> Contract:
+        """What all parties agreed on."""
+        path = self.path / "contract.toml"
+        if not path.exists():
+            raise UsageError(
+                f"{path} is missing: copy the contract that the parties agreed on to there, or make a new one with "
+                "`tacit contract --new`"
+            )
+        return Contract.load(path)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Name, key and certificate of this party: the certificate is the one here that belongs to the key."""
+        key_pem = (self.path / "keys" / "party.key").read_bytes()
+        for path in sorted(self.path.glob("*.crt")):
+            cert_pem = path.read_bytes()
+            if _belong_together(key_pem, cert_pem):
+                return Identity(_read_certificate(path, cert_pem).name, key_pem, cert_pem)
+        raise UsageError(
+            f"no certificate in {self.path} belongs to keys/party.key: put the right pair back, or make a new folder "
+            "with tacit init"
+        )
+
+    @property
+    def trusted(self) -> dict[str, bytes]:
+        """The pinned certificates of the others, by name."""
+        found = {}
+        for path in sorted((self.path / "trusted").glob("*.crt")):
+            pem = path.read_bytes()
+            certificate = _read_certificate(path, pem, dates=False)
+            if certificate.name != path.stem:
+                raise UsageError(
+                    f"{path} is the certificate of {certificate.name!r}: remove it, and pin it with tacit trust"
+                )
+            found[certificate.name] = pem
+        return found
+
+    def trust(self, certificate: str | Path, *, replace: bool = False) -> Certificate:
+        """Pin a peer's certificate: from now on this one, and no other, is that peer.
+
+        Args:
+            certificate: the file that the peer sent.
+            replace: whether it may take the place of another one that was pinned for the same name.
+        """
+        path = Path(certificate)
+        try:
+            with path.open("rb") as file:
+                pem = file.read(certificates.LARGEST + 1)
+        except OSError as error:
+            raise UsageError(f"{path} can't be read ({error.strerror}): correct the path") from None
+        found = _read_certificate(path, pem)
+        if found.name == self.identity.name:
+            own = found.fingerprint == certificates.fingerprint(self.identity.cert_pem)
+            what = (
+                "this party's own certificate" if own else f"a certificate with this party's own name, {found.name!r}"
+            )
+            raise UsageError(f"{path} is {what}: trust the one that the peer sent, and let the peers trust yours")
+        pinned = self.trusted.get(found.name)
+        if pinned is not None and certificates.fingerprint(pinned) != found.fingerprint and not replace:
+            raise UsageError(
+                f"another certificate is pinned for {found.name!r}, with the fingerprint "
+                f"{certificates.fingerprint(pinned)}: ask the peer, on the phone, whether it made a new one; if so, "
+                "trust it with --replace"
+            )
+        _replace(self.path / "trusted" / f"{found.name}.crt", pem)
+        return found
+
+    @cached_property
+    def secret(self) -> bytes:
+        """The root of the noise keys; who has it can subtract the noise."""
+        secret = (self.path / "keys" / "secret").read_bytes()
+        if len(secret) != _SECRET:
+            raise UsageError(
+                f"keys/secret in {self.path} has {len(secret)} bytes, not {_SECRET}: put the old file back; a new one "
+                "means a new run"
+            )
+        return secret
+
+    def run_secret(self, run_id: bytes) -> bytes:
+        """The secret of one run: HMAC-SHA256 of the run's id under the root."""
+        return hmac.new(self.secret, run_id, hashlib.sha256).digest()
+
+    def run_folder(self, contract: Contract) -> Path:
+        """Where the journal and the checkpoints of the contract's run are; made if it is not there."""
+        path = self.path / "runs" / contract.run
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{path} can't be made a folder ({error.strerror}): look at what is there") from None
+        return path
+
+    @property
+    def data(self) -> Path:
+        """The party's table, as party.toml names it."""
+        return self.path / self.config.data.path
+
+    def peers(self, contract: Contract) -> tuple[str, ...]:
+        """Whom this party talks to: the label party to all feature parties, these to the label party alone."""
+        return contract.feature_parties if self.config.role == "label" else (contract.label_party,)
+
+    def check_pair(self, contract: Contract) -> None:
+        """Refuse what does not fit the contract: name, role, missing trust, or a protection below the minimum."""
+        name, role = self.config.name, self.config.role
+        parties = (contract.label_party,) if role == "label" else contract.feature_parties
+        if name not in parties:
+            listed = (
+                f"the label party is {contract.label_party}, feature parties: {', '.join(contract.feature_parties)}"
+            )
+            raise UsageError(
+                f"this party is {name!r} with the role {role!r}, and the contract has none such ({listed}): correct "
+                "party.toml or contract.toml"
+            )
+        trusted = self.trusted
+        peers = self.peers(contract)
+        unknown = [peer for peer in peers if peer not in trusted]
+        if unknown:
+            raise UsageError(
+                f"no certificate of {', '.join(unknown)} is trusted yet: let them send theirs, then `tacit trust "
+                f"{unknown[0]}.crt`"
+            )
+        for peer in peers:
+            _read_certificate(self.path / "trusted" / f"{peer}.crt", trusted[peer])
+        if self.config.protect is not None:
+            meets(contract.minimum.gradient, self.config.protect.gradient, epochs=contract.epochs)
+
+
+def _read_certificate(path: Path, pem: bytes, *, dates: bool = True) -> Certificate:
+    try:
+        return certificates.read(pem, dates=dates)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _belong_together(key_pem: bytes, cert_pem: bytes) -> bool:
+    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    try:
+        key = serialization.load_pem_private_key(key_pem, password=None).public_key()
+        certified = load_pem_x509_certificate(cert_pem).public_key()
+    except (ValueError, TypeError):  # one of them is something else
+        return False
+    return key.public_bytes(*form) == certified.public_bytes(*form)
+
+
+def _private(path: Path) -> None:
+    """Refuse a secret that is missing, or that others than its owner may read or write."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be read ({error.strerror}): put it back from a backup, or make a new folder with tacit init"
+        ) from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise UsageError(f"{path} can be read or changed by others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
+
+
+def _no_strangers(path: Path) -> None:
+    """Refuse a folder in which others could put a certificate of theirs."""
+    mode = path.stat().st_mode if path.exists() else 0
+    if stat.S_IMODE(mode) & 0o022:
+        raise UsageError(f"{path} can be changed by others (mode {stat.S_IMODE(mode):04o}): chmod go-w {path}")
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """A new file, never over another one, and never readable by more than it should be."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """The whole new content or the whole old one, whenever the machine stops."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    fresh = path.with_suffix(f".{secrets.token_hex(8)}")
+    _write(fresh, content, 0o644)
+    fresh.replace(path)
