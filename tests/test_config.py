@@ -231,6 +231,7 @@ def test_a_wrong_contract(old, new, words):
         (LABEL, "learning_rate", "learning_rat", ["[training] learning_rat", "did you mean learning_rate?"]),
         (FEATURES, "[data]", '[data]\nlabel = "x"', ["[data] label: only the label party"]),
         (FEATURES, "[record]", '[protect]\ngradient = { name = "none" }\n[record]', ["[protect]: only the label"]),
+        (FEATURES, "layers = 3", "layers = 0", ["[model] layers: a feature party's half has at least one layer"]),
         (FEATURES, 'ids = ["id"]', "ids = []", ["[data] ids", "at least 1"]),
         (FEATURES, 'ids = ["id"]', "", ['[data] ids: is missing: add it, for example ids = ["flight_id"]']),
     ],

@@ -144,6 +144,8 @@ class Party(File):
             yield "data.label", "only the label party has a label: remove it, or change role"
         if not label and not self.data.categorical and not self.data.numeric:
             yield "data", "there is no feature: name columns under categorical or numeric"
+        if not label and self.model.layers == 0:
+            yield "model.layers", "a feature party's half has at least one layer: write 1 or more"
         if label and self.protect is None:
             yield (
                 "protect.gradient",

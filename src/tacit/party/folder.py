@@ -90,6 +90,9 @@ class Folder:
         for inner in (self.path, self.path / "trusted"):
             _no_strangers(inner)
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
 

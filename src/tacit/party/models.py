@@ -1,0 +1,272 @@
+"""A party's half of the model, from its settings: Wide&Deep for its columns, or what the party's own function makes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import math
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit.align.tables import Inputs
+from tacit.config import Contract, Party
+from tacit.errors import TensorError, UsageError
+from tacit.models import WideDeepBottom, WideDeepTop, adam
+from tacit.models.layers import glorot_linear
+
+__all__ = ["Half", "Joined", "build", "describe", "first_seed", "optimizer"]
+
+_LAYERS = 3  # in each half, as in the papers
+_EMBEDDING = 4
+
+
+@dataclass(frozen=True)
+class Half:
+    """What a factory is told about the half that it has to make.
+
+    A bottom is called as `bottom(categorical, numeric)` and gives (batch, *cuts[0]); a top is called as
+    `top(z1, ..., categorical, numeric)`, one z for each feature party in the order of their names, and gives (batch,)
+    for one logit, else (batch, logits). Weights that torch draws by itself follow the party's seed.
+
+    Attributes:
+        role: "features" for a bottom, "label" for a top.
+        cardinalities: for each of the party's own categorical columns the number of its codes.
+        numeric: the number of its own numeric columns, flags included.
+        cuts: the shape of a row of each embedding: of its own one, or of those of all feature parties.
+        logits: of a top; 1 for the loss "binary".
+    """
+
+    role: str
+    cardinalities: tuple[int, ...]
+    numeric: int
+    cuts: tuple[tuple[int, ...], ...]
+    logits: int
+
+
+class Joined(nn.Module):
+    """A top for several embeddings: they are laid side by side, and one ReLU layer makes them as wide as the top.
+
+    Args:
+        top: takes one embedding (batch, width), then the party's own features.
+        cuts: the shape of a row of each embedding.
+        width: what the top takes.
+        generator: where the first weights come from; torch's own generator if None.
+
+    >>> top = Joined(WideDeepTop(width=16), cuts=[(8,), (2, 4)], width=16)
+    >>> top(torch.zeros(5, 8), torch.zeros(5, 2, 4)).shape
+    torch.Size([5])
+    """
+
+    def __init__(
+        self, top: nn.Module, cuts: Sequence[Sequence[int]], width: int, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.cuts = [tuple(cut) for cut in cuts]
+        self.join = glorot_linear(sum(math.prod(cut) for cut in self.cuts), width, generator)
+        self.top = top
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Embeddings, one for each cut, then the party's own features, to logits."""
+        embeddings, own = inputs[: len(self.cuts)], inputs[len(self.cuts) :]
+        for place, (z, cut) in enumerate(zip(embeddings, self.cuts, strict=True)):
+            if tuple(z.shape[1:]) != cut:
+                raise TensorError(f"embedding {place + 1} has rows of {tuple(z.shape[1:])}, the contract says {cut}")
+        flat = torch.cat([z.flatten(1) for z in embeddings], dim=1)  # (batch, all widths)
+        logits: Tensor = self.top(torch.relu(self.join(flat)), *own)
+        return logits
+
+
+def first_seed(config: Party) -> int:
+    """The seed of the first weights: the one in the settings, else a fresh one, which the caller writes down."""
+    return secrets.randbits(63) if config.training.seed is None else config.training.seed
+
+
+def build(
+    folder: str | os.PathLike[str],
+    config: Party,
+    contract: Contract,
+    inputs: Inputs,
+    *,
+    seed: int | None = None,
+    classes: int = 2,
+) -> nn.Module:
+    """The party's half of the model, tried out on two rows before training starts.
+
+    Args:
+        folder: the party's, where a factory's file is looked for.
+        config: the party's settings.
+        contract: what was agreed on.
+        inputs: the party's own inputs.
+        seed: of the first weights; `first_seed(config)` if not given.
+        classes: how many the labels have, for the loss "softmax".
+    """
+    half = describe(config, contract, inputs, classes)
+    seed = first_seed(config) if seed is None else seed
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if config.model.factory is not None:
+            module = _from_factory(Path(folder), config.model.factory, half)
+        else:
+            module = _wide_deep(config, half, torch.Generator().manual_seed(seed))
+        _try_out(module, half, inputs)
+    return module
+
+
+def optimizer(module: nn.Module, config: Party) -> torch.optim.Optimizer:
+    """The optimizer of the settings: Adam (tables with sparse gradients row by row) or plain gradient descent."""
+    rate = config.training.learning_rate
+    if config.training.optimizer == "adam":
+        return adam(module, lr=rate)
+    params = [p for p in module.parameters() if p.requires_grad]
+    if not params:
+        raise UsageError(f"{type(module).__name__} has no parameter to train")
+    return torch.optim.SGD(params, lr=rate)
+
+
+def describe(config: Party, contract: Contract, inputs: Inputs, classes: int) -> Half:
+    """What this party's half has to be."""
+    parties = contract.feature_parties if config.role == "label" else (config.name,)
+    unknown = [name for name in parties if name not in contract.cut.widths]
+    if unknown:
+        raise UsageError(f"the contract has no width for {', '.join(unknown)}: add it under [cut] widths")
+    cuts = tuple(contract.cut.widths[name] for name in parties)
+    logits = 1 if contract.loss == "binary" else max(2, classes)
+    return Half(config.role, inputs.cardinalities, inputs.numeric.shape[1], cuts, logits)
+
+
+# --- ours ------------------------------------------------------------------------------------------------------------
+
+
+def _wide_deep(config: Party, half: Half, generator: torch.Generator) -> nn.Module:
+    layers = _LAYERS if config.model.layers is None else config.model.layers
+    sparse = bool(config.model.sparse)
+    if half.role == "label":
+        width = max(math.prod(cut) for cut in half.cuts)
+        top = WideDeepTop(
+            cut=_LAYERS,
+            layers=_LAYERS + layers,
+            width=width,
+            own_cardinalities=half.cardinalities,
+            own_numeric=half.numeric,
+            logits=half.logits,
+            sparse=sparse,
+            generator=generator,
+        )
+        plain = len(half.cuts) == 1 and len(half.cuts[0]) == 1
+        return top if plain else Joined(top, half.cuts, width, generator)
+    if len(half.cuts[0]) != 1:
+        raise UsageError(
+            f"the contract's cut for this party is {list(half.cuts[0])}, and wide_deep gives rows of one width: agree "
+            "on one number under [cut] widths, or bring a model of your own with [model] factory"
+        )
+    return WideDeepBottom(
+        half.cardinalities,
+        half.numeric,
+        cut=layers,
+        width=half.cuts[0][0],
+        embedding=config.model.embedding or _EMBEDDING,
+        sparse=sparse,
+        generator=generator,
+    )
+
+
+# --- the party's own -------------------------------------------------------------------------------------------------
+
+
+def _from_factory(folder: Path, factory: str, half: Half) -> nn.Module:
+    """Call the party's function and check that it is one that takes a `Half` and gives a module."""
+    where, _, name = factory.rpartition(":")
+    module = _import(folder, where)
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if not callable(function):
+        there = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise UsageError(
+            f"[model] factory = {factory!r}: there is no function {name!r} in {module.__file__}; there are: "
+            f"{there or 'none'}"
+        )
+    try:
+        inspect.signature(function).bind(half)
+    except TypeError as error:
+        raise UsageError(
+            f"[model] factory = {factory!r}: {name}{inspect.signature(function)} can't be called with the description "
+            f"of the half alone ({error}): write it as def {name}(half)"
+        ) from None
+    made = function(half)
+    if not isinstance(made, nn.Module):
+        raise UsageError(
+            f"[model] factory = {factory!r}: {name} gave a {type(made).__name__}, not an nn.Module: return the module"
+        )
+    return made
+
+
+def _import(folder: Path, where: str) -> ModuleType:
+    """A file in the party's folder, else an installed module."""
+    path = folder / where if where.endswith(".py") else (folder / where.replace(".", "/")).with_suffix(".py")
+    if path.is_file():
+        return _execute(path)
+    if where.endswith(".py"):
+        raise UsageError(f"[model] factory: there is no file {path}: correct the name")
+    try:
+        return importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
+            raise  # something that the module itself needs
+        raise UsageError(
+            f"[model] factory: there is neither a file {path} nor an installed module {where!r}: correct the name"
+        ) from None
+
+
+def _execute(path: Path) -> ModuleType:
+    """Run a file as a module of its own name; its folder is on the path only while it runs, for its neighbours."""
+    name = f"tacit_factory_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # the name ends with .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and the like look their module up
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _try_out(module: nn.Module, half: Half, inputs: Inputs) -> None:
+    """Two rows through the module, so that a wrong shape is told now and not by the peer."""
+    what = "bottom" if half.role == "features" else "top"
+    own = inputs[:2].tensors
+    rows = len(own[0])
+    embeddings = () if half.role == "features" else tuple(torch.zeros(rows, *cut) for cut in half.cuts)
+    came = ", ".join(str(tuple(one.shape)) for one in (*embeddings, *own))
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            given = module(*embeddings, *own)
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        raise UsageError(f"the {what} model can't take ({came}), which is what it will get: {error}") from error
+    finally:
+        module.train(was_training)
+    wanted: list[tuple[int, ...]] = [(rows, *half.cuts[0])]
+    if half.role == "label":
+        wanted = [(rows,), (rows, 1)] if half.logits == 1 else [(rows, half.logits)]
+    if not isinstance(given, Tensor) or tuple(given.shape) not in wanted or given.dtype != torch.float32:
+        got = f"{tuple(given.shape)} of {given.dtype}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+        raise UsageError(
+            f"the {what} model gives {got} for {rows} rows; the contract wants {wanted[0]} of torch.float32: change "
+            "its last layer, or agree on another contract"
+        )
