@@ -1,8 +1,12 @@
 """The journal: what was synced is there after any crash, and what is not as it was written is never loaded."""
 
 import hashlib
+import stat
+import tempfile
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tacit.errors import StorageError, UsageError
 from tacit.wire.journal import Journal, Place, Record
@@ -97,3 +101,93 @@ def test_a_closed_journal_says_so(tmp_path):
         journal.append(record(0))
     with pytest.raises(StorageError, match="closed"):
         journal.read(Place(0, 0))
+
+
+def test_only_the_owner_can_look_into_it(tmp_path):
+    with Journal(tmp_path / "a" / "journal") as journal:
+        journal.append(record(0, b"x"))
+        journal.rotate(5)
+        journal.drop_before(1)
+    folder = tmp_path / "a" / "journal"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    assert {path.name for path in folder.iterdir()} == {"lock", "spare", "journal-000000000005.log"}
+
+
+def test_rotating_follows_the_turns(tmp_path):
+    with Journal(tmp_path) as journal:
+        journal.rotate(10)
+        journal.rotate(10)
+        with pytest.raises(UsageError, match=r"rotate\(9\) after rotate\(10\)"):
+            journal.rotate(9)
+        journal.append(record(12, b"late"))
+        journal.rotate(11)  # the turn of a record may be larger than the next segment's: it is kept long enough
+        journal.drop_before(12)
+        assert content(journal) == [record(12, b"late")]
+        journal.drop_before(13)
+        assert content(journal) == []
+
+
+def test_the_bytes_on_disk_stay_bounded(tmp_path):
+    sizes = []
+    with Journal(tmp_path, sync=False) as journal:
+        for turn in range(200):
+            if turn % 10 == 0:
+                journal.rotate(turn)
+                journal.drop_before(turn - 10)
+                sizes.append(journal.size)
+            journal.append(record(turn, bytes(1000)))
+    assert max(sizes) < 45 * 1200
+    assert max(sizes[5:]) <= max(sizes[:5]) + 1200
+
+
+ACTS = st.one_of(
+    st.tuples(
+        st.just("append"),
+        st.sampled_from(["sent", "received", "answered", "note"]),
+        st.integers(0, 3),
+        st.lists(st.binary(max_size=40), max_size=3),
+    ),
+    st.tuples(st.sampled_from(["sync", "soon", "reopen", "crash"])),
+    st.tuples(st.sampled_from(["rotate", "drop"]), st.integers(0, 4)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ACTS, max_size=40))
+def test_it_behaves_as_a_list_does(acts):
+    """Against a list of segments, each a list of records; "crash" leaves the files as the end of a process does."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, starts, turn = [[]], [0], 0
+        journal = Journal(folder, sync=False)
+        for act, *rest in acts:
+            if act == "append":
+                kind, later, parts = rest
+                turn += later
+                written = record(turn, *parts, kind=kind)
+                assert journal.read(journal.append(written)) == written
+                model[-1].append(written)
+            elif act == "rotate" and starts[-1] < turn + rest[0]:
+                turn += rest[0]
+                journal.rotate(turn)
+                model.append([])
+                starts.append(turn)
+            elif act == "drop":
+                journal.drop_before(turn - rest[0])
+                while (
+                    len(model) > 1
+                    and all(each.turn < turn - rest[0] for each in model[0])
+                    and starts[0] <= turn - rest[0]
+                ):
+                    del model[0], starts[0]
+            elif act == "sync":
+                journal.sync()
+            elif act == "soon":
+                journal.sync_soon()
+            elif act in ("reopen", "crash"):
+                journal.close() if act == "reopen" else journal._release()
+                journal = Journal(folder, sync=False)
+                assert journal.torn == 0
+            assert content(journal) == [each for segment in model for each in segment]
+            assert content(journal, turn) == [each for segment in model for each in segment if each.turn >= turn]
+        journal.close()
