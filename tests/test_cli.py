@@ -1,6 +1,7 @@
 """The command line, as a user meets it."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -22,7 +23,7 @@ def test_version():
     assert (done.returncode, done.stdout.strip()) == (0, f"tacit {tacit.__version__}")
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["bench"], ["init"], ["trust"], ["contract"]])
 def test_help_reads_well(command):
     done = CliRunner().invoke(app, [*command, "--help"], terminal_width=100)
     assert done.exit_code == 0
@@ -111,3 +112,68 @@ def test_a_goal_holds_or_not():
     assert Result("b", "c", 1.0, "x", 1.05).holds is True
     assert Result("b", "c", 1.1, "x", 1.05).holds is False
     assert Result("b", "c", 1.1, "x").holds is None
+
+
+# --- two folders -----------------------------------------------------------------------------------------------------
+
+
+def digits(text: str) -> str:
+    """The digest that was printed in groups over two lines."""
+    lines = [line for line in text.splitlines() if re.fullmatch(r"  ([0-9a-f]{4} ){7}[0-9a-f]{4}", line)]
+    assert len(lines) == 2, text
+    return "".join(lines).replace(" ", "")
+
+
+def test_two_parties_get_to_one_contract(tmp_path):
+    airline, airport = tmp_path / "airline", tmp_path / "airport"
+    made = run("init", "--role", "label", str(airline))
+    assert made.returncode == 0, made.stderr
+    assert "airline.crt" in made.stdout
+    assert f"tacit trust PEER.crt --folder {airline}" in made.stdout
+    assert run("init", "--role", "features", "--name", "airport", str(airport)).returncode == 0
+
+    there = run("trust", str(airline / "airline.crt"), "--folder", str(airport))
+    assert there.returncode == 0, there.stderr
+    assert digits(there.stdout) == digits(made.stdout), "both sides read the same fingerprint"
+    assert re.search(r"airline is trusted, until \d{4}-\d\d-\d\d\.", there.stdout)
+
+    unready = run("contract", "--new", "--folder", str(airline))
+    assert unready.returncode == 0, unready.stderr
+    assert "Not ready yet: no certificate of airport is trusted" in unready.stdout
+    assert run("trust", str(airport / "airport.crt"), "--folder", str(airline)).returncode == 0
+
+    settings = airport / "party.toml"
+    settings.write_text(settings.read_text().replace("numeric = []", 'numeric = ["temp"]'))
+    (airport / "contract.toml").write_text("# our copy\n" + (airline / "contract.toml").read_text())
+    shown = [run("contract", "--folder", str(folder)) for folder in (airline, airport)]
+    assert [one.returncode for one in shown] == [0, 0]
+    assert digits(shown[0].stdout) == digits(shown[1].stdout)
+    assert "airline is ready" in shown[0].stdout
+    assert "airport is ready" in shown[1].stdout
+    assert "matched(leak_auc=0.6, visits=epochs)" in shown[1].stdout
+
+
+@pytest.fixture(scope="module")
+def party(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("party") / "airline"
+    assert run("init", "--role", "label", str(folder)).returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["init", "--role", "label", "{party}"], ["holds party.toml", "never overwritten"]),
+        (["init", "--role", "both", "{party}/x"], ["--role"]),
+        (["init", "--role", "label", "--name", "A B", "{party}/x"], ["can't be a party's name"]),
+        (["trust", "{party}/airline.crt", "--folder", "{party}"], ["own certificate"]),
+        (["trust", "{party}/keys/party.key", "--folder", "{party}"], ["private key"]),
+        (["trust", "{party}/airline.crt", "--folder", "{party}/keys"], ["is no party's folder", "tacit init"]),
+        (["contract", "--folder", "{party}"], ["contract.toml is missing", "tacit contract --new"]),
+    ],
+)
+def test_a_mistake_with_a_folder(party, arguments, words):
+    done = run(*(argument.format(party=party) for argument in arguments))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in words), done.stderr

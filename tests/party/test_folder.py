@@ -167,6 +167,17 @@ def test_a_missing_contract_says_how_to_get_one(airline):
     assert airline.contract.run == "first-run"
 
 
+def test_a_draft_names_this_party_and_those_it_trusts(airline, airport):
+    airline.trust(airport.path / "airport.crt")
+    airport.trust(airline.path / "airline.crt")
+    assert airline.draft_contract() == airline.path / "contract.toml"
+    airport.draft_contract()
+    assert airline.contract.digest == airport.contract.digest
+    airline.check_pair(airport.contract)
+    with pytest.raises(UsageError, match=r"contract\.toml exists already"):
+        airline.draft_contract()
+
+
 def test_repr_tells_no_secret(airline):
     assert repr(airline) == f"Folder({str(airline.path)!r})"
 

@@ -27,7 +27,7 @@ from typing import Literal
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
-from tacit.config import Contract, Party, meets, party_template
+from tacit.config import Contract, Party, contract_template, meets, party_template
 from tacit.errors import DataError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
@@ -117,6 +117,20 @@ class Folder:
                 "`tacit contract --new`"
             )
         return Contract.load(path)
+
+    def draft_contract(self) -> Path:
+        """Write a commented contract.toml for this party and those it trusts; never over another one."""
+        path = self.path / "contract.toml"
+        own, trusted = self.config.name, list(self.trusted)
+        if self.config.role == "label":
+            text = contract_template(label_party=own, feature_parties=trusted or ["airport"])
+        else:
+            text = contract_template(label_party=trusted[0] if trusted else "airline", feature_parties=[own])
+        try:
+            _write(path, text.encode(), 0o644)
+        except FileExistsError:
+            raise UsageError(f"{path} exists already: edit it, or move it away") from None
+        return path
 
     @cached_property
     def identity(self) -> Identity:
