@@ -194,6 +194,13 @@ def test_a_column_of_nothing_is_allowed_on_both_sides():
     assert (Encoder.fit(TABLE, COLUMNS, np.arange(5)).encode(nothing).categorical == 0).all()
 
 
+def test_text_that_says_true_and_false_are_numbers():
+    table = pl.DataFrame({"x": ["true", "False ", None, "0", "1"]})
+    encoder = Encoder.fit(table, Columns(numeric=("x",)), np.arange(5))
+    assert encoder.statistics == ((0.5, 0.5),)
+    assert encoder.encode(table).numeric.flatten().tolist() == [1.0, -1.0, 0.0, -1.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

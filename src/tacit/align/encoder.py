@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tacit.errors import DataError, UsageError
 
-__all__ = ["Columns", "Encoder", "Inputs", "require"]
+__all__ = ["Columns", "Encoder", "Inputs", "require", "to_float"]
 
 Rows = NDArray[np.bool_] | NDArray[np.integer[Any]] | Tensor
 """Which rows: a mask, or row numbers."""
@@ -212,11 +212,20 @@ def _numbers(table: pl.DataFrame, columns: Columns) -> list[tuple[str, NDArray[n
     return numbers + [(name, np.isnan(_as_float(table[name])).astype(np.float64)) for name in columns.flagged]
 
 
+def to_float(column: pl.Series) -> pl.Series:
+    """Numbers, null where there is none; text, as CSV files have it, may also say true and false."""
+    values = column.cast(pl.Float64, strict=False)
+    if column.dtype == pl.String and values.null_count() > column.null_count():
+        words = column.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
+        values = values.fill_null(words.cast(pl.Float64, strict=False))
+    return values
+
+
 def _as_float(column: pl.Series) -> NDArray[np.float64]:
     remedy = "correct it, leave missing values empty, or list the column under categorical"
     if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
         raise DataError(f"the column {column.name!r} holds {column.dtype}, no numbers: {remedy}")
-    values = column.cast(pl.Float64, strict=False)
+    values = to_float(column)
     wrong = (values.is_null() & column.is_not_null()) | values.is_infinite().fill_null(False)
     if wrong.any():
         row = int(wrong.arg_max() or 0)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.align.encoder import Columns, Encoder, Inputs, require
+from tacit.align.encoder import Columns, Encoder, Inputs, require, to_float
 from tacit.errors import DataError, LabelsError, UsageError
 
 __all__ = ["Columns", "Encoder", "Inputs", "inputs_digest", "labels", "load", "scramble", "train_test"]
@@ -66,11 +66,7 @@ def labels(table: pl.DataFrame, column: str, loss: str, rows: NDArray[np.int64] 
     if loss not in ("binary", "softmax"):
         raise UsageError(f"there is no loss {loss!r}; there are: binary, softmax")
     require(table, [column])
-    found = table[column]
-    if found.dtype == pl.String:  # as CSV files have it
-        words = found.str.strip_chars().str.to_lowercase()
-        found = words.replace({"true": "1", "false": "0"})
-    values = found.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    values = to_float(table[column]).fill_null(np.nan).to_numpy()
     allowed = (values == 0) | (values == 1) if loss == "binary" else (values >= 0) & (values == np.floor(values))
     wrong = np.flatnonzero(~allowed | (values >= 2**31))
     if len(wrong):
