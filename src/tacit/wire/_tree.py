@@ -41,7 +41,7 @@ def _flatten(tree: Any, where: str, tensors: list[Tensor], depth: int) -> Any:
     if kind is bytes:
         return {"bytes": tree.hex()}
     if isinstance(tree, Tensor):
-        return {"tensor": _add(tree, where, tensors)}
+        return _add(tree, where, tensors)
     if kind in (list, tuple, torch.Size):
         inner = [_flatten(each, f"{where}[{i}]", tensors, depth - 1) for i, each in enumerate(tree)]
         return {"list" if kind is list else "tuple": inner}
@@ -65,13 +65,19 @@ def _item(key: Any, value: Any, where: str, tensors: list[Tensor], depth: int) -
     return [key, _flatten(value, f"{where}[{key!r}]", tensors, depth - 1)]
 
 
-def _add(tensor: Tensor, where: str, tensors: list[Tensor]) -> int:
+def _add(tensor: Tensor, where: str, tensors: list[Tensor]) -> dict[str, Any]:
+    """A tensor by its number, with the order of its axes in memory where that is not the usual one.
+
+    Products of matrices round differently for another order, so a run that goes on needs the same one.
+    """
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
         raise UsageError(
             f"{where} is a tensor of layout {tensor.layout} on {tensor.device}: pass a dense one with data"
         )
     tensors.append(tensor)
-    return len(tensors) - 1
+    strides = torch.empty_like(tensor, device="meta").stride()
+    usual = torch.empty(tensor.shape, device="meta").stride()
+    return {"tensor": len(tensors) - 1} | ({} if strides == usual else {"strides": list(strides)})
 
 
 def rebuild(skeleton: Any, tensors: Sequence[Tensor], allow: Sequence[type] = ()) -> Any:
@@ -90,7 +96,7 @@ def rebuild(skeleton: Any, tensors: Sequence[Tensor], allow: Sequence[type] = ()
     if kind == "bytes":
         return bytes.fromhex(value)
     if kind == "tensor":
-        return tensors[value]
+        return _ordered(tensors[value], skeleton.get("strides"))
     if kind == "list":
         return [rebuild(each, tensors, allow) for each in value]
     if kind == "tuple":
@@ -101,6 +107,12 @@ def rebuild(skeleton: Any, tensors: Sequence[Tensor], allow: Sequence[type] = ()
         inner = {name: rebuild(each, tensors, allow) for name, each in skeleton["fields"].items()}
         return _make(_find(value, allow), inner)
     raise StorageError(f"the checkpoint holds a {kind!r}, which this version does not know: use the one that wrote it")
+
+
+def _ordered(tensor: Tensor, strides: list[int] | None) -> Tensor:
+    if strides is None:
+        return tensor
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def _make(cls: type, values: dict[str, Any]) -> Any:
