@@ -1,0 +1,238 @@
+"""Ids from a file to hashes: the same id gives the same hash on both sides, whatever each stores it as.
+
+The canonical form of an id is text, since that is all that a CSV file has: an integer is its decimal digits (42 in any
+integer type equals "42"; "042" is another id), a date is `2026-01-31`, and text is in Unicode's composed form (NFC) but
+else as it is: neither its case nor its spaces are touched. What looks like a difference of spelling between the two
+sides is counted and reported. Bytes are taken as they are, and equal the text that they spell in UTF-8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.align._sources import batches
+from tacit.errors import DataError, UsageError
+
+__all__ = ["LONGEST", "IdReport", "Ids", "read_ids"]
+
+LONGEST = 64 * 1024
+"""Bytes of the longest id: beyond it the column is surely no id."""
+
+Duplicates = Literal["drop", "first", "error"]
+
+_SIZE = 32
+_BASE = hashlib.blake2b(digest_size=_SIZE, person=b"tacit id 1")
+_ZEROS = r"^-?0[0-9]+$"
+
+
+@dataclass(frozen=True)
+class IdReport:
+    """What became of the rows of a table.
+
+    Attributes:
+        source: the file's name, or "table".
+        total: rows in all.
+        missing: rows left out because an id column was null or empty.
+        repeated_ids: ids that more than one row has.
+        repeated_rows: rows left out because of that.
+        example: two rows (counted from 0) with one id, where there are such.
+        kept: rows that take part.
+        spaces: kept ids with white space at an end.
+        zeros: kept ids that are numbers with leading zeros.
+        recomposed: kept ids that were brought to Unicode's composed form.
+    """
+
+    source: str
+    total: int
+    missing: int
+    repeated_ids: int
+    repeated_rows: int
+    example: tuple[int, int] | None
+    kept: int
+    spaces: int
+    zeros: int
+    recomposed: int
+
+    @property
+    def hints(self) -> list[str]:
+        """What the owner may want to look at before aligning: spellings that the other side may not share."""
+        found = []
+        if self.missing:
+            found.append(f"{self.missing} rows have no id and were left out")
+        if self.example is not None:
+            found.append(
+                f"{self.repeated_ids} ids are in several rows (for example rows {self.example[0]} and "
+                f"{self.example[1]}); {self.repeated_rows} rows were left out"
+            )
+        if self.spaces:
+            found.append(f"{self.spaces} ids begin or end with white space, which counts: strip it on both sides")
+        if self.zeros:
+            found.append(f"{self.zeros} ids are numbers with leading zeros: '042' is another id than 42")
+        if self.recomposed:
+            found.append(f"{self.recomposed} ids were brought to Unicode's composed form (NFC)")
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"{self.source}: {self.kept} of {self.total} rows take part", *self.hints]
+        return "\n  ".join(lines)
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The ids of a table as hashes.
+
+    Attributes:
+        hashes: of the ids, all different.  (kept, 32) uint8
+        rows: the row of each in the table, from 0.  (kept,) int64
+        report: what became of all rows.
+    """
+
+    hashes: NDArray[np.uint8]
+    rows: NDArray[np.int64]
+    report: IdReport
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def read_ids(
+    source: str | Path | pl.DataFrame, columns: str | Sequence[str], *, duplicates: Duplicates = "drop"
+) -> Ids:
+    """The ids of a table, read in batches: of each id only its hash stays in memory.
+
+    Args:
+        source: a `.parquet`, `.csv` or `.tsv` file with a header, or a table.
+        columns: the id column, or several that make an id together, in the same order on both sides.
+        duplicates: what to do with an id that several rows have: "drop" leaves all of them out, since either row might
+            be the wrong one; "first" takes the first; "error" refuses the table.
+
+    >>> table = pl.DataFrame({"id": [7, 8, None, 7], "x": [0.1, 0.2, 0.3, 0.4]})
+    >>> ids = read_ids(table, "id")
+    >>> ids.rows.tolist()
+    [1]
+    >>> print(ids.report)
+    table: 1 of 4 rows take part
+      1 rows have no id and were left out
+      1 ids are in several rows (for example rows 0 and 3); 2 rows were left out
+    """
+    if duplicates not in ("drop", "first", "error"):
+        raise UsageError(f"duplicates = {duplicates!r}: choose 'drop', 'first' or 'error'")
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"id columns {names}: name one or more, each once")
+    name = "table" if isinstance(source, pl.DataFrame) else Path(source).name
+    reading = _Reading(name)
+    for batch in batches(source, name, names):
+        reading.add(batch)
+    return reading.ids(duplicates)
+
+
+class _Reading:
+    """Hashes and counts so far."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.total = self.missing = self.spaces = self.zeros = self.recomposed = 0
+        self.hashes: list[NDArray[np.uint8]] = []
+        self.rows: list[NDArray[np.int64]] = []
+
+    def add(self, batch: pl.DataFrame) -> None:
+        """Take in the id columns of the next rows, as text or bytes."""
+        kept = np.flatnonzero(_present(batch).to_numpy())
+        if len(kept):
+            full = batch[kept]
+            self.spaces += _count(full, lambda text: text != text.str.strip_chars())
+            self.zeros += _count(full, lambda text: text.str.contains(_ZEROS))
+            self.hashes.append(self._hashed(full, kept + self.total))
+            self.rows.append(kept + self.total)
+        self.missing += len(batch) - len(kept)
+        self.total += len(batch)
+
+    def _hashed(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        columns = [self._encoded(column) for column in batch]
+        found = bytearray()
+        for place, parts in enumerate(zip(*columns, strict=True)):
+            state = _BASE.copy()
+            for part in parts:  # each with its length, so that no two tuples look alike
+                if len(part) > LONGEST:
+                    raise DataError(
+                        f"{self.source}, row {rows[place]}: an id of {len(part)} bytes is longer than {LONGEST}: "
+                        f"is one of {batch.columns} the wrong column?"
+                    )
+                state.update(len(part).to_bytes(8, "little") + part)
+            found += state.digest()
+        return np.frombuffer(found, np.uint8).reshape(-1, _SIZE)
+
+    def _encoded(self, column: pl.Series) -> Iterator[bytes]:
+        if column.dtype == pl.Binary:
+            yield from column
+            return
+        for text in column:
+            if not text.isascii() and not unicodedata.is_normalized("NFC", text):
+                self.recomposed += 1
+                yield unicodedata.normalize("NFC", text).encode()
+            else:
+                yield text.encode()
+
+    def ids(self, duplicates: Duplicates) -> Ids:
+        """Everything that was read, without what is there more than once."""
+        hashes = np.concatenate([np.empty((0, _SIZE), np.uint8), *self.hashes])
+        rows = np.concatenate([np.empty(0, np.int64), *self.rows])
+        self.hashes, self.rows = [], []
+        keep, repeated, example = _distinct(hashes, first=duplicates == "first")
+        where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
+        if where is not None and duplicates == "error":
+            raise DataError(
+                f"{self.source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several "
+                "rows: make them unique, or pass duplicates='drop' or 'first'"
+            )
+        report = IdReport(
+            source=self.source, total=self.total, missing=self.missing, repeated_ids=repeated,
+            repeated_rows=len(rows) - int(keep.sum()), example=where, kept=int(keep.sum()),
+            spaces=self.spaces, zeros=self.zeros, recomposed=self.recomposed,
+        )  # fmt: skip
+        if not report.kept:
+            raise DataError(f"no row has an id that can be used: check the file and its id columns\n{report}")
+        return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
+
+
+def _distinct(
+    hashes: NDArray[np.uint8], *, first: bool
+) -> tuple[NDArray[np.bool_], int, tuple[np.int64, np.int64] | None]:
+    """Which to keep, how many ids are there more than once, and the first two places of such an id."""
+    keep = np.ones(len(hashes), np.bool_)
+    words = hashes.view(np.uint64)
+    order = np.lexsort(words.T)  # stable: equal ones stay in the order of their rows
+    same = np.zeros(len(hashes) + 1, np.bool_)
+    same[1:-1] = (words[order[1:]] == words[order[:-1]]).all(axis=1)  # as the one before it
+    keep[order[same[:-1]]] = False
+    starts = np.flatnonzero(~same[:-1] & same[1:])
+    if not len(starts):
+        return keep, 0, None
+    if not first:
+        keep[order[starts]] = False
+    earliest = starts[np.argmin(order[starts])]
+    return keep, len(starts), (order[earliest], order[earliest + 1])
+
+
+def _present(batch: pl.DataFrame) -> pl.Series:
+    """Where no id column is null or empty: in CSV files the two can't be told apart."""
+    empty = {pl.String: "", pl.Binary: b""}
+    kinds = {name: dtype.base_type() for name, dtype in batch.schema.items()}
+    each = [pl.col(name).is_not_null() & (pl.col(name) != pl.lit(empty[kind])) for name, kind in kinds.items()]
+    return batch.select(pl.all_horizontal(each).alias("present"))["present"]
+
+
+def _count(batch: pl.DataFrame, wrong: Callable[[pl.Expr], pl.Expr]) -> int:
+    """In how many rows a text column is so."""
+    texts = [wrong(pl.col(name)) for name, dtype in batch.schema.items() if dtype == pl.String]
+    return int(batch.select(pl.any_horizontal(texts).sum()).item()) if texts else 0

@@ -1,0 +1,219 @@
+"""Private set intersection by Diffie and Hellman: which ids both parties have, and nothing about the others.
+
+Each party makes a point of every id, multiplies it by its own secret key and sends it, in a random order. It multiplies
+what the peer sends by its own key too and sends that back. (P a) b = (P b) a, so an id that both have gives the same
+product on both sides, and without the other's key a point says nothing about its id.
+
+What each party learns: the size of the other's set and the common ids. Keys are new in every run and never stored.
+Against a peer that lies about its own ids no such protocol helps: the cap, the minimum and `tacit.align.history` limit
+what it may ask.
+
+Products come back shortened to 16 bytes. Nobody can compute one without the other's key, so there is no searching for
+two that agree: they do so by chance alone, for two sets of 10^8 ids with a probability of about 2^-75.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.align._control import decoded, expect, told, unhex
+from tacit.align._exchange import CHUNK, SHORT, Exchange, rows_of
+from tacit.align.curve import Engine, Points
+from tacit.contracts import Link, Message
+from tacit.errors import ProtocolError, RefusedError, UsageError
+
+__all__ = ["CHUNK", "SHORT", "Matched", "common", "intersect", "recv_mask", "send_mask"]
+
+_PROTOCOL = "tacit psi 1"
+_NONCE = 16
+_HELLO = {"protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str}
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Which of a party's ids the peer has as well.
+
+    Attributes:
+        positions: into the hashes that were passed, in the order of those hashes' bytes. Both parties have this order
+            and neither chose it, and it stays common to all parties when some of the rows are left out.
+            (matches,) int64
+        peer_count: how many ids the peer had in all.
+    """
+
+    positions: NDArray[np.int64]
+    peer_count: int
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def intersect(
+    link: Link,
+    hashes: Points,
+    *,
+    engine: Engine,
+    cap: int,
+    minimum: int,
+    progress: Callable[[int, int], None] | None = None,
+    patience: float = 600.0,
+    random: Callable[[int], bytes] = secrets.token_bytes,
+) -> Matched:
+    """The ids that both parties have; the peer calls this at the same time with its own.
+
+    After an error close the link: a thread may still wait to send on it.
+
+    Args:
+        link: to the peer.
+        hashes: of the ids, no two alike, as `read_ids` gives them.  (count, 32)
+        engine: multiplies.
+        cap: no set may be larger, by the contract: the size of a set is how much it can ask.
+        minimum: no set, and no intersection, may be smaller, by the contract: a tiny one asks about single people.
+        progress: called with the multiplications done and to do, by one thread at a time.
+        patience: how many seconds the peer may be silent.
+        random: gives that many secret random bytes: a nonce, an order and the key are made of them.
+    """
+    if not 0 <= minimum <= cap:
+        raise UsageError(f"minimum = {minimum} and cap = {cap}: choose 0 <= minimum <= cap, as in the contract")
+    nonce = random(_NONCE)
+    hello = {"protocol": _PROTOCOL, "count": len(hashes), "cap": cap, "minimum": minimum, "nonce": nonce.hex()}
+    link.send(told("commitment", 0, hello))
+    peer_count, peer_nonce = _peer_hello(link, hello, patience)
+    order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
+    own, peer = Exchange(link, hashes, order, peer_count, engine, random(32), progress, patience).run()
+    places, products = _matches(link.peer, own, peer)
+    _confirm(link, hashlib.sha256(products.tobytes()).digest(), nonce, peer_nonce, patience)
+    if len(places) < minimum:
+        raise RefusedError(
+            "minimum",
+            f"{len(places)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is returned; "
+            "check that both mean the same ids, spelled alike",
+        )
+    positions = order[places]
+    return Matched(positions[_byte_order(hashes[positions])], peer_count)
+
+
+def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[np.bool_]]]:
+    """What a label party has in common with all its peers, from what it has in common with each.
+
+    Returns its positions in the common order, and for each peer which of the matches with that peer stay. Once each
+    peer has got its mask (`send_mask`), all parties hold the same rows in the same order.
+
+    Args:
+        matches: one for each peer, all of the same hashes.
+
+    >>> one, two = Matched(np.array([5, 2, 9]), 4), Matched(np.array([5, 7, 9]), 3)
+    >>> positions, masks = common([one, two])
+    >>> positions.tolist(), masks[0].tolist(), masks[1].tolist()
+    ([5, 9], [True, False, True], [True, False, True])
+    """
+    if not matches:
+        raise UsageError("common() of no matches: pass one for each peer")
+    shared = matches[0].positions
+    for other in matches[1:]:
+        shared = shared[np.isin(shared, other.positions)]
+    masks = [np.isin(each.positions, shared) for each in matches]
+    return shared, masks
+
+
+def send_mask(link: Link, mask: NDArray[np.bool_]) -> None:
+    """Tell a peer which of the common rows stay, as bits in rows of the width that "matches" have."""
+    for step, rows in enumerate(_mask_chunks(len(mask))):
+        at = step * CHUNK * SHORT * 8
+        bits = np.packbits(mask[at : at + rows * SHORT * 8], bitorder="little")
+        padded = np.zeros(rows * SHORT, np.uint8)
+        padded[: len(bits)] = bits
+        link.send(Message(step, "matches", torch.from_numpy(padded.reshape(rows, SHORT)), b""))
+
+
+def recv_mask(link: Link, count: int, *, patience: float = 600.0) -> NDArray[np.bool_]:
+    """Which of the `count` rows in common with this peer stay."""
+    parts = []
+    for step, rows in enumerate(_mask_chunks(count)):
+        message = expect(link, "matches", step, patience)
+        parts.append(rows_of(message, (rows, SHORT), step * CHUNK, -(-count // (SHORT * 8))).reshape(-1))
+    bits = np.unpackbits(np.concatenate([np.empty(0, np.uint8), *parts]), bitorder="little").astype(np.bool_)
+    if bits[count:].any():
+        raise ProtocolError(f"{link.peer} sent a mask for more than the {count} rows in common: start both anew")
+    return bits[:count]
+
+
+def _mask_chunks(count: int) -> list[int]:
+    """How many rows of bits each message of a mask has."""
+    rows = -(-count // (SHORT * 8))
+    return [min(CHUNK, rows - at) for at in range(0, rows, CHUNK)]
+
+
+def _peer_hello(link: Link, own: dict[str, object], patience: float) -> tuple[int, bytes]:
+    """The peer's number of ids and its nonce, once everything that can be refused before the work has been."""
+    said = decoded(expect(link, "commitment", 0, patience), _HELLO)
+    for field in ("protocol", "cap", "minimum"):
+        if said[field] != own[field]:
+            raise RefusedError(
+                field, f"{field} is {own[field]!r} here and {said[field]!r} at {link.peer}: agree on one contract"
+            )
+    for whose, count in (("this party's", own["count"]), (f"{link.peer}'s", said["count"])):
+        if not said["minimum"] <= count <= said["cap"]:
+            field = "cap" if count > said["cap"] else "minimum"
+            raise RefusedError(
+                field,
+                f"{whose} set has {count} ids, the contract allows {said['minimum']} to {said['cap']}: nothing was "
+                f"computed; change the set, or {field} in the contract on both sides",
+            )
+    nonce = unhex("nonce", said["nonce"], _NONCE)
+    if said["nonce"] == own["nonce"]:
+        raise RefusedError("nonce", f"{link.peer} sent this party's own message back: it is no second party")
+    return said["count"], nonce
+
+
+def _matches(peer_name: str, own: Points, peer: Points) -> tuple[NDArray[np.int64], Points]:
+    """Where in `own` the products are that are in `peer` too, and those products, in the order of their bytes."""
+    both = np.concatenate([own, peer])
+    order = _byte_order(both)  # stable: of two that are equal, this party's own comes first
+    both = both[order]
+    again = np.flatnonzero((both[1:] == both[:-1]).all(axis=1))
+    first, second = order[again], order[again + 1]
+    if (wrong := first >= len(own)).any():
+        raise RefusedError(
+            "points",
+            f"{peer_name} sent {int(wrong.sum())} points twice: its ids are not distinct, or it is not honest",
+        )
+    if (wrong := second < len(own)).any():
+        raise RefusedError(
+            "matches",
+            f"{peer_name} returned one product for {int(wrong.sum())} pairs of different points: this party's hashes "
+            "are not distinct, or the peer does not multiply",
+        )
+    return first, both[again]
+
+
+def _byte_order(rows: Points) -> NDArray[np.int64]:
+    """Where the rows go when they are sorted by their bytes; equal ones keep their order."""
+    words = np.ascontiguousarray(rows).view(">u8").astype(np.uint64)
+    order = np.argsort(words[:, 0], kind="stable")
+    leading = words[order, 0]
+    if (leading[1:] == leading[:-1]).any():
+        order = np.lexsort(words.T[::-1])
+    return order
+
+
+def _confirm(link: Link, key: bytes, nonce: bytes, peer_nonce: bytes, patience: float) -> None:
+    """Show the peer that this party holds the same products, and have it show the same; an echo will not do."""
+    link.send(told("commitment", 1, {"agreement": _proof(key, nonce, peer_nonce).hex()}))
+    said = decoded(expect(link, "commitment", 1, patience), {"agreement": str})
+    if not hmac.compare_digest(unhex("agreement", said["agreement"], 32), _proof(key, peer_nonce, nonce)):
+        raise RefusedError(
+            "alignment",
+            f"{link.peer} found other common ids than this party: one of the two did not multiply as the protocol says",
+        )
+
+
+def _proof(key: bytes, sender: bytes, receiver: bytes) -> bytes:
+    return hmac.new(key, b"tacit psi agreement 1" + sender + receiver, "sha256").digest()

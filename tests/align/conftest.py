@@ -1,0 +1,81 @@
+"""Two ends of a link in one process, and two parties that talk over them, each in its own thread."""
+
+import hashlib
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tacit.errors import LinkError
+
+ROOM = 3  # messages that wait: few, so that two parties that only send would stop each other
+TIMEOUT = 30.0
+
+
+class QueueLink:
+    """A link with little room, and a copy of all that was sent."""
+
+    def __init__(self, peer, outgoing, incoming, closed):
+        self.peer = peer
+        self.sent = []
+        self._outgoing, self._incoming, self._closed = outgoing, incoming, closed
+
+    def send(self, message):
+        while not self._closed.is_set():
+            try:
+                self._outgoing.put(message, timeout=0.05)
+            except queue.Full:
+                continue
+            self.sent.append(message)
+            return
+        raise LinkError("closed")
+
+    def recv(self, timeout=None):
+        end = time.monotonic() + min(TIMEOUT, TIMEOUT if timeout is None else timeout)
+        while True:
+            try:
+                return self._incoming.get(timeout=max(0.0, min(0.02, end - time.monotonic())))
+            except queue.Empty:
+                if self._closed.is_set():
+                    raise LinkError(f"the link to {self.peer} is closed") from None
+                if time.monotonic() >= end:
+                    return None
+
+    def close(self):
+        self._closed.set()
+
+
+def make_links(one="label", two="features"):
+    there, back, closed = queue.Queue(ROOM), queue.Queue(ROOM), threading.Event()
+    return QueueLink(two, there, back, closed), QueueLink(one, back, there, closed)
+
+
+def run_both(*calls):
+    """The results of calls that run at the same time, or the errors they raised."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        futures = [threads.submit(call) for call in calls]
+        return [future.exception(TIMEOUT) or future.result() for future in futures]
+
+
+@pytest.fixture(name="links")
+def _links():
+    return make_links
+
+
+@pytest.fixture(name="both")
+def _both():
+    return run_both
+
+
+@pytest.fixture(name="hashes")
+def _hashes():
+    """Hashes of numbers, as ids have them."""
+
+    def of(numbers):
+        joined = b"".join(hashlib.blake2b(str(n).encode(), digest_size=32).digest() for n in numbers)
+        return np.frombuffer(joined, np.uint8).reshape(-1, 32)
+
+    return of

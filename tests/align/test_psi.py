@@ -1,0 +1,462 @@
+"""Two parties find what they have in common, tell nothing else, and do not put up with a peer that cheats."""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.align import _exchange, psi
+from tacit.align._control import told
+from tacit.align._x25519 import LOW_ORDER
+from tacit.align.curve import Engine, hash_to_points
+from tacit.align.psi import Matched, common, intersect, recv_mask, send_mask
+from tacit.contracts import Message
+from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
+
+PATIENCE = 20.0
+
+
+@pytest.fixture(name="engine", scope="module")
+def _engine():
+    with Engine(workers=2) as engine:
+        yield engine
+
+
+@pytest.fixture(name="party")
+def _party(engine, hashes):
+    """One party's side: the numbers it found, in its order, and the peer's count."""
+
+    def run(link, numbers, **options):
+        chosen = {"engine": engine, "cap": 100_000, "minimum": 0, "patience": PATIENCE, **options}
+        try:
+            found = intersect(link, hashes(numbers), **chosen)
+        except Exception:
+            link.close()
+            raise
+        return [numbers[place] for place in found.positions], found.peer_count
+
+    return run
+
+
+@pytest.fixture(name="align")
+def _align(links, both, party):
+    """Align two lists of numbers: what each found or its error, and both links."""
+
+    def run(one, two, **options):
+        ends = links()
+        sides = zip(ends, (one, two), strict=True)
+        return *both(*(functools.partial(party, link, ids, **options) for link, ids in sides)), ends
+
+    return run
+
+
+@pytest.fixture(name="small_chunks")
+def _small_chunks(monkeypatch):
+    for module in (_exchange, psi):
+        monkeypatch.setattr(module, "CHUNK", 7)
+
+
+def points_sent(link, kind="points"):
+    return [row.numpy().tobytes() for message in link.sent if message.kind == kind for row in message.payload]
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (range(0), range(0)),
+        (range(5), range(0)),
+        (range(1), range(1)),
+        (range(10), range(10, 20)),
+        (range(50), range(50)),
+        (range(300), range(250, 280)),
+        (range(3, 1000, 3), range(0, 1000, 5)),
+        (range(5000), range(4990, 7000)),
+    ],
+)
+def test_both_find_what_the_sets_have_in_common_in_one_order(one, two, align):
+    one, two = list(one), list(two)
+    random.Random(1).shuffle(one)
+    random.Random(2).shuffle(two)
+    (first, seen), (second, _), _ = align(one, two)
+    assert first == second
+    assert set(first) == set(one) & set(two)
+    assert len(first) == len(set(first))
+    assert seen == len(two)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("seed", range(8))
+def test_sets_of_every_size_in_many_chunks_through_a_narrow_pipe(seed, align):
+    draw = random.Random(seed)
+    one, two = (draw.sample(range(150), draw.randrange(100)) for _ in range(2))
+    (first, _), (second, _), _ = align(one, two)
+    assert first == second
+    assert set(first) == set(one) & set(two)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_progress_counts_every_multiplication_once(links, both, party):
+    one, two = links()
+    seen = []
+    ids = list(range(40))
+    both(
+        lambda: party(one, ids, progress=lambda done, total: seen.append((done, total))),
+        lambda: party(two, ids[:30]),
+    )
+    assert {total for _, total in seen} == {70}
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    assert len(seen) == 6 + 5  # chunks of 7
+    assert seen[-1] == (70, 70)
+
+
+def test_the_order_stays_common_when_rows_are_left_out(align):
+    (first, _), _, _ = align(list(range(100)), list(range(100)))
+    (second, _), _, _ = align(list(range(100)), list(range(0, 100, 2)))
+    assert second == [number for number in first if number % 2 == 0]
+
+
+# --- what the messages tell ------------------------------------------------------------------------------------------
+
+
+def test_nothing_sent_is_an_id_or_its_bare_point(align, hashes):
+    *_, (link, _) = align(list(range(60)), list(range(30, 90)))
+    bare = hash_to_points(hashes(range(60)), domain=b"tacit psi point 1")
+    known = {row.tobytes() for row in (*hashes(range(60)), *bare)}
+    everything = b"".join(message.payload.numpy().tobytes() for message in link.sent)
+    assert not any(each in everything or each[:16] in everything for each in known)
+
+
+def test_two_runs_have_no_point_in_common(align):
+    runs = [align(list(range(40)), list(range(40)))[-1][0] for _ in range(2)]
+    one, two = ({*points_sent(link), *points_sent(link, "matches")} for link in runs)
+    assert len(one) == 80
+    assert not one & two
+
+
+def test_points_do_not_go_out_in_the_order_of_the_rows(align, hashes, engine):
+    """The key is known here, so the order can be told: its correlation with the rows is within 4.4 / sqrt(n)."""
+    count, drawn = 800, []
+
+    def recorded(size):
+        drawn.append(np.random.default_rng(len(drawn)).bytes(size))
+        return drawn[-1]
+
+    _, _, (link, _) = align(list(range(count)), [5], random=recorded)
+    sent = points_sent(link)
+    keys = [value for value in drawn if len(value) == 32]
+    for key in keys:
+        places = {
+            row.tobytes(): at
+            for at, row in enumerate(engine.blind(hashes(range(count)), key, domain=b"tacit psi point 1"))
+        }
+        if sent[0] in places:
+            break
+    order = np.array([places[point] for point in sent])
+    assert sorted(order) == list(range(count))
+    assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < 4.4 / np.sqrt(count)
+
+
+def test_products_come_back_in_the_order_of_the_points_and_shortened(align):
+    *_, (one, two) = align(list(range(20)), list(range(20)))
+    assert {message.payload.shape[1] for message in one.sent if message.kind == "points"} == {32}
+    assert {message.payload.shape[1] for message in two.sent if message.kind == "matches"} == {16}
+    assert len(points_sent(two, "matches")) == len(points_sent(one))
+
+
+# --- what the contract forbids ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "limits", "field"),
+    [
+        (30, 101, {"cap": 100}, "cap"),
+        (30, 9, {"minimum": 10}, "minimum"),
+        (9, 30, {"minimum": 10}, "minimum"),
+    ],
+)
+def test_a_set_too_large_or_too_small_is_refused_by_both_before_any_point(one, two, limits, field, align):
+    first, second, ends = align(list(range(one)), list(range(two)), **limits)
+    for error in (first, second):
+        assert isinstance(error, RefusedError)
+        assert error.field == field
+        assert "nothing was computed" in str(error)
+    assert not any(points_sent(link) for link in ends)
+
+
+def test_an_intersection_below_the_minimum_is_refused_by_both(align):
+    first, second, _ = align(list(range(30)), list(range(25, 60)), minimum=6)
+    assert [error.field for error in (first, second)] == ["minimum", "minimum"]
+    assert "5 ids are common with features, fewer than the minimum of 6" in str(first)
+
+
+@pytest.mark.parametrize("field", ["cap", "minimum"])
+def test_two_contracts(field, links, both, party):
+    one, two = links()
+    limits = {"cap": 1000, "minimum": 2}
+    other = {**limits, field: limits[field] + 1}
+    ids = list(range(20))
+    errors = both(lambda: party(one, ids, **limits), lambda: party(two, ids, **other))
+    refused = [error for error in errors if isinstance(error, RefusedError)]
+    assert {error.field for error in refused} == {field}
+    assert "agree on one contract" in str(refused[0])
+
+
+def test_limits_that_make_no_sense(party, links):
+    with pytest.raises(UsageError, match="choose 0 <= minimum <= cap"):
+        party(links()[0], [1], minimum=5, cap=4)
+
+
+# --- a peer that cheats ----------------------------------------------------------------------------------------------
+
+
+def hello(count, **changed):
+    fields = {"protocol": "tacit psi 1", "count": count, "cap": 100_000, "minimum": 0, "nonce": "ab" * 16}
+    return told("commitment", 0, fields | changed)
+
+
+def tensor(numbers):
+    return torch.tensor([list(number.to_bytes(32, "little")) for number in numbers], dtype=torch.uint8).reshape(-1, 32)
+
+
+@pytest.fixture(name="cheated")
+def _cheated(links, both, party):
+    """The error of an honest party with 20 ids whose peer sends these messages and then waits."""
+
+    def run(*messages, patience=PATIENCE):
+        honest, cheat = links()
+
+        def peer():
+            for message in messages:
+                cheat.send(message)
+            while not honest._closed.is_set():
+                cheat.recv(timeout=0.05)
+
+        def victim():
+            return party(honest, list(range(20)), patience=patience)
+
+        error, other = both(victim, peer)
+        assert other is None or isinstance(other, LinkError)
+        return error
+
+    return run
+
+
+@pytest.fixture(name="curve_points")
+def _curve_points(hashes):
+    def of(count):
+        return torch.from_numpy(hash_to_points(hashes(range(100, 100 + count)), domain=b"x").copy())
+
+    return of
+
+
+@pytest.mark.parametrize("low", LOW_ORDER)
+def test_points_of_low_order(low, cheated, curve_points):
+    points = curve_points(8)
+    points[5] = tensor([low])[0]
+    error = cheated(hello(8), Message(0, "points", points, b""))
+    assert isinstance(error, ProtocolError)
+    assert "point 5 of 8 has low order" in str(error)
+
+
+def test_points_beyond_the_prime(cheated):
+    error = cheated(hello(2), Message(0, "points", tensor([9, 2**255 - 10]), b""))
+    assert isinstance(error, ProtocolError)
+    assert "point 1 of 2 is not below 2^255 - 19" in str(error)
+
+
+def test_points_of_the_twist(cheated, curve_points):
+    points = curve_points(50)
+    points[[3, 20, 41]] = tensor([2, 3, 5])
+    error = cheated(hello(50), Message(0, "points", points, b""))
+    assert isinstance(error, ProtocolError)
+    assert "not on the curve" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("promised", "shape", "step"),
+    [(5, (6, 32), 0), (5, (4, 32), 0), (5, (5, 31), 0), (5, (5, 32), 1), (5, (160,), 0), (0, (1, 32), 0)],
+)
+def test_more_or_fewer_points_than_promised(promised, shape, step, cheated):
+    error = cheated(hello(promised), Message(step, "points", torch.ones(shape, dtype=torch.uint8), b""))
+    assert isinstance(error, ProtocolError)
+    assert f"of {promised} rows" in str(error)
+
+
+def test_points_of_another_dtype(cheated):
+    error = cheated(hello(5), Message(0, "points", torch.ones(5, 32), b""))
+    assert "points 0 is torch.float32 (5, 32), expected uint8 (5, 32)" in str(error)
+
+
+def test_more_chunks_than_promised(cheated, curve_points):
+    points = curve_points(5)
+    error = cheated(hello(5), Message(0, "points", points, b""), Message(1, "points", points, b""))
+    assert isinstance(error, ProtocolError)
+    assert "sent points 1 after 5 of 5 rows" in str(error)
+
+
+def test_more_products_than_points(cheated):
+    error = cheated(hello(5), Message(0, "matches", torch.zeros(21, 16, dtype=torch.uint8), b""))
+    assert isinstance(error, ProtocolError)
+    assert "expected uint8 (20, 16)" in str(error)
+
+
+def test_something_else_in_the_middle(cheated):
+    error = cheated(hello(5), Message(0, "gradient", torch.zeros(2, 2), b""))
+    assert "sent gradient 0 in the middle of the alignment" in str(error)
+
+
+def test_a_refusal_of_the_peer_is_passed_on(cheated):
+    for messages in ([], [hello(5)]):
+        error = cheated(*messages, told("refusal", 0, {"field": "history", "reason": "asked too often"}))
+        assert isinstance(error, RefusedError)
+        assert error.field == "history"
+        assert "features refused to go on: asked too often" in str(error)
+
+
+def test_a_peer_that_falls_silent(cheated):
+    assert isinstance(cheated(patience=0.3), LinkError)
+    error = cheated(hello(5), patience=0.5)
+    assert isinstance(error, LinkError)
+    assert "silent for 0.5 s" in str(error)
+
+
+def test_a_peer_that_hangs_up(links, party):
+    honest, cheat = links()
+    cheat.send(hello(5))
+    cheat.close()
+    with pytest.raises(LinkError):
+        party(honest, list(range(20)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"protocol": "tacit psi 0"}, "protocol"),
+        ({"count": -1}, "minimum"),
+        ({"count": True}, "count"),
+        ({"count": 5.0}, "count"),
+        ({"nonce": "ab"}, "nonce"),
+        ({"nonce": "AB" * 16}, "nonce"),
+        ({"extra": 1}, None),
+    ],
+)
+def test_a_wrong_hello(changed, field, cheated):
+    error = cheated(hello(**{"count": 5, **changed}))
+    assert isinstance(error, ProtocolError)
+    assert getattr(error, "field", None) == field
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"[1]", b'{"count":1,"count":1}', b"\xff", b"[" * 100_000])
+def test_a_hello_that_is_none(text, cheated):
+    payload = torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else torch.empty(0, dtype=torch.uint8)
+    error = cheated(Message(0, "commitment", payload, b""))
+    assert isinstance(error, ProtocolError)
+    assert "commitment 0" in str(error)
+
+
+def test_a_peer_that_sends_one_point_twice(links, both, party):
+    """One party's hashes are not distinct, and it does not mind."""
+    one, two = links()
+    first, second = both(lambda: party(one, [*range(20), 7]), lambda: party(two, list(range(30))))
+    refused = [error for error in (first, second) if isinstance(error, RefusedError)]
+    assert {error.field for error in refused} <= {"points", "matches"}
+    assert "sent 1 points twice" in str(second) or "returned one product" in str(first)
+
+
+class Meddling:
+    """A link whose owner changes what it sends."""
+
+    def __init__(self, link, change):
+        self.link, self.change, self.peer = link, change, link.peer
+
+    def send(self, message):
+        self.link.send(self.change(message))
+
+    def recv(self, timeout=None):
+        return self.link.recv(timeout)
+
+    def close(self):
+        self.link.close()
+
+
+def test_a_peer_that_returns_other_products_is_found_out(links, both, party):
+    def spoil(message):
+        if message.kind != "matches":
+            return message
+        payload = message.payload.clone()
+        payload[0] ^= 1
+        return Message(message.step, message.kind, payload, b"")
+
+    one, two = links()
+    errors = both(lambda: party(one, list(range(30))), lambda: party(Meddling(two, spoil), list(range(30))))
+    assert any(isinstance(error, RefusedError) and error.field == "alignment" for error in errors)
+    assert all(isinstance(error, (RefusedError, LinkError)) for error in errors)
+
+
+def test_an_echo_is_no_peer(links, both, party):
+    honest, cheat = links()
+
+    def echo():
+        while (message := cheat.recv(timeout=PATIENCE)) is not None:
+            cheat.send(message)
+
+    error, _ = both(lambda: party(honest, list(range(20))), echo)
+    assert isinstance(error, RefusedError)
+    assert error.field == "nonce"
+
+
+# --- more than two parties -------------------------------------------------------------------------------------------
+
+
+def test_three_parties_end_with_the_same_rows_in_the_same_order(links, both, engine, hashes):
+    label, first, second = list(range(0, 120)), list(range(40, 200)), list(range(0, 160, 2))
+    options = {"engine": engine, "cap": 1000, "minimum": 1, "patience": PATIENCE}
+    to_first, to_second = links("label", "first"), links("label", "second")
+
+    def as_label():
+        matches = [intersect(ends[0], hashes(label), **options) for ends in (to_first, to_second)]
+        positions, masks = common(matches)
+        for ends, mask in zip((to_first, to_second), masks, strict=True):
+            send_mask(ends[0], mask)
+        return [label[place] for place in positions]
+
+    def as_peer(link, ids):
+        matched = intersect(link, hashes(ids), **options)
+        mask = recv_mask(link, len(matched), patience=PATIENCE)
+        return [ids[place] for place in matched.positions[mask]]
+
+    one, two, three = both(as_label, lambda: as_peer(to_first[1], first), lambda: as_peer(to_second[1], second))
+    assert one == two == three
+    assert set(one) == set(label) & set(first) & set(second)
+
+
+def test_common_of_one_is_that_one_and_of_none_an_error():
+    positions, masks = common([Matched(np.array([3, 1]), 9)])
+    assert (positions.tolist(), masks[0].tolist()) == ([3, 1], [True, True])
+    with pytest.raises(UsageError, match="pass one for each peer"):
+        common([])
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 896, 897, 2000])
+def test_a_mask_comes_over_as_it_was(count, links, both):
+    one, two = links()
+    mask = np.random.default_rng(count).random(count) < 0.5
+    _, received = both(lambda: send_mask(one, mask) or True, lambda: recv_mask(two, count, patience=PATIENCE))
+    assert received.dtype == np.bool_
+    assert np.array_equal(received, mask)
+
+
+def test_a_mask_of_another_length(links):
+    one, two = links()
+    send_mask(one, np.ones(12, np.bool_))
+    with pytest.raises(ProtocolError, match="a mask for more than the 10 rows"):
+        recv_mask(two, 10, patience=PATIENCE)
+    send_mask(one, np.ones(12, np.bool_))
+    with pytest.raises(ProtocolError, match=r"matches 0 is .*\(1, 16\), expected uint8 \(2, 16\)"):
+        recv_mask(two, 200, patience=PATIENCE)
