@@ -21,7 +21,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-import tacit
 from tacit.align import _mb8, _worker, _x25519
 from tacit.errors import ProtocolError, TacitError, UsageError
 
@@ -193,7 +192,7 @@ def best_engine(workers: int | None = None) -> Engine:
 
 def _start(kind: str) -> subprocess.Popen[bytes]:
     """A worker that finds this very package, wherever it was imported from."""
-    home = str(Path(tacit.__file__).parent.parent)
+    home = str(Path(__file__).parents[2])
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
         [sys.executable, "-P", "-m", _worker.__name__, kind],
