@@ -1,0 +1,337 @@
+"""A whole training of one party, turn by turn, that goes on where it was whenever it is started again.
+
+Everything that must survive is in the checkpoint and the journal; `run` is the same code for the first start and for
+every later one. See `tacit.wire.exactly_once` for why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from tacit.align.batches import digest
+from tacit.contracts import Message, NoiseSource, StepNoise
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Plan, Task
+from tacit.errors import RefusedError, StorageError, TensorError, UsageError
+from tacit.wire.checkpoint import Checkpoint, Checkpoints
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Trace
+from tacit.wire.exchange import Exchange
+from tacit.wire.journal import Journal
+
+__all__ = ["Durable", "FeatureSession", "LabelSession", "Measure", "Turned"]
+
+Measure = Callable[[Tensor, Tensor], Mapping[str, float]]
+"""Figures of an evaluation, from the logits and the labels of the rows for testing."""
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A turn is over.
+
+    Attributes:
+        task: what was done.
+        replayed: whether it was done before, and only brought back from the journal.
+        figures: of this party alone; what a step returns, or what an evaluation found.
+    """
+
+    task: Task
+    replayed: bool
+    figures: Mapping[str, Any]
+
+
+@dataclass
+class Durable:
+    """Where a run's state is kept.
+
+    Attributes:
+        journal: what was said.
+        checkpoints: what was learned.
+        guard: what must be the same at every start, by name: versions, contract, data, settings, as digests or words.
+        every: turns between two checkpoints.
+        trace: told of each point that a turn passes.
+    """
+
+    journal: Journal
+    checkpoints: Checkpoints
+    guard: Mapping[str, str]
+    every: int = 200
+    trace: Trace = field(default=lambda point: None)
+
+    def open(self, fresh: Callable[[], Mapping[str, Any]]) -> Checkpoint:
+        """The newest good checkpoint; the first one is made of `fresh` where there never was one."""
+        newest = self.checkpoints.newest()
+        if newest is None:
+            if self.checkpoints.damaged or any(True for _ in self.journal.records()):
+                raise StorageError(
+                    f"{self.checkpoints.folder}: no good checkpoint is left, but the journal says that the run has "
+                    "begun: bring the checkpoints back, or start a new run under another name"
+                )
+            self.checkpoints.write(0, fresh(), {"guard": dict(self.guard)})
+            newest = self.checkpoints.newest()
+            assert newest is not None
+        self._check(newest.meta["guard"])
+        return newest
+
+    def keep(self, turn: int, state: Mapping[str, Any], exchanges: Sequence[Exchange]) -> None:
+        """Write a checkpoint, and let go of what only an older one than the one before needs."""
+        before = max((old for old in self.checkpoints.turns() if old < turn), default=0)
+        self.checkpoints.write(turn, state, {"guard": dict(self.guard)})
+        self.trace("checkpoint written")
+        self.journal.rotate(turn)
+        self.journal.drop_before(before)
+        for exchange in exchanges:
+            exchange.forget_before(before)
+        self.trace("journal rotated")
+
+    def _check(self, then: Mapping[str, str]) -> None:
+        for name in sorted(set(then) | set(self.guard)):
+            was, now = then.get(name, "nothing"), self.guard.get(name, "nothing")
+            if was != now:
+                raise RefusedError(
+                    name,
+                    f"{name} has changed since this run began ({was[:60]} then, {now[:60]} now): put it back to go on, "
+                    "or start a new run under another name",
+                )
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A step's noise, bound to what it must never be used twice with."""
+
+    keyed: StepNoise
+    context: Callable[[], Sequence[bytes]]
+
+    def at(self, step: int, *context: bytes) -> NoiseSource:
+        return self.keyed.at(step, *self.context(), *context)
+
+
+_C = TypeVar("_C", AskingChannel, AnsweringChannel)
+
+
+class _Session(Generic[_C]):
+    """What both sides share: the state of a party, its turns, its checkpoints."""
+
+    def __init__(self, model: nn.Module, party: LabelParty | FeatureParty, plan: Plan, durable: Durable) -> None:
+        self.model = model
+        self.party = party
+        self.plan = plan
+        self.durable = durable
+        self.channels: Sequence[_C] = ()
+        self.history: list[dict[str, float]] = []
+        self.turn = 0
+        self.resumed = 0
+        checkpoint = durable.open(self._fresh)
+        self._said: Mapping[str, Mapping[int, bytes]] = checkpoint.state["transcripts"]
+        self._restore(checkpoint)
+
+    def run(self) -> Iterator[Turned]:
+        """Do all turns that are left, one for each `next`."""
+        trace = self.durable.trace
+        for task in self.plan.tasks(self.turn):
+            replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
+            figures = self._do(task)
+            trace("applied")
+            self.turn = task.turn + 1
+            if not replayed and self.turn % self.durable.every == 0:
+                self._keep()
+            yield Turned(task, replayed, figures)
+        self._keep()
+
+    def _do(self, task: Task) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def exchanges(self, peers: Sequence[str], role: str, limits: Mapping[str, Any]) -> list[Exchange]:
+        """What was said with each peer, as checkpoint and journal have it."""
+        journal, turn = self.durable.journal, self.resumed
+        return [
+            Exchange(journal, peer, role=role, limits=limits, turn=turn, transcripts=self._said.get(peer))
+            for peer in peers
+        ]
+
+    def _keep(self) -> None:
+        if self.turn in self.durable.checkpoints.turns():
+            return
+        self.durable.keep(self.turn, self._state(), [channel.exchange for channel in self.channels])
+
+    def _fresh(self) -> Mapping[str, Any]:
+        self.origin = _weights(self.model)
+        return self._state()
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.party.optimizer.state_dict(),
+            "steps": self.party.steps,
+            "evaluations": self.party.evaluations,
+            "history": self.history,
+            "origin": self.origin,
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "transcripts": {
+                channel.exchange.peer: channel.exchange.recent() for channel in self.channels
+            },
+        }  # fmt: skip
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        state = checkpoint.state
+        self.turn = self.resumed = checkpoint.turn or 0
+        self.model.load_state_dict(state["model"])
+        self.party.optimizer.load_state_dict(state["optimizer"])
+        self.party.steps, self.party.evaluations = state["steps"], state["evaluations"]
+        self.history, self.origin = state["history"], state["origin"]
+        torch.set_rng_state(state["random"])
+        if state["random_cuda"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(state["random_cuda"])
+
+
+class FeatureSession(_Session[AskingChannel]):
+    """The feature party's training.
+
+    Args:
+        party: the model, its optimizer and its features, aligned.
+        plan: what is done in which turn.
+        durable: where state is kept.
+        shared: names of the figures that the label party shares, in their order.
+    """
+
+    def __init__(self, party: FeatureParty, plan: Plan, durable: Durable, *, shared: Sequence[str] = ()) -> None:
+        super().__init__(party.bottom, party, plan, durable)
+        self.features = party
+        self.shared = tuple(shared)
+
+    def connect(self, channel: AskingChannel) -> None:
+        """Say over which channel the label party is asked."""
+        self.channels = (channel,)
+
+    def leave(self) -> None:
+        """After the last turn: let the label party know that everything has arrived."""
+        (channel,) = self.channels
+        channel.confirm()
+
+    def _do(self, task: Task) -> Mapping[str, Any]:
+        (channel,) = self.channels
+        if task.what == "train":
+            return self.features.step(task.rows, channel)
+        if task.what == "evaluate":
+            values = self.features.evaluate(task.rows, channel).tolist()
+            if len(values) != (len(self.shared) if task.last else 0):
+                raise TensorError(f"epoch {task.epoch}: {len(values)} figures came, {len(self.shared)} were agreed")
+            if not task.last:
+                return {}
+            figures = dict(zip(self.shared, values, strict=True))
+            self.history.append({"epoch": task.epoch, **figures})
+            return figures
+        channel.send(_farewell())
+        channel.recv("done", 0)
+        return {}
+
+
+class LabelSession(_Session[AnsweringChannel]):
+    """The label party's training.
+
+    Args:
+        party: the model, its optimizer, labels and protection.
+        plan: what is done in which turn.
+        durable: where state is kept.
+        noise: keyed with this run's secret.
+        measure: what an evaluation finds.
+        shared: names of the figures that the feature parties are told, in their order.
+    """
+
+    def __init__(
+        self,
+        party: LabelParty,
+        plan: Plan,
+        durable: Durable,
+        *,
+        noise: StepNoise,
+        measure: Measure,
+        shared: Sequence[str] = (),
+    ) -> None:
+        self.label = party
+        self._logits: list[Tensor] = []
+        self._loss = torch.zeros(2, dtype=torch.float64)  # sum and number of this epoch's losses
+        super().__init__(party.top, party, plan, durable)
+        self.measure = measure
+        self.shared = tuple(shared)
+        strength = hashlib.sha256(repr(sorted(durable.guard.items())).encode()).digest()
+        party.noise = _Bound(noise, lambda: (strength, self.origin, *self._versions()))
+
+    def connect(self, channels: Sequence[AnsweringChannel]) -> None:
+        """Say over which channels the feature parties are answered, in the order that the top takes them."""
+        self.channels = tuple(channels)
+
+    def leave(self, patience: float = 60.0) -> bool:
+        """After the last turn: stay until all feature parties have everything, or so long; whether they have."""
+        stayed = [channel.linger(patience) for channel in self.channels]
+        return all(stayed)
+
+    def _versions(self) -> list[bytes]:
+        """The weights are a matter of where they began and of all that was said since."""
+        said = [channel.exchange.transcript(self.turn) for channel in self.channels]
+        if any(one is None for one in said):
+            raise StorageError(f"turn {self.turn}: what was said before it is not remembered; no noise is drawn")
+        return [one for one in said if one is not None]
+
+    def _do(self, task: Task) -> Mapping[str, Any]:
+        if task.what == "train":
+            figures = self.label.step(task.rows, self.channels)
+            self._loss += torch.stack([figures["loss"].double().cpu(), torch.ones((), dtype=torch.float64)])
+            return figures
+        if task.what == "evaluate":
+            return self._evaluate(task)
+        for channel in self.channels:
+            channel.recv("done", 0)
+        for channel in self.channels:
+            channel.send(_farewell())
+        return {}
+
+    def _evaluate(self, task: Task) -> Mapping[str, Any]:
+        step = self.label.evaluations
+        self._logits.append(self.label.evaluate(task.rows, self.channels))
+        figures: dict[str, float] = {}
+        if task.last:
+            rows = self.plan.tested()
+            figures = dict(self.measure(torch.cat(self._logits), self.label.labels[rows]))
+            figures["train_loss"] = float(self._loss[0] / self._loss[1])
+            self.history.append({"epoch": task.epoch, **figures})
+            self._logits, self._loss = [], torch.zeros(2, dtype=torch.float64)
+        missing = [name for name in self.shared if name not in figures] if task.last else []
+        if missing:
+            raise UsageError(f"the contract shares {', '.join(missing)}, which this party does not measure")
+        values = [round(figures[name], 4) for name in self.shared] if task.last else []
+        for channel in self.channels:
+            channel.send(Message(step, "figures", torch.tensor(values, dtype=torch.float64), digest(task.rows)))
+        return figures
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            **super()._state(),
+            "protection": self.label.state,
+            "logits": self._logits,
+            "loss": self._loss,
+        }
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        super()._restore(checkpoint)
+        self.label.state = checkpoint.state["protection"]
+        self._logits, self._loss = checkpoint.state["logits"], checkpoint.state["loss"]
+
+
+def _farewell() -> Message:
+    return Message(0, "done", torch.empty(0, dtype=torch.uint8), b"")
+
+
+def _weights(model: nn.Module) -> bytes:
+    """A digest of a model's parameters and buffers."""
+    hashed = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        hashed.update(Message(0, name, value, b"").fingerprint)
+    return hashed.digest()

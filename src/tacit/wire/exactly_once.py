@@ -1,0 +1,210 @@
+"""Channels that answer every request exactly once, whatever breaks: written down first, then sent.
+
+A party that starts again runs its steps anew from its checkpoint, over the same channel: what the journal has is read
+from there and compared, and where the journal ends the peer is asked. There is no other code for recovery.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from tacit.contracts import Message
+from tacit.errors import ProtocolError, RefusedError, StorageError
+from tacit.wire.exchange import Exchange
+
+__all__ = ["CONFIRMED", "AnsweringChannel", "AskingChannel", "Line", "Trace"]
+
+Trace = Callable[[str], None]
+"""Told of each point that a step passes, by name: for logs, and for trials that end a process just there."""
+
+_TOLERANCE = 1e-3  # of what a device other than the CPU computes twice
+
+
+class Line(Protocol):
+    """The way to one peer: it lasts, while links come and go."""
+
+    def recv(self) -> Message:
+        """The next message, however long it takes and over however many links."""
+
+    def send(self, message: Message) -> None:
+        """Hand a message over if there is a link; where there is none, the peer will ask again."""
+
+    def look(self) -> Message | None:
+        """The next message, or None where none comes for a moment."""
+
+    def refuse(self, error: RefusedError) -> None:
+        """Tell the peer that it is refused, and end the link; raise an alarm at home."""
+
+
+CONFIRMED = Message(1, "done", torch.empty(0, dtype=torch.uint8), b"")
+"""What a feature party says when the last answer is durable; nobody answers that."""
+
+
+class AskingChannel:
+    """The feature party's end: one open request at a time, made durable before it is sent.
+
+    Args:
+        exchange: what was said so far.
+        line: the way to the label party. It must send the open request again over each new link.
+        turn: where this party's model stands: the turns before it are not asked again.
+        trace: told of each point that a step passes.
+    """
+
+    def __init__(self, exchange: Exchange, line: Line, *, turn: int, trace: Trace = lambda point: None) -> None:
+        self.exchange = exchange
+        self.line = line
+        self.turn = turn
+        self._trace = trace
+
+    def send(self, message: Message) -> None:
+        """Write a request down and send it; one that was written down before must come out the same."""
+        stored = self.exchange.request(self.turn)
+        if stored is None:
+            self._trace("request computed")
+            self.exchange.write_request(self.turn, message)
+            self.exchange.journal.sync()
+            self._trace("request written")
+        else:
+            check_same(stored, message)
+            message = stored
+        if self.exchange.complete == self.turn:
+            self.line.send(message)
+            self._trace("request sent")
+
+    def recv(self, kind: str, step: int) -> Message:
+        """The answer to the open request, from the journal or from the peer."""
+        answer = self.exchange.answer(self.turn) or self._ask(kind, step)
+        if (answer.kind, answer.step) != (kind, step):
+            raise ProtocolError(_unexpected(answer, kind, step))
+        self.turn += 1
+        return answer
+
+    def confirm(self) -> None:
+        """Make everything durable, and tell the label party that it need not wait."""
+        self.exchange.journal.sync()
+        self.line.send(CONFIRMED)
+
+    def _ask(self, kind: str, step: int) -> Message:
+        while True:
+            answer = self.line.recv()
+            if self.exchange.is_last_answer(answer):  # the request had been sent twice
+                continue
+            if (answer.kind, answer.step) != (kind, step):
+                raise ProtocolError(_unexpected(answer, kind, step))
+            self._trace("answer received")
+            self.exchange.write_answer(self.turn, answer)
+            self.exchange.journal.sync_soon()  # it must be durable before the next request, not before it is used
+            self._trace("answer written")
+            return answer
+
+
+class AnsweringChannel:
+    """The label party's end: a repeated request gets the stored bytes, a changed one is refused.
+
+    Args:
+        exchange: what was said so far.
+        line: the way to one feature party.
+        turn: where this party's model stands: the turns before it are not computed again.
+        trace: told of each point that a step passes.
+    """
+
+    def __init__(self, exchange: Exchange, line: Line, *, turn: int, trace: Trace = lambda point: None) -> None:
+        self.exchange = exchange
+        self.line = line
+        self.turn = turn
+        self._trace = trace
+
+    def recv(self, kind: str, step: int) -> Message:
+        """The request of this turn, from the journal or from the peer; older ones are answered on the way."""
+        stored = self.exchange.request(self.turn)
+        if stored is not None:
+            if (stored.kind, stored.step) != (kind, step):
+                raise ProtocolError(_unexpected(stored, kind, step))
+            return stored
+        while True:
+            message = self.line.recv()
+            try:
+                if self._is_new(message, kind, step):
+                    break
+            except RefusedError as error:
+                self.line.refuse(error)
+        self._trace("request received")
+        self.exchange.write_request(self.turn, message)
+        self.exchange.journal.sync_soon()  # it must be durable before the answer goes out
+        self._trace("request written")
+        return message
+
+    def send(self, message: Message) -> None:
+        """Write the answer down, make it durable, and only then send it."""
+        stored = self.exchange.answer(self.turn)
+        if stored is None:
+            self._trace("answer computed")
+            self.exchange.write_answer(self.turn, message)
+            self.exchange.journal.sync()
+            self._trace("answer written")
+        else:
+            check_same(stored, message)
+            message = stored
+        self.turn += 1
+        if self.turn == self.exchange.complete:
+            self.line.send(message)
+            self._trace("answer sent")
+
+    def linger(self, seconds: float) -> bool:
+        """Stay for a peer that may not have the last answer yet, until it says so; whether it did in this time."""
+        end = time.monotonic() + seconds
+        while not self.exchange.confirmed and time.monotonic() < end:
+            message = self.line.look()
+            if message is None:
+                continue
+            if message.fingerprint == CONFIRMED.fingerprint:
+                self.exchange.confirm()
+                continue
+            try:
+                self._is_new(message, "", -1)
+            except RefusedError as error:
+                self.line.refuse(error)
+        return self.exchange.confirmed
+
+    def _is_new(self, message: Message, kind: str, step: int) -> bool:
+        """Whether this is the request that is due; a known one is answered from the journal."""
+        turn = self.exchange.turn_of(message)
+        if turn is not None:
+            answer = self.exchange.answer(turn)
+            if answer is not None:
+                self.line.send(answer)
+            return False
+        if (message.kind, message.step) != (kind, step):
+            raise RefusedError("request", _unexpected(message, kind, step))
+        return True
+
+
+def _unexpected(message: Message, kind: str, step: int) -> str:
+    due = f"expected the {kind} of step {step}" if kind else "the run is over"
+    return f"{due}, got the {message.kind} of step {message.step}: the two parties are not at the same step"
+
+
+def check_same(stored: Message, computed: Message) -> None:
+    """Refuse to go on where a step that is computed again does not give what was said then.
+
+    On a CPU every bit must be the same. Other devices may add up in another order; what was said stays what was said,
+    and a small difference only shows that the machine is not exact.
+    """
+    if stored.fingerprint == computed.fingerprint:
+        return
+    said, now = stored.payload, computed.payload.detach()
+    alike = (stored.kind, stored.step, stored.rows, said.shape, said.dtype) == (
+        computed.kind, computed.step, computed.rows, now.shape, now.dtype,
+    )  # fmt: skip
+    if alike and now.device.type != "cpu":
+        scale = float(said.abs().max()) if said.numel() else 0.0
+        if torch.allclose(now.cpu(), said, rtol=_TOLERANCE, atol=_TOLERANCE * scale):
+            return
+    raise StorageError(
+        f"{stored.kind} of step {stored.step}: computed again it is not what was sent before: the code, the data, the "
+        "settings or the number of threads changed since then. Go on with what the run began with, or start a new run"
+    )

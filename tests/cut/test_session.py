@@ -1,0 +1,73 @@
+"""A training that is killed anywhere ends as if it had never been, and every request has one answer."""
+
+import pytest
+import torch
+
+POINTS = {
+    "label": (
+        "request received", "request written", "answer computed", "answer written", "answer sent", "applied",
+        "checkpoint written", "journal rotated",
+    ),
+    "one": (
+        "request computed", "request written", "request sent", "answer received", "answer written", "applied",
+        "checkpoint written", "journal rotated",
+    ),
+}  # fmt: skip
+
+
+def same(one, two):
+    return all(torch.equal(one[name][key], two[name][key]) for name in one for key in one[name])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, request):
+    """What the training gives when nothing happens: weights, answers and the points that were passed."""
+    return {}
+
+
+def reference(parties, undisturbed, tmp_path, names=("one",)):
+    if names not in undisturbed:
+        world = parties.World(tmp_path / "undisturbed", names=names)
+        killers = {name: parties.Killer() for name in ("label", *names)}
+        sessions = parties.train(world, killers)
+        undisturbed[names] = (
+            parties.weights(sessions), world.answers, {name: killer.seen for name, killer in killers.items()},
+            {name: session.history for name, session in sessions.items()},
+        )  # fmt: skip
+    return undisturbed[names]
+
+
+def test_an_undisturbed_run_passes_every_point_and_learns(parties, undisturbed, tmp_path):
+    weights, answers, seen, history = reference(parties, undisturbed, tmp_path)
+    assert {name: set(points) for name, points in seen.items()} == {name: set(p) for name, p in POINTS.items()}
+    assert all(len(one) == 1 for one in answers.values())
+    assert [line["epoch"] for line in history["label"]] == [0, 1]
+    assert [line["test_loss"] for line in history["one"]] == [round(x["test_loss"], 4) for x in history["label"]]
+    world = parties.World(tmp_path / "again")
+    assert same(weights, parties.weights(parties.train(world)))
+
+
+@pytest.mark.parametrize("count", [1, 7])
+@pytest.mark.parametrize(("name", "point"), [(name, point) for name in POINTS for point in POINTS[name]])
+def test_killed_at_any_point_the_models_end_the_same(parties, undisturbed, tmp_path, name, point, count):
+    weights, answers, seen, history = reference(parties, undisturbed, tmp_path)
+    count = min(count, seen[name].count(point))
+    world = parties.World(tmp_path / "killed")
+    killer = parties.Killer(point, count)
+    sessions = parties.train(world, {name: killer})
+    assert killer.count == 0, "nothing was killed"
+    assert same(weights, parties.weights(sessions))
+    assert world.answers.keys() == answers.keys()
+    assert all(world.answers[key] == answers[key] for key in answers)
+    assert not world.alarms
+    assert {who: session.history for who, session in sessions.items()} == history
+
+
+def test_three_parties_and_one_of_them_killed(parties, undisturbed, tmp_path):
+    names = ("one", "two")
+    weights, answers, _, _ = reference(parties, undisturbed, tmp_path, names)
+    for name in ("label", "two"):
+        world = parties.World(tmp_path / name, names=names)
+        sessions = parties.train(world, {name: parties.Killer("answer written", 5)})
+        assert same(weights, parties.weights(sessions))
+        assert world.answers == answers
