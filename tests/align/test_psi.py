@@ -460,3 +460,19 @@ def test_a_mask_of_another_length(links):
     send_mask(one, np.ones(12, np.bool_))
     with pytest.raises(ProtocolError, match=r"matches 0 is .*\(1, 16\), expected uint8 \(2, 16\)"):
         recv_mask(two, 200, patience=PATIENCE)
+
+
+# --- what was asked before -------------------------------------------------------------------------------------------
+
+
+def test_a_party_may_refuse_once_it_knows_the_size_and_before_it_answers(links, both, party):
+    one, two = links()
+
+    def admit(count):
+        raise RefusedError("history", f"{count} ids again")
+
+    errors = both(lambda: party(one, list(range(30)), admit=admit), lambda: party(two, list(range(17))))
+    assert isinstance(errors[0], RefusedError)
+    assert str(errors[0]) == "17 ids again"
+    assert isinstance(errors[1], LinkError)
+    assert points_sent(one) == points_sent(one, "matches") == []

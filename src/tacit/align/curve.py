@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tacit.align import _mb8, _worker, _x25519
 from tacit.errors import ProtocolError, TacitError, UsageError
 
-__all__ = ["ENGINES", "Engine", "Points", "best_engine", "check_points", "hash_to_points"]
+__all__ = ["ENGINES", "Engine", "Points", "best_engine", "byte_order", "check_points", "hash_to_points"]
 
 Points = NDArray[np.uint8]
 """Points or hashes, one in each row.  (count, 32)"""
@@ -64,6 +64,16 @@ def check_points(points: Points) -> None:
     for place in np.flatnonzero(np.isin(words[:, 0], _LOW_ORDER[:, 0])):
         if (words[place] == _LOW_ORDER).all(axis=1).any():
             raise ProtocolError(f"point {place} of {len(points)} has low order: an honest peer never sends one")
+
+
+def byte_order(rows: Points) -> NDArray[np.int64]:
+    """The order of the rows by their bytes, as places; equal rows keep their order."""
+    words = np.ascontiguousarray(rows).view(">u8").astype(np.uint64)
+    order = np.argsort(words[:, 0], kind="stable")
+    leading = words[order, 0]
+    if (leading[1:] == leading[:-1]).any():
+        order = np.lexsort(words.T[::-1])
+    return order
 
 
 class Engine:

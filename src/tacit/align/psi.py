@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tacit.align._control import decoded, expect, told, unhex
 from tacit.align._exchange import CHUNK, SHORT, Exchange, rows_of
-from tacit.align.curve import Engine, Points
+from tacit.align.curve import Engine, Points, byte_order
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
 
@@ -62,6 +62,7 @@ def intersect(
     engine: Engine,
     cap: int,
     minimum: int,
+    admit: Callable[[int], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     patience: float = 600.0,
     random: Callable[[int], bytes] = secrets.token_bytes,
@@ -76,6 +77,8 @@ def intersect(
         engine: multiplies.
         cap: no set may be larger, by the contract: the size of a set is how much it can ask.
         minimum: no set, and no intersection, may be smaller, by the contract: a tiny one asks about single people.
+        admit: called with the size of the peer's set before anything is computed; it may raise a `RefusedError`, as
+            `History.begin` does.
         progress: called with the multiplications done and to do, by one thread at a time.
         patience: how many seconds the peer may be silent.
         random: gives that many secret random bytes: a nonce, an order and the key are made of them.
@@ -86,6 +89,8 @@ def intersect(
     hello = {"protocol": _PROTOCOL, "count": len(hashes), "cap": cap, "minimum": minimum, "nonce": nonce.hex()}
     link.send(told("commitment", 0, hello))
     peer_count, peer_nonce = _peer_hello(link, hello, patience)
+    if admit is not None:
+        admit(peer_count)
     order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
     own, peer = Exchange(link, hashes, order, peer_count, engine, random(32), progress, patience).run()
     places, products = _matches(link.peer, own, peer)
@@ -97,7 +102,7 @@ def intersect(
             "check that both mean the same ids, spelled alike",
         )
     positions = order[places]
-    return Matched(positions[_byte_order(hashes[positions])], peer_count)
+    return Matched(positions[byte_order(hashes[positions])], peer_count)
 
 
 def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[np.bool_]]]:
@@ -176,7 +181,7 @@ def _peer_hello(link: Link, own: dict[str, object], patience: float) -> tuple[in
 def _matches(peer_name: str, own: Points, peer: Points) -> tuple[NDArray[np.int64], Points]:
     """Where in `own` the products are that are in `peer` too, and those products, in the order of their bytes."""
     both = np.concatenate([own, peer])
-    order = _byte_order(both)  # stable: of two that are equal, this party's own comes first
+    order = byte_order(both)  # stable: of two that are equal, this party's own comes first
     both = both[order]
     again = np.flatnonzero((both[1:] == both[:-1]).all(axis=1))
     first, second = order[again], order[again + 1]
@@ -192,16 +197,6 @@ def _matches(peer_name: str, own: Points, peer: Points) -> tuple[NDArray[np.int6
             "are not distinct, or the peer does not multiply",
         )
     return first, both[again]
-
-
-def _byte_order(rows: Points) -> NDArray[np.int64]:
-    """Where the rows go when they are sorted by their bytes; equal ones keep their order."""
-    words = np.ascontiguousarray(rows).view(">u8").astype(np.uint64)
-    order = np.argsort(words[:, 0], kind="stable")
-    leading = words[order, 0]
-    if (leading[1:] == leading[:-1]).any():
-        order = np.lexsort(words.T[::-1])
-    return order
 
 
 def _confirm(link: Link, key: bytes, nonce: bytes, peer_nonce: bytes, patience: float) -> None:
