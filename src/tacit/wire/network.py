@@ -79,9 +79,13 @@ class NetworkLink(FrameLink):
             assert frame is not None  # it waits without a timeout
             yield frame
 
-    def read(self, frames: Iterator[bytes]) -> None:
-        """Take what gRPC receives until the stream is over; after `close` that is read and thrown away."""
-        reason = f"{self.peer} closed the link"
+    def read(self, frames: Iterator[bytes], reason: str) -> None:
+        """Take what gRPC receives until the stream is over; after `close` that is read and thrown away.
+
+        Args:
+            frames: gRPC's iterator.
+            reason: what it means when that ends without an error.
+        """
         try:
             for frame in frames:
                 if not self._closed:
@@ -174,8 +178,8 @@ class Server:
         if not context.add_callback(lambda: self._leave(link)):
             self._leave(link)
         context.send_initial_metadata((_WELCOME,))
-        reader = threading.Thread(target=link.read, args=(requests,), name=f"tacit-from-{link.peer}", daemon=True)
-        reader.start()
+        arguments = (requests, _gone(link.peer))
+        threading.Thread(target=link.read, args=arguments, name=f"tacit-from-{link.peer}", daemon=True).start()
         self._offer(link)
         yield from link.frames_out()
 
@@ -201,9 +205,14 @@ class Server:
             link.finish(str(error))
 
     def _leave(self, link: NetworkLink) -> None:
-        link.finish(f"the link to {link.peer} is over")
+        link.finish(_gone(link.peer))
         with self._lock:
             self._links.remove(link)
+
+
+def _gone(peer: str) -> str:
+    """gRPC does not tell a server which of the two it was."""
+    return f"{peer} closed the link, or was stopped"
 
 
 def listen(address: str, identity: Identity, trusted: Mapping[str, bytes], limits: Mapping[str, Limit]) -> Server:
@@ -287,7 +296,7 @@ def connect(
 def _read(link: NetworkLink, call: Any, opened: threading.Event) -> None:
     call.initial_metadata()  # waits for the handler's first word, or for the end of the attempt
     opened.set()
-    link.read(call)
+    link.read(call, f"{link.peer} closed the link")
 
 
 def _check_dates(what: str, pem: bytes) -> None:
