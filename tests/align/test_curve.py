@@ -52,16 +52,14 @@ def is_square(value):
     return pow(value % P, (P - 1) // 2, P) == 1
 
 
-def first_on_curve(digest, domain):
-    """Try and increment once more, in plain integers."""
-    for counter in range(64):
-        prefix = len(domain).to_bytes(8, "little") + domain
-        drawn = hashlib.blake2b(prefix + digest + bytes([counter])).digest()
-        for half in (drawn[:32], drawn[32:]):
-            u = int.from_bytes(half, "little") % 2**255
-            if u < P and is_square(u**3 + A * u**2 + u):
-                return u
-    raise AssertionError
+def elligator(digest, domain):
+    """The map once more, in plain integers and with a division each."""
+    prefix = len(domain).to_bytes(8, "little") + domain
+    r = int.from_bytes(hashlib.blake2b(prefix + digest, digest_size=32).digest(), "little")
+    v = -A * pow(1 + 2 * r * r, -1, P) % P
+    both = [u for u in (v, (-A - v) % P) if is_square(u**3 + A * u**2 + u)]
+    assert len(both) == 1
+    return both[0]
 
 
 # --- points ----------------------------------------------------------------------------------------------------------
@@ -71,7 +69,7 @@ def first_on_curve(digest, domain):
 @given(st.lists(st.binary(min_size=32, max_size=32), max_size=6), st.binary(max_size=20))
 def test_points_are_what_plain_integers_say(digests, domain):
     hashes = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32)
-    assert numbers(hash_to_points(hashes, domain=domain)) == [first_on_curve(digest, domain) for digest in digests]
+    assert numbers(hash_to_points(hashes, domain=domain)) == [elligator(digest, domain) for digest in digests]
 
 
 def test_every_point_is_on_the_curve_and_never_on_the_twist(hashes):

@@ -2,7 +2,7 @@
 
 **On the curve, never on its twist.** Half of all u belong to points of the curve, the other half to its twist, and a
 multiplication leaves each where it is. Whoever took the hash itself as u would therefore tell the other party one bit
-about each id, the same bit in every run; so u is drawn until it is on the curve.
+about each id, the same bit in every run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import os
 import gmpy2  # type: ignore[import-untyped]
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from gmpy2 import mpz
-
-from tacit.errors import DataError
 
 __all__ = ["LOW_ORDER", "PRIME", "all_on_curve", "multiply", "points"]
 
@@ -32,35 +30,32 @@ LOW_ORDER = (
 _SIZE = 32
 _P = mpz(PRIME)
 _A = 486662
-_LOW = 2**255 - 1
 _GROUPS = 128
-# Two candidates each: all of them fail for one hash in 2^128.
-_COUNTERS = tuple(bytes([counter]) for counter in range(64))
 
 
 def points(hashes: bytes, domain: bytes) -> bytearray:
-    """A point for each hash of 32 bytes: the first u of a stream of hashes for which u^3 + 486662 u^2 + u is a square.
+    """A point for each hash of 32 bytes, by Elligator 2 (RFC 9380, section 6.7.1).
 
-    The point may have any order that the curve knows; X25519 multiplies by 8 along with the key, so what is sent has
-    prime order.
+    r = H(domain, hash) mod p;  v = -486662 / (1 + 2 r^2);  u is v or -486662 - v, whichever is on the curve: one always
+    is. All divisions of a call cost one inversion and three products each. The point may have any order that the curve
+    knows; X25519 multiplies by 8 along with the key, so what is sent has prime order.
     """
-    base = hashlib.blake2b(len(domain).to_bytes(8, "little") + domain)
-    found = bytearray()
+    base = hashlib.blake2b(len(domain).to_bytes(8, "little") + domain, digest_size=_SIZE)
+    below, products = [], [mpz(1)]  # 1 + 2 r^2 is never 0, since -1/2 is not a square
     for start in range(0, len(hashes), _SIZE):
-        found += _point(hashes[start : start + _SIZE], base)
-    return found
-
-
-def _point(digest: bytes, base: hashlib.blake2b) -> bytes:
-    for counter in _COUNTERS:
         state = base.copy()
-        state.update(digest + counter)
-        drawn = int.from_bytes(state.digest(), "little")
-        for number in (drawn & _LOW, drawn >> 256 & _LOW):
-            u = mpz(number)
-            if gmpy2.jacobi(u * (u * (u + _A) + 1), _P) == 1 and number < PRIME:
-                return number.to_bytes(_SIZE, "little")
-    raise DataError("a hash led to no point in 128 draws, which chance alone does not do: check the hashes")
+        state.update(hashes[start : start + _SIZE])
+        r = mpz.from_bytes(state.digest(), "little")
+        below.append((2 * r * r + 1) % _P)
+        products.append(products[-1] * below[-1] % _P)
+    inverse = gmpy2.invert(products[-1], _P)  # of the product of all
+    found = []
+    for place in reversed(range(len(below))):
+        v = inverse * products[place] * (_P - _A) % _P
+        inverse = inverse * below[place] % _P
+        u = v if gmpy2.jacobi(v * (v * (v + _A) + 1), _P) == 1 else (_P - _A - v) % _P
+        found.append(u.to_bytes(_SIZE, "little"))
+    return bytearray().join(reversed(found))
 
 
 def multiply(joined: bytes, key: bytes) -> bytearray:
