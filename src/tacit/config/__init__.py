@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from tacit.config.contract import METRICS, Alignment, Contract, Cut, Minimum, Share
 from tacit.config.gradient import KNOBS, Gradient, meets
-from tacit.config.party import Data, Model, Network, Party, Protect, Record, Training
+from tacit.config.party import Align, Data, Model, Network, Party, Protect, Record, Training
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
     "KNOBS",
     "METRICS",
+    "Align",
     "Alignment",
     "Contract",
     "Cut",

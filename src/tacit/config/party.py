@@ -10,7 +10,7 @@ from pydantic import Field, Strict
 from tacit.config._base import Address, Count, File, Name, Names, Positive, Problem, Section, Text, Whole
 from tacit.config.gradient import Gradient
 
-__all__ = ["Data", "Model", "Network", "Party", "Protect", "Record", "Training"]
+__all__ = ["Align", "Data", "Model", "Network", "Party", "Protect", "Record", "Training"]
 
 
 class Network(Section):
@@ -103,6 +103,18 @@ class Protect(Section):
     gradient: Gradient = Field(examples=['{ name = "matched", leak_auc = 0.6, visits = "epochs" }'])
 
 
+class Align(Section):
+    """How often a peer may align with this party, for every time it may learn about the ids that changed.
+
+    Attributes:
+        runs_a_month: with one peer, in 30 days.
+        allow_edits: whether a peer may come with a set that differs from a former one by a few ids alone.
+    """
+
+    runs_a_month: Whole = 10
+    allow_edits: Annotated[bool, Strict()] = False
+
+
 class Record(Section):
     """What is kept for the party's own attacks: the last batches, and every visit of a few examples."""
 
@@ -122,6 +134,7 @@ class Party(File):
     model: Model = Model(name="wide_deep")
     training: Training = Training()
     protect: Protect | None = None
+    align: Align = Align()
     record: Record = Record()
 
     @property

@@ -38,7 +38,11 @@ threads = 0  # of this process; 0 for all cores
 checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 # seed = 7  # of the first weights; fresh ones are drawn without it
 
-{protect}[record]  # what is kept on this side, for attacks on oneself
+{protect}[align]  # every alignment may tell a peer about the ids that changed since the last one
+runs_a_month = 10  # with one peer
+allow_edits = false  # whether a peer may come again with a set that differs by a few ids alone
+
+[record]  # what is kept on this side, for attacks on oneself
 last = 24  # whole batches, the newest ones
 follow = 4096  # examples of which every visit is kept
 """
@@ -69,7 +73,7 @@ feature_parties = {feature_parties}  # one to eight
 loss = "binary"  # one logit and labels 0 or 1; "softmax": one logit for each class
 epochs = 3  # how often every example is visited
 batch_size = 1024
-test_share = 0.2  # of the common rows, drawn by the joint seed; 0 for none
+test_share = 0.2  # of the common rows, the last ones in their order, which nobody chose; 0 for none
 
 [cut]
 widths = {widths}  # what each feature party sends of a row: a width, or a shape such as [32, 8, 8]

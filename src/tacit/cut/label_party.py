@@ -93,7 +93,7 @@ class LabelParty:
         self.state = sent.state
         self.optimizer.step()
         self.steps += 1
-        return {"loss": loss.detach(), "clean": clean, **sent.report}
+        return {"loss": loss.detach(), "embedding": embedding, "clean": clean, "sent": sent.value, **sent.report}
 
     def evaluate(self, rows: Tensor, channels: Channel | Sequence[Channel]) -> Tensor:
         """Logits for rows that are not trained on: nothing is learned from them, and nothing is answered here."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from tacit.audit.attacks import attack
 from tacit.audit.metrics.leak_auc import auc
-from tacit.audit.run import Finding, attack_all, worst
+from tacit.audit.run import Finding, worst
+from tacit.audit.standard import on_batches, on_visits
 from tacit.contracts import Protection
 from tacit.cut.simulate import simulate
 from tacit.lab import flights
@@ -22,22 +22,7 @@ from tacit.protect.gradient.max_norm import max_norm
 from tacit.protect.gradient.none import none
 from tacit.wire.record import Recorder
 
-__all__ = ["ATTACKS", "Row", "protections", "run"]
-
-ATTACKS: tuple[str | tuple[str, dict[str, str]], ...] = (
-    "norm",
-    "cosine",
-    "majority",
-    "hint",
-    "top_share",
-    "residual",
-    "likelihood",
-    "learned",
-    "spectral",
-    ("spectral", {"of": "gradient"}),
-    "contextual",
-)
-ACCUMULATED = (("norm", "mean"), ("residual", "mean"), ("likelihood", "mean"), ("likelihood", "spread"))
+__all__ = ["Row", "protections", "run"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -135,25 +120,15 @@ def _row(name: str, protect: Protection, data: Split, epochs: int, seed: int, pr
         (test.feature_party.categorical, test.feature_party.numeric),
         (test.label_party.categorical, test.label_party.numeric),
     )
-    findings = _attacked(recorder, train.labels, epochs, seed, lambda *done: progress(f"attacking {name}", *done))
-    return Row(name, float(auc(logits, test.labels)), trained.history[-1].power, findings)
-
-
-def _attacked(
-    recorder: Recorder, labels: torch.Tensor, epochs: int, seed: int, progress: Callable[[int, int], None]
-) -> list[Finding]:
-    """Every attack on the last batches, then those that add up the visits of one example."""
     batches = recorder.batches()
-    findings = []
-    for done, spelled in enumerate(ATTACKS, start=1):
-        name, options = (spelled, {}) if isinstance(spelled, str) else spelled
-        noise = torch.Generator().manual_seed(seed)
-        findings += attack_all(batches.view, labels, [attack(name, **options)], noise=noise, clean=batches.clean)
-        progress(done, len(ATTACKS) + 1)
+    findings = on_batches(
+        batches.view,
+        batches.clean,
+        train.labels,
+        seed=seed,
+        progress=lambda *done: progress(f"attacking {name}", *done),
+    )
     if epochs > 1:
         visits = recorder.visits()
-        attacks = [attack("accumulated", attack=inner, how=how) for inner, how in ACCUMULATED]
-        noise = torch.Generator().manual_seed(seed)
-        findings += attack_all(visits.view, labels, attacks, noise=noise, clean=visits.clean)
-    progress(len(ATTACKS) + 1, len(ATTACKS) + 1)
-    return findings
+        findings += on_visits(visits.view, visits.clean, train.labels, seed=seed)
+    return Row(name, float(auc(logits, test.labels)), trained.history[-1].power, findings)

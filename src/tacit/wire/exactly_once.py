@@ -16,7 +16,7 @@ from tacit.contracts import Message
 from tacit.errors import ProtocolError, RefusedError, StorageError
 from tacit.wire.exchange import Exchange
 
-__all__ = ["CONFIRMED", "AnsweringChannel", "AskingChannel", "Line", "Trace"]
+__all__ = ["CONFIRMED", "AnsweringChannel", "AnsweringLine", "AskingChannel", "Line", "Trace"]
 
 Trace = Callable[[str], None]
 """Told of each point that a step passes, by name: for logs, and for trials that end a process just there."""
@@ -32,6 +32,10 @@ class Line(Protocol):
 
     def send(self, message: Message) -> None:
         """Hand a message over if there is a link; where there is none, the peer will ask again."""
+
+
+class AnsweringLine(Line, Protocol):
+    """The label party's end of one."""
 
     def look(self) -> Message | None:
         """The next message, or None where none comes for a moment."""
@@ -112,7 +116,9 @@ class AnsweringChannel:
         trace: told of each point that a step passes.
     """
 
-    def __init__(self, exchange: Exchange, line: Line, *, turn: int, trace: Trace = lambda point: None) -> None:
+    def __init__(
+        self, exchange: Exchange, line: AnsweringLine, *, turn: int, trace: Trace = lambda point: None
+    ) -> None:
         self.exchange = exchange
         self.line = line
         self.turn = turn

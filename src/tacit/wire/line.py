@@ -119,13 +119,6 @@ class Dialer:
             else:
                 return message
 
-    def refuse(self, error: RefusedError) -> None:
-        """Tell the label party that it is refused, and stop."""
-        if self._link is not None:
-            _last_words(self._link, error)
-            self._link = None
-        raise error
-
     def close(self) -> None:
         """End the link."""
         self._drop()

@@ -95,6 +95,11 @@ class Recorder:
             if len(places):
                 self._followed.append(step.select(places))
 
+    @property
+    def recorded(self) -> bool:
+        """Whether any batch was kept whole."""
+        return bool(self._last)
+
     def batches(self) -> Transcript:
         """The last batches, oldest first."""
         if not self._last:

@@ -1,0 +1,135 @@
+"""The verbs of a run between companies: align, train, status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli._show import Folder, Json, Quiet, one_bar, print_findings
+
+if TYPE_CHECKING:
+    from tacit.audit.run import Finding
+    from tacit.party.training import Trained
+
+
+def align(folder: Folder = Path(), as_json: Json = False, quiet: Quiet = False) -> None:
+    """Find the rows that all parties have, without showing anybody the others.
+
+    All parties give this command at the same time; it waits for them. Ids leave this machine only as points that
+    nobody can read without this party's key, which is drawn anew each time.
+
+    Example: `tacit align --folder airline`
+    """
+    from tacit.party.aligning import align as run
+
+    with one_bar(quiet=quiet or as_json, first="reading ids") as show:
+        found = run(
+            folder,
+            progress=show,
+            waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
+            alarm=_alarm,
+            report=lambda text: None if as_json else typer.echo(text),
+        )
+    if as_json:
+        typer.echo(json.dumps({"run": found.run, "rows": found.count, "alignment": found.id}))
+    else:
+        typer.echo(f"{found.count:,} rows are common to all parties of the run {found.run!r}; next: tacit train")
+
+
+def train(
+    folder: Folder = Path(),
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Attack what was sent, when the training is over (label party).")
+    ] = True,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train with the other parties. Killed or cut off, the same command goes on where it was.
+
+    All parties give this command at the same time; it waits for them, without limit. The label party then attacks what
+    it has sent and writes what it found to audit.json in the run's folder; that stays at home.
+
+    Example: `tacit train --folder airline`
+    """
+    from tacit.party.auditing import audited
+    from tacit.party.training import train as run
+
+    with one_bar(quiet=quiet or as_json, first="preparing") as show:
+        done = [0, 0]
+
+        def progress(turn: int, turns: int, figures: Mapping[str, float]) -> None:
+            done[:] = turn, turns
+            told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items() if name != "epoch")
+            show(f"training {told}", turn, turns)
+
+        def waiting(peer: str, seconds: float, why: str) -> None:
+            show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", *done)
+
+        trained = run(folder, progress=progress, waiting=waiting, alarm=_alarm)
+        findings = audited(trained, lambda *how: show("attacking what was sent", *how)) if audit else []
+    if as_json:
+        typer.echo(json.dumps({"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}))
+    else:
+        _print_trained(trained, findings)
+
+
+def status(folder: Folder = Path(), as_json: Json = False) -> None:
+    """Tell where the runs in a party's folder stand.
+
+    Example: `tacit status --folder airline`
+    """
+    from tacit.party.status import read
+
+    runs = read(folder)
+    if as_json:
+        typer.echo(json.dumps(runs, indent=2))
+        return
+    if not runs:
+        typer.echo("no run has begun here: align, then train")
+    for run in runs:
+        _print_status(run)
+
+
+def _print_trained(trained: Trained, findings: list[Finding]) -> None:
+    for line in trained.history:
+        told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
+        typer.echo(f"epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}")
+    typer.echo(
+        f"The run {trained.folder.name!r} is finished; this party's half is {trained.folder / 'model.safetensors'}"
+    )
+    if findings:
+        print_findings(findings, "What the feature parties could tell from the gradients they received")
+
+
+def _print_status(run: dict[str, Any]) -> None:
+    state = run["state"]
+    running = state != "finished"
+    if running and not run["alive"]:
+        state = "stopped; `tacit train` goes on where it was"
+    elif state == "waiting":
+        state = f"waiting for {run['peer']} since {run['waiting_seconds']} s ({_short(run['why'])})"
+    typer.echo(f"{run['run']} ({run['party']}, {run['role']}): {state}")
+    if "turn" in run:
+        share = run["turn"] / run["turns"]
+        typer.echo(f"  turn {run['turn']} of {run['turns']} ({share:.0%}), epoch {run['epoch'] + 1} of {run['epochs']}")
+    for line in run.get("history", [])[-1:]:
+        told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
+        typer.echo(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}")
+    if "journal_bytes" in run:
+        typer.echo(f"  journal {run['journal_bytes'] / 2**20:.0f} MiB, alarms {run['alarms']}, at {run['time']}")
+    for event in run["events"]:
+        rest = ", ".join(f"{name} {value}" for name, value in event.items() if name not in ("time", "event"))
+        typer.echo(f"  {event['time']} {event['event']}: {rest}")
+
+
+def _alarm(peer: str, field: str, reason: str) -> None:
+    typer.echo(f"refused: {peer}, about {field!r}: {reason}", err=True)
+
+
+def _short(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= 60 else line[:59] + "…"

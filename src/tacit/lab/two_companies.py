@@ -1,0 +1,209 @@
+"""An airport and an airline as two companies: two folders, two processes, the same commands as anybody's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from tacit.align.tables import scramble
+from tacit.errors import TacitError, UsageError
+from tacit.lab import flights
+from tacit.party.folder import Folder, create
+
+__all__ = ["Company", "prepare", "run"]
+
+Progress = Callable[[str, int, int], None]
+
+_MARK = "made-by-tacit-demo"
+
+_PARTY = """\
+name = "{name}"
+role = "{role}"
+[network]
+{network}
+[data]
+path = "flights.parquet"
+ids = ["flight_id"]
+{label}categorical = {categorical}
+numeric = {numeric}
+flagged = {flagged}
+[model]
+name = "wide_deep"
+[training]
+learning_rate = 0.002
+seed = {seed}
+{protect}"""
+
+_CONTRACT = """\
+run = "flights"
+label_party = "airline"
+feature_parties = ["airport"]
+loss = "binary"
+epochs = {epochs}
+batch_size = {batch_size}
+[cut]
+widths = {{ airport = 128 }}
+[minimum]
+gradient = {{ name = "matched", leak_auc = 0.6 }}
+[share]
+metrics = ["test_auc"]
+"""
+
+
+class Company:
+    """One of the two: its folder, and the commands that it gives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Give a command, as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "tacit", *words, "--folder", str(self.folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def run_folder(self) -> Path:
+        """Of the run."""
+        return self.folder / "runs" / "flights"
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A JSON file of the run."""
+        found: dict[str, Any] = json.loads((self.run_folder / name).read_text())
+        return found
+
+
+def prepare(out: Path, *, epochs: int, rows: int | None, seed: int) -> tuple[Company, Company]:
+    """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
+
+    Returns the airline, which has the labels, and the airport.
+    """
+    data = flights.load()
+    tables = {"airline": data.airline, "airport": data.airport}
+    inputs = {"airline": flights.AIRLINE_INPUTS, "airport": flights.AIRPORT_INPUTS}
+    network = _free_address()
+    folders: dict[str, Folder] = {}
+    for name, table in tables.items():
+        path = out / name
+        if path.exists() and not (path / _MARK).exists():
+            raise UsageError(f"{path} is there and is not the demo's: choose another --out")
+        shutil.rmtree(path, ignore_errors=True)
+        role: Literal["label", "features"] = "label" if name == "airline" else "features"
+        folders[name] = create(path, role=role, name=name)
+        (path / _MARK).touch()
+        flights.with_inputs(_some(table, rows)).write_parquet(path / "flights.parquet")
+        label = name == "airline"
+        columns = inputs[name]
+        (path / "party.toml").write_text(
+            _PARTY.format(
+                name=name,
+                role=role,
+                network=f'{"listen" if label else "connect"} = "{network}"',
+                label='label = "late"\n' if label else "",
+                categorical=json.dumps(columns.categorical),
+                numeric=json.dumps(columns.numeric),
+                flagged=json.dumps(columns.flagged),
+                seed=seed,
+                protect='[protect]\ngradient = { name = "matched", leak_auc = 0.6 }\n' if label else "",
+            )
+        )
+        batch_size = 1024 if rows is None else min(1024, max(64, rows // 16))
+        (path / "contract.toml").write_text(_CONTRACT.format(epochs=epochs, batch_size=batch_size))
+    folders["airline"].trust(out / "airport" / "airport.crt")
+    folders["airport"].trust(out / "airline" / "airline.crt")
+    return Company(out / "airline"), Company(out / "airport")
+
+
+def run(out: Path, *, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Progress) -> dict[str, Any]:
+    """Set both up, align, train and audit; what came of it, as plain values.
+
+    Args:
+        out: where the folders are made.
+        epochs: how often every flight is visited.
+        rows: how many flights to use; all of them if not given.
+        seed: of the weights.
+        progress: told what is being done.
+    """
+    airline, airport = prepare(out, epochs=epochs, rows=rows, seed=seed)
+    started = time.perf_counter()
+    told = _together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
+    aligned = time.perf_counter()
+
+    def show() -> None:
+        try:
+            status = airline.read("status.json")
+        except (OSError, ValueError):
+            return
+        done = status.get("turn", 0)
+        over = done == status["turns"]
+        progress(
+            "attacking what was sent" if over else "training over mutual TLS", 0 if over else done, status["turns"]
+        )
+
+    _together([airline, airport], "train", show)
+    finished = time.perf_counter()
+    audit = airline.read("audit.json")
+    status = airline.read("status.json")
+    return {
+        "airline_rows": _height(airline),
+        "airport_rows": _height(airport),
+        "common": told["rows"],
+        "align_seconds": aligned - started,
+        "train_seconds": finished - aligned,
+        "protection": str(Folder(airline.folder).config.protect.gradient),  # type: ignore[union-attr]
+        "history": status["history"],
+        "test_auc": status["history"][-1]["test_auc"],
+        **audit,
+    }
+
+
+def _together(companies: list[Company], verb: str, show: Callable[[], None]) -> dict[str, Any]:
+    """Give all companies the same command at the same time; what the first one answers."""
+    processes = [company.start(verb, "--json") for company in companies]
+    try:
+        while any(process.poll() is None for process in processes):
+            show()
+            if any(process.poll() not in (None, 0) for process in processes):
+                break
+            time.sleep(0.2)
+    finally:
+        for process in processes:
+            if process.poll() not in (None, 0) or any(other.poll() not in (None, 0) for other in processes):
+                process.kill()
+    said = [process.communicate() for process in processes]
+    for company, process, (_, complaint) in zip(companies, processes, said, strict=True):
+        if process.returncode > 0:
+            raise TacitError(f"`tacit {verb}` in {company.folder} ended with {process.returncode}: {complaint.strip()}")
+    answer: dict[str, Any] = json.loads(said[0][0])
+    return answer
+
+
+def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
+    """As many flights as give about so many common ones; the choice is by id, so that both sides make the same."""
+    if rows is None:
+        return table
+    both = 304_982
+    return table.filter(pl.Series(scramble(table["flight_id"].to_numpy(), 1) < rows / both))
+
+
+def _height(company: Company) -> int:
+    height: int = pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
+    return height
+
+
+def _free_address() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"

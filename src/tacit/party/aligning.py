@@ -1,0 +1,273 @@
+"""`tacit align`: which rows of this party's table the others have as well, in an order that all share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.align import psi, seed
+from tacit.align.curve import Engine, best_engine
+from tacit.align.history import Alignment, History
+from tacit.align.ids import Ids, read_ids
+from tacit.align.tables import load
+from tacit.config import Contract
+from tacit.contracts import Link
+from tacit.errors import LinkError, RefusedError, StorageError, UsageError
+from tacit.party.folder import Folder
+from tacit.party.meeting import alignment_limits, meet, server
+from tacit.wire.codec import control, read_control
+from tacit.wire.line import Alarm, Waiting
+from tacit.wire.network import Server
+
+__all__ = ["Aligned", "align", "aligned"]
+
+Source = str | Path | pl.DataFrame
+Progress = Callable[[str, int, int], None]
+
+_FILE, _ROWS = "alignment.json", "rows.npy"
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """What an alignment leaves with one party.
+
+    Attributes:
+        run: the contract's run.
+        count: rows that all parties have.
+        id: digest of all parties' commitments: the name of this alignment.
+        seed: draws the batches; nobody chose it.
+        digest: keyed digest of the common ids in their order, equal on all sides.
+        folder: where the row numbers are kept.
+    """
+
+    run: str
+    count: int
+    id: str
+    seed: int
+    digest: str
+    folder: Path
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Row numbers in this party's table, in the common order; read from disk as they are used."""
+        rows: NDArray[np.int64] = np.load(self.folder / _ROWS, mmap_mode="r")
+        if len(rows) != self.count:
+            raise StorageError(f"{self.folder / _ROWS} has {len(rows)} rows, not {self.count}: run `tacit align` again")
+        return rows
+
+    def table(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
+        """These columns of the party's table, the common rows alone, in the common order."""
+        return load(source, self.rows, columns)
+
+
+def aligned(folder: Folder | str | Path) -> Aligned:
+    """What was aligned for the contract's run; an error that says what to do where nothing was."""
+    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    where = folder.run_folder(folder.contract)
+    path = where / _FILE
+    if not path.exists():
+        raise UsageError(f"nothing is aligned for the run {folder.contract.run!r} yet: run `tacit align` on all sides")
+    try:
+        found = json.loads(path.read_text())
+        return Aligned(**found, folder=where)
+    except (ValueError, TypeError) as error:
+        raise StorageError(f"{path} can't be read ({error}): run `tacit align` again on all sides") from None
+
+
+def align(
+    folder: Folder | str | Path,
+    data: Source | None = None,
+    *,
+    ids: str | Sequence[str] | None = None,
+    progress: Progress = lambda *_: None,
+    waiting: Waiting = lambda *_: None,
+    alarm: Alarm = lambda *_: None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Aligned:
+    """Find the rows that all parties of the contract have, without showing anybody the others.
+
+    All parties run this at the same time; it waits for them, and begins again where a connection breaks.
+
+    Args:
+        folder: the party's folder.
+        data: its table, as a path or a DataFrame; what party.toml names if not given.
+        ids: the columns that name a row; those of party.toml if not given.
+        progress: told what is being done, how much of it is done and how much there is.
+        waiting: told while a peer lets us wait.
+        alarm: told what was refused.
+        report: told what became of the table's rows.
+    """
+    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    contract = folder.contract
+    folder.check_pair(contract)
+    where = folder.run_folder(contract)
+    if any((where / "checkpoints").glob("*.safetensors")):
+        raise UsageError(
+            f"the run {contract.run!r} has begun, and its rows stay what they are: agree on another `run` in "
+            "contract.toml to align anew"
+        )
+    source = folder.data if data is None else data
+    progress("reading ids", 0, 0)
+    own = read_ids(source, folder.config.data.ids if ids is None else ids)
+    report(str(own.report))
+    probing = folder.config.align
+    history = History(
+        where.parent / "alignments.jsonl",
+        folder.run_secret(b"alignments"),
+        runs=probing.runs_a_month,
+        allow_edits=probing.allow_edits,
+    )
+    limits = alignment_limits()
+    with best_engine() as engine:
+        work = _Work(folder, contract, own, engine, history, progress)
+        if folder.config.role == "features":
+            found = _until_done(lambda: work.run(meet(folder, contract, None, limits, waiting=waiting, alarm=alarm)))
+        else:
+            with server(folder, contract, limits) as door:
+                found = _until_done(lambda: work.run(_all(door, work, waiting, alarm)))
+    _store(found, own, where)
+    return found.aligned
+
+
+def _all(door: Server, work: _Work, waiting: Waiting, alarm: Alarm) -> dict[str, Link]:
+    return meet(work.folder, work.contract, door, alignment_limits(), waiting=waiting, alarm=alarm)
+
+
+@dataclass(frozen=True)
+class _Found:
+    aligned: Aligned
+    positions: NDArray[np.int64]
+
+
+def _until_done(attempt: Callable[[], _Found]) -> _Found:
+    """Begin again with new keys where a link breaks; the peers do the same."""
+    while True:
+        try:
+            return attempt()
+        except LinkError:
+            continue
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One party's part in an alignment."""
+
+    folder: Folder
+    contract: Contract
+    own: Ids
+    engine: Engine
+    history: History
+    progress: Progress
+
+    def run(self, links: Mapping[str, Link]) -> _Found:
+        """Intersect with every peer, keep what all have, agree on a seed, and see that all ended alike."""
+        try:
+            return self._run(links)
+        except RefusedError as error:
+            for link in links.values():
+                _tell(link, error)
+            raise
+        finally:
+            for link in links.values():
+                link.close()
+
+    def _run(self, links: Mapping[str, Link]) -> _Found:
+        matches = [self._intersect(name, link) for name, link in links.items()]
+        name, nonce = self.folder.config.name, seed.new_nonce()
+        if self.folder.config.role == "label":
+            positions, masks = psi.common(matches)
+            for link, mask in zip(links.values(), masks, strict=True):
+                psi.send_mask(link, mask)
+            self._enough(positions)
+            agreed = seed.as_label(links, name, nonce)
+        else:
+            ((match, link),) = zip(matches, links.values(), strict=True)
+            positions = match.positions[psi.recv_mask(link, len(match))]
+            self._enough(positions)
+            agreed = seed.as_features(link, name, nonce)
+        digest = seed.rows_digest(agreed.key, self.own.hashes[positions]).hex()
+        for link in links.values():
+            _same_end(link, digest)
+        said = sorted(agreed.commitments.items())
+        identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
+        where = self.folder.run_folder(self.contract)
+        return _Found(
+            Aligned(self.contract.run, len(positions), identity, agreed.seed, digest, where), positions
+        )  # fmt: skip
+
+    def _intersect(self, name: str, link: Link) -> psi.Matched:
+        agreed = self.contract.alignment
+        begun: list[Alignment] = []
+
+        def admit(peer_count: int) -> None:
+            """Written down before the peer gets any answer."""
+            begun.append(self.history.begin(name, self.own.hashes, peer_count))
+
+        try:
+            found = psi.intersect(
+                link,
+                self.own.hashes,
+                engine=self.engine,
+                cap=agreed.largest_set,
+                minimum=agreed.smallest_set,
+                admit=admit,
+                progress=lambda done, total: self.progress(f"aligning with {name}", done, total),
+            )
+        except RefusedError as error:
+            for line in begun:
+                self.history.end(line, result=error.field)
+            raise
+        self.history.end(begun[0], common=len(found))
+        return found
+
+    def _enough(self, positions: NDArray[np.int64]) -> None:
+        least = self.contract.alignment.smallest_set
+        if len(positions) < least:
+            raise RefusedError(
+                "minimum", f"{len(positions)} ids are common to all parties, the contract wants {least} at least"
+            )
+
+
+def _same_end(link: Link, digest: str) -> None:
+    """Both sides show the digest of the rows that they ended with."""
+    link.send(control("done", 0, {"rows": digest}))
+    message = link.recv(60.0)
+    if message is None:
+        raise LinkError(f"{link.peer} does not say how it ended")
+    if message.kind != "done" or read_control(message) != {"rows": digest}:
+        raise RefusedError("rows", f"{link.peer} ended with other rows than this party: run `tacit align` again")
+
+
+def _tell(link: Link, error: RefusedError) -> None:
+    try:
+        link.send(control("refusal", 0, {"field": error.field, "reason": str(error)}))
+    except LinkError:
+        return
+
+
+def _store(found: _Found, own: Ids, where: Path) -> None:
+    """The row numbers first, then the file that says that they are there; both whole or not at all."""
+    rows, told = where / _ROWS, where / _FILE
+    told.unlink(missing_ok=True)
+    fresh = rows.with_name("fresh.npy")
+    with fresh.open("wb") as file:
+        np.save(file, own.rows[found.positions])
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(rows)
+    content: dict[str, Any] = {key: value for key, value in asdict(found.aligned).items() if key != "folder"}
+    part = told.with_name("fresh.json")
+    with part.open("w") as file:
+        json.dump(content, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(told)

@@ -1,0 +1,247 @@
+"""`tacit train`: one party's part of a training between companies, from its folder; it goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from tacit._version import __version__
+from tacit.audit.metrics.leak_auc import auc
+from tacit.config import Contract
+from tacit.contracts import Link
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_label_party
+from tacit.cut.label_party import LabelParty
+from tacit.cut.losses import LOSSES
+from tacit.cut.plan import Plan
+from tacit.cut.session import Durable, FeatureSession, LabelSession, Turned
+from tacit.errors import UsageError
+from tacit.party.aligning import Aligned, aligned
+from tacit.party.building import build_party
+from tacit.party.folder import Folder
+from tacit.party.meeting import dial, server, training_limits
+from tacit.party.status import Status
+from tacit.protect.keyed_noise import KeyedNoise
+from tacit.wire.checkpoint import Checkpoints
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Trace
+from tacit.wire.exchange import Exchange
+from tacit.wire.journal import Journal
+from tacit.wire.line import Desk, Dialer, Waiting
+from tacit.wire.record import Recorder
+
+__all__ = ["Trained", "train"]
+
+Progress = Callable[[int, int, Mapping[str, float]], None]
+"""Called after each turn: turns done, all turns, and the figures of the last evaluation."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves with one party.
+
+    Attributes:
+        model: this party's half, trained.
+        history: figures of each epoch; at a feature party those that the contract shares.
+        folder: of the run: journal, checkpoints, `model.safetensors`, status and log.
+        labels: the label party's labels of the training rows.
+        transcript: what the label party recorded for attacks on itself, since it was last started.
+    """
+
+    model: nn.Module
+    history: list[dict[str, float]]
+    folder: Path
+    labels: Tensor | None = None
+    transcript: Recorder | None = None
+
+
+def train(
+    folder: Folder | str | Path,
+    party: LabelParty | FeatureParty | None = None,
+    *,
+    progress: Progress = lambda *_: None,
+    waiting: Waiting = lambda *_: None,
+    alarm: Callable[[str, str, str], None] = lambda *_: None,
+    trace: Trace = lambda _: None,
+) -> Trained:
+    """Train with the other parties of the contract. All run this at the same time, each with its own folder.
+
+    Started again after whatever ended it, the same call goes on where it was.
+
+    Args:
+        folder: the party's folder, aligned.
+        party: a party of your own, over the rows of `tacit.aligned(folder)`; made of party.toml if not given.
+        progress: told after each turn.
+        waiting: told while a peer lets us wait.
+        alarm: told of everything that was refused: the peer, the field, the reason.
+        trace: told of each point that a turn passes.
+    """
+    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    contract, rows = folder.contract, aligned(folder)
+    folder.check_pair(contract)
+    torch.set_num_threads(folder.config.training.threads or os.cpu_count() or 1)
+    where = folder.run_folder(contract)
+    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+    status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns)
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(where / "journal"))
+        status.update(state="preparing", at_once=True)
+        party, guard = build_party(folder, contract, rows, plan, party)
+        if isinstance(party, LabelParty) != (folder.config.role == "label"):
+            raise UsageError(
+                f"a {type(party).__name__} does not go with the role {folder.config.role!r} of this folder"
+            )
+        every = folder.config.training.checkpoint_every
+        durable = Durable(journal, Checkpoints(where / "checkpoints"), guard, every=every, trace=trace)
+        run = _Run(folder, contract, rows, plan, durable, status, progress, waiting, alarm, stack)
+        done = run.label(party) if isinstance(party, LabelParty) else run.features(party)
+    status.update(state="finished", at_once=True)
+    return done
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Everything that one start of `tacit train` brings together."""
+
+    folder: Folder
+    contract: Contract
+    rows: Aligned
+    plan: Plan
+    durable: Durable
+    status: Status
+    progress: Progress
+    waiting: Waiting
+    alarm: Callable[[str, str, str], None]
+    stack: ExitStack
+
+    def features(self, party: FeatureParty) -> Trained:
+        """The feature party's side."""
+        own, peer = self.folder.config.name, self.contract.label_party
+        limits = training_limits(self.contract, own)
+        session = FeatureSession(party, self.plan, self.durable, shared=self.contract.share.metrics)
+        (exchange,) = session.exchanges([peer], "features", limits)
+        hello = self._hello("none")
+        line = Dialer(
+            peer,
+            lambda: dial(self.folder, self.contract, limits),
+            lambda link: self._greeted(greet_label_party, link, hello, exchange),
+            waiting=self._wait,
+        )
+        self.stack.callback(line.close)
+        session.connect(AskingChannel(exchange, line, turn=session.turn, trace=self.durable.trace))
+        for turned in session.run():
+            self._note(turned, session.history)
+        session.leave()
+        return self._finish(session.model, session.history)
+
+    def label(self, party: LabelParty) -> Trained:
+        """The label party's side."""
+        names = self.contract.feature_parties
+        limits = {name: training_limits(self.contract, name) for name in names}
+        noise = KeyedNoise(self._secret(), "gradient")
+        session = LabelSession(
+            party, self.plan, self.durable, noise=noise, measure=self._measure, shared=self.contract.share.metrics
+        )
+        exchanges = {name: session.exchanges([name], "label", limits[name])[0] for name in names}
+        door = self.stack.enter_context(server(self.folder, self.contract, limits[names[0]]))
+        hello = self._hello(self.durable.guard["protection"])
+
+        def greet(link: Link) -> None:
+            link.limits = limits[link.peer]  # type: ignore[attr-defined]
+            self._greeted(greet_feature_party, link, hello, exchanges[link.peer])
+
+        desk = Desk(door.accept, greet, names, waiting=self._wait, alarm=self._refused)
+        self.stack.callback(desk.close)
+        session.connect(
+            [
+                AnsweringChannel(exchange, desk.line(name), turn=session.turn, trace=self.durable.trace)
+                for name, exchange in exchanges.items()
+            ]
+        )
+        record = self.folder.config.record
+        recorder = Recorder(last=record.last, follow=record.follow) if record.last + record.follow else None
+        for turned in session.run():
+            self._note(turned, session.history)
+            if recorder is not None and turned.task.what == "train":
+                seen = turned.figures
+                recorder.write(
+                    rows=turned.task.rows, embedding=seen["embedding"], gradient=seen["sent"], clean=seen["clean"],
+                    layers={},
+                )  # fmt: skip
+        if not session.leave():
+            self.status.log("unconfirmed", reason="not every feature party said that it has the last answer")
+        done = self._finish(session.model, session.history)
+        labels = party.labels[: self.plan.train_count]
+        return Trained(done.model, done.history, done.folder, labels, recorder)
+
+    def _secret(self) -> bytes:
+        """Of this run alone: of this contract over this alignment."""
+        return self.folder.run_secret(hashlib.sha256(f"{self.contract.digest} {self.rows.id}".encode()).digest())
+
+    def _hello(self, protection: str) -> Hello:
+        return Hello(
+            protocol=PROTOCOL,
+            version=__version__,
+            run=self.contract.run,
+            role=self.folder.config.role,
+            party=self.folder.config.name,
+            contract=self.contract.digest,
+            alignment=self.rows.id,
+            rows=self.rows.digest,
+            protection=protection,
+            asked=0,
+            complete=0,
+            transcript="",
+            before="",
+        )
+
+    def _greeted(
+        self, greet: Callable[[Link, Hello, Exchange], None], link: Link, hello: Hello, exchange: Exchange
+    ) -> None:
+        greet(link, hello, exchange)
+        self.status.log("connected", peer=link.peer, turn=exchange.complete)
+
+    def _wait(self, peer: str, seconds: float, why: str) -> None:
+        self.status.update(state="waiting", peer=peer, waiting_seconds=round(seconds), why=why, at_once=True)
+        self.waiting(peer, seconds, why)
+
+    def _refused(self, peer: str, field: str, reason: str) -> None:
+        self.status.log("refused", peer=peer, field=field, reason=reason)
+        self.alarm(peer, field, reason)
+
+    def _measure(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
+        figures = {"test_loss": float(LOSSES[self.contract.loss](logits, labels))}
+        if self.contract.loss == "binary" or (logits.ndim == 2 and logits.shape[1] == 2):
+            score = logits.flatten() if self.contract.loss == "binary" else logits[:, 1] - logits[:, 0]
+            figures["test_auc"] = float(auc(score, labels)) if 0 < float(labels.float().mean()) < 1 else 0.5
+        return figures
+
+    def _note(self, turned: Turned, history: list[dict[str, float]]) -> None:
+        done = turned.task.turn + 1
+        state = "catching up" if turned.replayed else "training"
+        self.status.update(
+            state=state, turn=done, epoch=turned.task.epoch, epochs=self.plan.epochs, history=history,
+            journal_bytes=self.durable.journal.size,
+        )  # fmt: skip
+        self.progress(done, self.plan.turns, history[-1] if history else {})
+
+    def _finish(self, model: nn.Module, history: list[dict[str, float]]) -> Trained:
+        where = self.folder.run_folder(self.contract)
+        fresh = where / "fresh.safetensors"
+        save_file({name: value.detach().cpu().contiguous() for name, value in _tensors(model)}, fresh)
+        fresh.replace(where / "model.safetensors")
+        return Trained(model, history, where)
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The state's tensors; tied ones as copies, for a file has room for each name."""
+    for name, value in model.state_dict().items():
+        yield name, value.clone()
