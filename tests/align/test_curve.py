@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tacit.align import _mb8, curve
 from tacit.align._x25519 import LOW_ORDER
-from tacit.align.curve import Engine, best_engine, check_points, hash_to_points
+from tacit.align.curve import Engine, best_engine, byte_order, check_points, hash_to_points
 from tacit.errors import ProtocolError, TacitError, UsageError
 
 P = 2**255 - 19
@@ -223,6 +223,19 @@ def test_rows_of_another_shape(wrong):
     for use in (check_points, lambda points: hash_to_points(points, domain=b"")):
         with pytest.raises(UsageError, match=r"pass 32 bytes for each, uint8 \(count, 32\)"):
             use(wrong)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16).map(lambda tail: b"same" * 2 + tail[:8]), max_size=12))
+def test_the_order_of_bytes_is_that_of_python_and_keeps_equal_rows_in_place(values):
+    rows_of_bytes = np.frombuffer(b"".join(values), np.uint8).reshape(-1, 16)
+    assert byte_order(rows_of_bytes).tolist() == sorted(range(len(values)), key=values.__getitem__)
+
+
+def test_the_order_of_bytes_with_and_without_ties():
+    drawn = np.random.default_rng(1).integers(0, 256, (500, 32), dtype=np.uint8)
+    for rows_of_bytes in (drawn, np.concatenate([drawn, drawn[::3]])):
+        values = [row.tobytes() for row in rows_of_bytes]
+        assert byte_order(rows_of_bytes).tolist() == sorted(range(len(values)), key=values.__getitem__)
 
 
 # --- the pool --------------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class Exchange:
         for at in range(0, len(self._order), CHUNK):
             if self._stopped.is_set():
                 return
-            yield self._hashes[self._order[at : at + CHUNK]]
+            yield np.take(self._hashes, self._order[at : at + CHUNK], axis=0)
 
     def _peer_chunks(self) -> Iterator[Points]:
         while (chunk := self._arrived.get()) is not None:

@@ -30,6 +30,7 @@ LOW_ORDER = (
 _SIZE = 32
 _P = mpz(PRIME)
 _A = 486662
+_OTHER = _P - _A
 _GROUPS = 128
 
 
@@ -48,12 +49,12 @@ def points(hashes: bytes, domain: bytes) -> bytearray:
         r = mpz.from_bytes(state.digest(), "little")
         below.append((2 * r * r + 1) % _P)
         products.append(products[-1] * below[-1] % _P)
-    inverse = gmpy2.invert(products[-1], _P)  # of the product of all
+    scaled = gmpy2.invert(products[-1], _P) * -_A % _P  # -A over the product of all
     found = []
     for place in reversed(range(len(below))):
-        v = inverse * products[place] * (_P - _A) % _P
-        inverse = inverse * below[place] % _P
-        u = v if gmpy2.jacobi(v * (v * (v + _A) + 1), _P) == 1 else (_P - _A - v) % _P
+        v = scaled * products[place] % _P
+        scaled = scaled * below[place] % _P
+        u = v if gmpy2.jacobi(v * (v * (v + _A) + 1), _P) == 1 else (_OTHER - v) % _P
         found.append(u.to_bytes(_SIZE, "little"))
     return bytearray().join(reversed(found))
 

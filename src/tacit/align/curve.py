@@ -71,7 +71,10 @@ def byte_order(rows: Points) -> NDArray[np.int64]:
     words = np.ascontiguousarray(rows).view(">u8").astype(np.uint64)
     order = np.argsort(words[:, 0], kind="stable")
     leading = words[order, 0]
-    if (leading[1:] == leading[:-1]).any():
+    tied = np.flatnonzero(leading[1:] == leading[:-1])
+    if (
+        np.take(words, order[tied], axis=0) != np.take(words, order[tied + 1], axis=0)
+    ).any():  # 8 bytes alone did not decide
         order = np.lexsort(words.T[::-1])
     return order
 

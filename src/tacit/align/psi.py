@@ -102,7 +102,7 @@ def intersect(
             "check that both mean the same ids, spelled alike",
         )
     positions = order[places]
-    return Matched(positions[byte_order(hashes[positions])], peer_count)
+    return Matched(positions[byte_order(np.take(hashes, positions, axis=0))], peer_count)
 
 
 def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[np.bool_]]]:
@@ -182,8 +182,9 @@ def _matches(peer_name: str, own: Points, peer: Points) -> tuple[NDArray[np.int6
     """Where in `own` the products are that are in `peer` too, and those products, in the order of their bytes."""
     both = np.concatenate([own, peer])
     order = byte_order(both)  # stable: of two that are equal, this party's own comes first
-    both = both[order]
-    again = np.flatnonzero((both[1:] == both[:-1]).all(axis=1))
+    both = np.take(both, order, axis=0)  # many times as fast as both[order]
+    words = both.view(np.uint64)
+    again = np.flatnonzero((words[1:] == words[:-1]).all(axis=1))
     first, second = order[again], order[again + 1]
     if (wrong := first >= len(own)).any():
         raise RefusedError(
@@ -196,7 +197,7 @@ def _matches(peer_name: str, own: Points, peer: Points) -> tuple[NDArray[np.int6
             f"{peer_name} returned one product for {int(wrong.sum())} pairs of different points: this party's hashes "
             "are not distinct, or the peer does not multiply",
         )
-    return first, both[again]
+    return first, np.take(both, again, axis=0)
 
 
 def _confirm(link: Link, key: bytes, nonce: bytes, peer_nonce: bytes, patience: float) -> None:
