@@ -1,12 +1,24 @@
 """Links over gRPC with mutual TLS: who gets in, what arrives, and what is left when they end."""
 
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import grpc
 import pytest
 import torch
 
 from tacit.contracts import Message
-from tacit.errors import LinkError, RefusedError
+from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
 from tacit.wire import certificates, network
-from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
+from tacit.wire.codec import CONTROL, FRAME, AtMost, Limit, control, read_control
 
 LIMITS = {
     "embedding": Limit(torch.float32, (AtMost(100_000), 128)),
@@ -77,3 +89,269 @@ def test_a_server_that_is_not_the_pinned_one_is_not_talked_to(server, pinned):
     with pytest.raises(RefusedError, match=f"should show the certificate {certificates.fingerprint(pinned.cert_pem)}"):
         join(server, pinned=pinned)
     assert server.accept(0.1) is None
+
+
+def long_ago(name):
+    return certificates.create(name, days=1, now=datetime.now(UTC) - timedelta(days=3))
+
+
+def test_certificates_that_have_expired_are_not_even_tried():
+    with pytest.raises(RefusedError, match="our certificate can't be used: the certificate of airport expired on 20"):
+        network.connect("127.0.0.1:1", long_ago("airport"), "airline", AIRLINE.cert_pem, LIMITS)
+    with pytest.raises(RefusedError, match=r"the pinned certificate can't be used: .*airline expired on 20"):
+        network.connect("127.0.0.1:1", AIRPORT, "airline", long_ago("airline").cert_pem, LIMITS)
+    with pytest.raises(RefusedError, match=r"our certificate can't be used: .*airline expired on 20"):
+        network.listen("127.0.0.1:0", long_ago("airline"), {"airport": AIRPORT.cert_pem}, LIMITS)
+    early = certificates.create("airport", now=datetime.now(UTC) + timedelta(days=2))
+    with pytest.raises(RefusedError, match="check the clocks"):
+        network.connect("127.0.0.1:1", early, "airline", AIRLINE.cert_pem, LIMITS)
+
+
+def test_tls_itself_refuses_what_has_expired(monkeypatch):
+    """A peer's clock or code may be wrong: then it is the other side's TLS that says no."""
+    monkeypatch.setattr(network, "_check_dates", lambda what, pem: None)
+    old_port, old_line = long_ago("airport"), long_ago("airline")
+    server = network.listen("127.0.0.1:0", AIRLINE, {"airport": old_port.cert_pem}, LIMITS)
+    with pytest.raises(RefusedError, match="does not take our certificate"):
+        join(server, identity=old_port)
+    assert server.accept(0.1) is None
+    server.close()
+    server = network.listen("127.0.0.1:0", old_line, {"airport": AIRPORT.cert_pem}, LIMITS)
+    with pytest.raises(RefusedError, match="shows one that has expired"):
+        join(server, pinned=old_line)
+    server.close()
+
+
+def test_names_and_certificates_belong_together():
+    with pytest.raises(UsageError, match="pinned for airport is that of other"):
+        network.listen("127.0.0.1:0", AIRLINE, {"airport": OTHER.cert_pem}, LIMITS)
+    with pytest.raises(UsageError, match="nobody is trusted"):
+        network.listen("127.0.0.1:0", AIRLINE, {}, LIMITS)
+    with pytest.raises(UsageError, match="pinned for airlines is that of airline"):
+        network.connect("127.0.0.1:1", AIRPORT, "airlines", AIRLINE.cert_pem, LIMITS)
+
+
+def test_three_peers_are_told_apart_by_their_certificates():
+    trusted = {"airport": AIRPORT.cert_pem, "other": OTHER.cert_pem}
+    server = network.listen("127.0.0.1:0", AIRLINE, trusted, LIMITS)
+    made = [join(server, identity=identity) for identity in (OTHER, AIRPORT)]
+    assert {server.accept(SECONDS).peer, server.accept(SECONDS).peer} == {"airport", "other"}
+    for link in made:
+        link.close()
+    server.close()
+
+
+def test_who_shows_no_certificate_reaches_no_handler(server):
+    channel = grpc.secure_channel(
+        server.address,
+        grpc.ssl_channel_credentials(AIRLINE.cert_pem),
+        [("grpc.ssl_target_name_override", "airline")],
+    )
+    with pytest.raises(grpc.RpcError):
+        list(channel.stream_stream("/tacit.Link/Frames")(iter([b"x"]), timeout=SECONDS))
+    channel.close()
+    with pytest.raises(grpc.RpcError), grpc.insecure_channel(server.address) as channel:
+        list(channel.stream_stream("/tacit.Link/Frames")(iter([b"x"]), timeout=SECONDS))
+    assert server.accept(0.1) is None
+
+
+def test_old_tls_is_refused(server):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    host, port = server.address.split(":")
+    with (
+        socket.create_connection((host, int(port)), SECONDS) as plain,
+        pytest.raises(OSError, match=r"(?i)ssl|version|reset|alert"),
+    ):
+        context.wrap_socket(plain)
+
+
+def answering(reply):
+    """A listener that is no Tacit: it says `reply` to whoever connects, and keeps the connection."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    kept = []
+
+    def serve():
+        try:
+            while True:
+                kept.append(listener.accept()[0])
+                kept[-1].sendall(reply)
+        except OSError:
+            for one in kept:
+                one.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return listener, thread
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"), [(b"HTTP/1.1 400 Bad\r\n\r\n", "does not speak TLS"), (b"", "within 0.5 s")]
+)
+def test_what_is_no_peer_is_a_link_error(reply, words):
+    listener, thread = answering(reply)
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    with pytest.raises(LinkError, match=words):
+        network.connect(address, AIRPORT, "airline", AIRLINE.cert_pem, LIMITS, timeout=0.5)
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(SECONDS)
+
+
+def test_a_peer_has_a_few_links_at_a_time_and_no_more(server):
+    made = [join(server) for _ in range(network.STREAMS)]
+    for _ in range(3):
+        with pytest.raises(LinkError, match="takes no link from us: airport has 4 links already"):
+            join(server)
+    made[0].close()
+    made[0] = join(server)
+    accepted = [server.accept(SECONDS) for _ in range(network.STREAMS)]
+    assert all(link is not None for link in accepted)
+    assert server.accept(0) is None  # the one that ended before it was accepted is not offered
+    for link in made:
+        link.close()
+
+
+def test_a_message_that_is_not_allowed_is_refused_at_the_receiver(ends):
+    left, right = ends
+    left.send(Message(3, "gradient", torch.zeros(2, 127), b""))
+    with pytest.raises(ProtocolError, match=r"gradient of step 3: float32 \(2, 127\) came"):
+        right.recv(SECONDS)
+    right.send(control("hello", 0, {"why": "shape"}))  # the way back is still open, to say why
+    assert read_control(left.recv(SECONDS)) == {"why": "shape"}
+
+
+def test_limits_are_those_of_the_moment_of_receiving(ends):
+    left, right = ends
+    left.send(control("hello", 0, {}))
+    left.send(Message(0, "figures", torch.zeros(()), b""))
+    assert right.recv(SECONDS).kind == "hello"
+    right.limits = {"figures": Limit(torch.float32, ())}
+    assert right.recv(SECONDS).kind == "figures"
+
+
+def test_frames_that_are_too_long_end_the_link(server):
+    options = [("grpc.ssl_target_name_override", "airline")]
+    credentials = grpc.ssl_channel_credentials(AIRLINE.cert_pem, AIRPORT.key_pem, AIRPORT.cert_pem)
+    with grpc.secure_channel(server.address, credentials, options) as channel:
+        accepted, frames = threading.Event(), [bytes(FRAME + 1)]
+
+        def requests():
+            accepted.wait(SECONDS)
+            yield from frames
+
+        call = channel.stream_stream("/tacit.Link/Frames")(requests(), timeout=SECONDS)
+        link = server.accept(SECONDS)
+        accepted.set()
+        with pytest.raises(LinkError):
+            link.recv(SECONDS)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(call)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_sender_waits_for_a_receiver_and_wakes_when_the_link_ends(ends):
+    left, right = ends
+    sent, failed, stalled, most = [], [], threading.Event(), 60
+    payload = torch.zeros(FRAME // 512 - 1, 128)  # one frame, nearly full
+
+    def send():
+        try:
+            for step in range(most):
+                left.send(Message(step, "embedding", payload, b""))
+                sent.append(step)
+        except LinkError as error:
+            failed.append(error)
+        stalled.set()
+
+    sending = threading.Thread(target=send, daemon=True)
+    sending.start()
+    assert not stalled.wait(1.0)
+    assert len(sent) <= 5 * network.ROOM  # both queues, and what gRPC and the sockets hold
+    assert [right.recv(SECONDS).step for _ in range(12)] == list(range(12))
+    assert not stalled.wait(0.3)
+    assert len(sent) <= 5 * network.ROOM + 12
+    right.close()
+    sending.join(SECONDS)
+    assert not sending.is_alive()
+    assert len(failed) == 1
+
+
+def test_no_thread_is_left():
+    before = set(threading.enumerate())
+    server = network.listen("127.0.0.1:0", AIRLINE, {"airport": AIRPORT.cert_pem}, LIMITS)
+    first, second = join(server), join(server)
+    assert server.accept(SECONDS) is not None
+    first.send(control("hello", 0, {}))
+    with pytest.raises(RefusedError):
+        join(server, identity=OTHER)
+    first.close()
+    server.close()
+    with pytest.raises(LinkError):
+        second.recv(SECONDS)
+    second.close()
+    until = time.monotonic() + SECONDS
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < until:
+        next(iter(left)).join(0.1)
+    assert not left
+
+
+CHILD = """
+import sys, torch
+from tacit.wire import network
+from tacit.wire.certificates import Identity
+from tacit.wire.codec import CONTROL
+
+key, cert, pinned, address = sys.argv[1:]
+identity = Identity("airport", key.encode(), cert.encode())
+link = network.connect(address, identity, "airline", pinned.encode(), {"hello": CONTROL})
+print("connected", flush=True)
+link.recv()
+"""
+
+
+@pytest.fixture(name="child")
+def _child(server):
+    with running(server) as child:
+        yield child
+
+
+@contextmanager
+def running(server):
+    arguments = [AIRPORT.key_pem.decode(), AIRPORT.cert_pem.decode(), AIRLINE.cert_pem.decode(), server.address]
+    child = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout.readline() == b"connected\n"
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def test_a_killed_peer_is_noticed_at_once(server, child):
+    link = server.accept(SECONDS)
+    assert link.recv(0.05) is None
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(LinkError, match=r"the link to airport broke|airport closed the link, or was stopped"):
+        link.recv(SECONDS)
+    with pytest.raises(LinkError):
+        link.send(control("hello", 0, {}))
+    link.close()
+
+
+def test_a_silent_peer_is_noticed_by_pings(monkeypatch):
+    faster = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
+    options = [(name, value // 10 if name in faster else value) for name, value in network._OPTIONS]
+    monkeypatch.setattr(network, "_OPTIONS", options)  # 1 s and 0.5 s instead of 10 s and 5 s
+    server = network.listen("127.0.0.1:0", AIRLINE, {"airport": AIRPORT.cert_pem}, LIMITS)
+    with running(server) as child:
+        link = server.accept(SECONDS)
+        os.kill(child.pid, signal.SIGSTOP)  # the machine still acknowledges bytes, the process says nothing
+        begun = time.monotonic()
+        with pytest.raises(LinkError):
+            link.recv(SECONDS)
+        assert time.monotonic() - begun < 5
+    server.close()

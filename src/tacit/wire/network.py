@@ -37,11 +37,14 @@ _WELCOME = ("tacit-link", "open")  # the handler's first word: the peer's connec
 _OPTIONS: list[tuple[str, int]] = [
     ("grpc.keepalive_time_ms", 1000 * PING_SECONDS),
     ("grpc.keepalive_timeout_ms", 1000 * PONG_SECONDS),
+    ("grpc.http2.ping_timeout_ms", 1000 * PONG_SECONDS),  # without it a stopped process is noticed after a minute
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),  # pings go on in a long silence
     ("grpc.http2.min_ping_interval_without_data_ms", 500 * PING_SECONDS),  # and the server does not mind them
     ("grpc.max_receive_message_length", FRAME),
     ("grpc.max_send_message_length", FRAME),
+    ("grpc.http2.bdp_probe", 0),  # a fixed window: one that grows held 60 MiB of frames that nobody had taken
+    ("grpc.http2.lookahead_bytes", 2 * FRAME),  # what may be on its way: enough for 200 MB/s over 40 ms
     ("grpc.default_compression_algorithm", 0),  # none: the length of what is compressed tells about its content
     ("grpc.enable_retries", 0),  # what is sent again, and when, is decided by the journal alone
 ]
