@@ -1,6 +1,8 @@
 """Points on the curve, checked with plain integers; both engines against each other and against the RFC."""
 
 import hashlib
+import os
+import select
 import subprocess
 import sys
 
@@ -263,6 +265,23 @@ def test_closing_ends_the_processes_and_what_was_under_way(hashes):
         engine.blind(hashes(range(3)), bytes(32), domain=b"")
 
 
+def test_a_worker_does_not_outlive_a_party_that_is_killed():
+    code = (
+        "import os, signal; from tacit.align.curve import Engine; "
+        "engine = Engine(workers=1); engine.blind(__import__('numpy').zeros((1, 32), 'u1'), bytes(32), domain=b''); "
+        "os.write(1, str(engine._processes[0].pid).encode()); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    party = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
+    assert party.returncode == -9, party.stderr
+    try:
+        worker = os.pidfd_open(int(party.stdout))
+    except ProcessLookupError:
+        return  # gone already
+    ended, _, _ = select.select([worker], [], [], 20.0)
+    os.close(worker)
+    assert ended
+
+
 @pytest.mark.parametrize("options", [{"kind": "gpu"}, {"workers": -1}, {"workers": True}, {"workers": 1.5}])
 def test_an_engine_that_does_not_exist(options):
     with pytest.raises(UsageError, match=r"no engine is called 'gpu'|workers="):
@@ -278,6 +297,7 @@ def test_without_the_fast_library_the_plain_engine_is_chosen(monkeypatch):
     monkeypatch.setattr(curve._mb8, "unavailable", lambda: "not today")
     with best_engine(workers=0) as engine:
         assert engine.kind == "cryptography"
+        assert engine.note == "not today"
     with pytest.raises(UsageError, match="mb8 can't be used: not today"):
         Engine("mb8")
 

@@ -2,6 +2,7 @@
 
 import functools
 import random
+import secrets
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from tacit.align.curve import Engine, hash_to_points
 from tacit.align.psi import Matched, common, intersect, recv_mask, send_mask
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
+from tacit.wire.codec import CONTROL, AtMost, Limit
+from tacit.wire.memory import links as wire_links
 
 PATIENCE = 20.0
 
@@ -99,6 +102,18 @@ def test_sets_of_every_size_in_many_chunks_through_a_narrow_pipe(seed, align):
     assert set(first) == set(one) & set(two)
 
 
+def test_everything_passes_the_codec_under_exact_limits(both, party):
+    limits = {
+        "commitment": CONTROL,
+        "points": Limit(torch.uint8, (AtMost(psi.CHUNK), 32)),
+        "matches": Limit(torch.uint8, (AtMost(psi.CHUNK), psi.SHORT)),
+    }
+    one, two = wire_links(limits, names=("label", "features"))
+    first, second = both(lambda: party(one, list(range(400))), lambda: party(two, list(range(300, 900))))
+    assert first[0] == second[0]
+    assert set(first[0]) == set(range(300, 400))
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_progress_counts_every_multiplication_once(links, both, party):
     one, two = links()
@@ -139,17 +154,20 @@ def test_two_runs_have_no_point_in_common(align):
 
 
 def test_points_do_not_go_out_in_the_order_of_the_rows(align, hashes, engine):
-    """The key is known here, so the order can be told: its correlation with the rows is within 4.4 / sqrt(n)."""
+    """The key is known here, so the order can be told: its correlation with the rows is within 4.4 / sqrt(n).
+
+    A false alarm has a chance of 1e-5.
+    """
     count, drawn = 800, []
 
     def recorded(size):
-        drawn.append(np.random.default_rng(len(drawn)).bytes(size))
-        return drawn[-1]
+        value = secrets.token_bytes(size)
+        drawn.append(value)
+        return value
 
     _, _, (link, _) = align(list(range(count)), [5], random=recorded)
     sent = points_sent(link)
-    keys = [value for value in drawn if len(value) == 32]
-    for key in keys:
+    for key in (value for value in drawn if len(value) == 32):
         places = {
             row.tobytes(): at
             for at, row in enumerate(engine.blind(hashes(range(count)), key, domain=b"tacit psi point 1"))

@@ -72,9 +72,8 @@ def byte_order(rows: Points) -> NDArray[np.int64]:
     order = np.argsort(words[:, 0], kind="stable")
     leading = words[order, 0]
     tied = np.flatnonzero(leading[1:] == leading[:-1])
-    if (
-        np.take(words, order[tied], axis=0) != np.take(words, order[tied + 1], axis=0)
-    ).any():  # 8 bytes alone did not decide
+    one, other = (np.take(words, order[places], axis=0) for places in (tied, tied + 1))
+    if (one != other).any():  # the first 8 bytes did not decide
         order = np.lexsort(words.T[::-1])
     return order
 
@@ -88,6 +87,9 @@ class Engine:
     Args:
         kind: "cryptography", or "mb8" where `best_engine` finds it.
         workers: how many processes; with 0 the calling thread does the work.
+
+    Attributes:
+        note: where `best_engine` had to choose the slower one, why; else None.
     """
 
     def __init__(self, kind: str = "cryptography", *, workers: int = 0) -> None:
@@ -99,6 +101,7 @@ class Engine:
             raise UsageError(f"the engine mb8 can't be used: {reason}; or choose the engine 'cryptography'")
         self.kind = kind
         self.workers = workers
+        self.note: str | None = None
         self._processes = [_start(kind) for _ in range(workers)]
         self._free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         for process in self._processes:
@@ -200,7 +203,10 @@ def best_engine(workers: int | None = None) -> Engine:
         workers: how many processes; one for each core by default.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Engine("cryptography" if _mb8.unavailable() else "mb8", workers=cores if workers is None else workers)
+    reason = _mb8.unavailable()
+    engine = Engine("cryptography" if reason else "mb8", workers=cores if workers is None else workers)
+    engine.note = reason
+    return engine
 
 
 def _start(kind: str) -> subprocess.Popen[bytes]:
