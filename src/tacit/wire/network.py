@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
-
 from tacit.contracts import Link
 from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
@@ -23,9 +21,10 @@ from tacit.wire._tls import explain
 from tacit.wire.certificates import Identity
 from tacit.wire.codec import FRAME, Limit
 
-__all__ = ["NetworkLink", "Server", "connect", "listen"]
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log of failed handshakes; ours says who and why. Read at import
+import grpc  # noqa: E402
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log of failed handshakes; ours tell who and why
+__all__ = ["NetworkLink", "Server", "connect", "listen"]
 
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 ROOM = 4  # frames that wait in each direction of a link: 16 MiB at most, and enough that nobody waits for a thread
