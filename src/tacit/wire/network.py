@@ -22,7 +22,7 @@ from tacit.wire.certificates import Identity
 from tacit.wire.codec import FRAME, Limit
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log of failed handshakes; ours says who and why. Read at import
-import grpc  # noqa: E402
+import grpc
 
 __all__ = ["NetworkLink", "Server", "connect", "listen"]
 
