@@ -23,7 +23,9 @@ def test_version():
     assert (done.returncode, done.stdout.strip()) == (0, f"tacit {tacit.__version__}")
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["bench"], ["init"], ["trust"], ["contract"]])
+@pytest.mark.parametrize(
+    "command", [[], ["demo"], ["bench"], ["init"], ["trust"], ["contract"], ["align"], ["train"], ["status"]]
+)
 def test_help_reads_well(command):
     done = CliRunner().invoke(app, [*command, "--help"], terminal_width=100)
     assert done.exit_code == 0
@@ -46,7 +48,7 @@ def test_an_out_that_can_be_no_folder_is_refused_before_the_work(tmp_path):
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    done = run("demo", "--rows", "20000", "--epochs", "2", "--json", "--out", str(out))
+    done = run("demo", "--compare", "--rows", "20000", "--epochs", "2", "--json", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "demo.json").read_text()) == json.loads(done.stdout)
     return json.loads(done.stdout)
@@ -71,7 +73,7 @@ def test_demo_runs_every_attack(document):
 
 
 def test_demo_prints_a_table_that_fits():
-    done = run("demo", "--rows", "4096", "--epochs", "1")
+    done = run("demo", "--compare", "--rows", "4096", "--epochs", "1")
     assert done.returncode == 0, done.stderr
     assert "worst attack" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 100

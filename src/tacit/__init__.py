@@ -3,8 +3,9 @@
 The public names, all of them:
 
 Protections of the gradient: `none`, `iso`, `max_norm`, `marvell`, `matched`, `clip`, `chain`, or by name `protection`.
-Of the labels: `randomized_response`. Training: `simulate`, `LabelParty`, `FeatureParty`, `Recorder`. Attacks: `attack`
-by name, `attack_all`, `worst`. Errors: `TacitError` and what is below it in `tacit.errors`.
+Of the labels: `randomized_response`. Training: `simulate`, `LabelParty`, `FeatureParty`, `Recorder`, and `Folder` for
+what two companies do. Attacks: `attack` by name, `attack_all`, `worst`. Errors: `TacitError` and what is below it in
+`tacit.errors`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tacit.cut.label_party import LabelParty
     from tacit.cut.simulate import simulate
     from tacit.errors import TacitError
+    from tacit.party.folder import Folder
     from tacit.protect.gradient import protection
     from tacit.protect.gradient._chain import chain
     from tacit.protect.gradient.clip import clip
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FeatureParty",
+    "Folder",
     "LabelParty",
     "Recorder",
     "TacitError",
@@ -58,6 +61,7 @@ __all__ = [
 # Where each public name lives. It is imported on first use, so that `tacit --help` does not wait for torch.
 _HOME = {
     "FeatureParty": "tacit.cut.feature_party",
+    "Folder": "tacit.party.folder",
     "LabelParty": "tacit.cut.label_party",
     "Recorder": "tacit.wire.record",
     "TacitError": "tacit.errors",
@@ -76,7 +80,7 @@ _HOME = {
     "simulate": "tacit.cut.simulate",
     "worst": "tacit.audit.run",
 }
-_PACKAGES = ("align", "audit", "contracts", "cut", "errors", "lab", "models", "protect", "wire")
+_PACKAGES = ("align", "audit", "contracts", "cut", "errors", "lab", "models", "party", "protect", "wire")
 
 
 def __getattr__(name: str) -> Any:

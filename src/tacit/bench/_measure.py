@@ -22,7 +22,8 @@ class Result:
         case: what was measured.
         value: the median.
         unit: "x" for a ratio, else a unit of time or rate.
-        goal: what it should be at most (at least, for a rate), if there is a goal.
+        goal: what it should be at most, if there is a goal.
+        at_least: whether the goal is a lower one: for rates.
     """
 
     bench: str
@@ -30,11 +31,14 @@ class Result:
     value: float
     unit: str
     goal: float | None = None
+    at_least: bool = False
 
     @property
     def holds(self) -> bool | None:
         """Whether the goal is reached; None where there is none."""
-        return None if self.goal is None else self.value <= self.goal
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""

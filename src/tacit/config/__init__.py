@@ -20,12 +20,13 @@ all errors of a file are told at once, each with its place and the next act.
 from __future__ import annotations
 
 from tacit.config.contract import METRICS, Alignment, Contract, Cut, Minimum, Share
-from tacit.config.gradient import KNOBS, Gradient, meets
+from tacit.config.gradient import KNOBS, LESS_IS_STRONGER, Gradient, meets
 from tacit.config.party import Align, Data, Model, Network, Party, Protect, Record, Training
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
     "KNOBS",
+    "LESS_IS_STRONGER",
     "METRICS",
     "Align",
     "Alignment",

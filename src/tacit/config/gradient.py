@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from tacit.config._base import Number, Problem, Section, Visits
 from tacit.errors import UsageError
 
-__all__ = ["KNOBS", "Gradient", "meets"]
+__all__ = ["KNOBS", "LESS_IS_STRONGER", "Gradient", "meets"]
 
 KNOBS = {
     "none": (),
@@ -22,7 +22,10 @@ KNOBS = {
 """The gradient protections that files may name, each with the spellings of its one strength."""
 
 _KNOB_NAMES = ("leak_auc", "sum_kl", "scale", "detection_error", "t")
-_LESS_IS_STRONGER = ("leak_auc", "sum_kl")
+
+LESS_IS_STRONGER = ("leak_auc", "sum_kl")
+"""Spellings of a strength where a smaller number means more noise."""
+
 _BELOW = {"leak_auc": (0.5, 1.0), "detection_error": (0.0, 0.5)}  # between which numbers; all others are above 0
 
 
@@ -107,7 +110,7 @@ def meets(minimum: Gradient, protection: Gradient, *, epochs: int) -> None:
         )
     least, own = minimum.options(epochs), protection.options(epochs)
     for option in least:
-        weaker = own[option] > least[option] if option in _LESS_IS_STRONGER else own[option] < least[option]
+        weaker = own[option] > least[option] if option in LESS_IS_STRONGER else own[option] < least[option]
         if weaker:
             raise UsageError(
                 f"{protection.name} with {option} = {own[option]:g} is weaker than the contract's minimum of "

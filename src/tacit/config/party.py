@@ -123,14 +123,17 @@ class Record(Section):
 
 
 class Party(File):
-    """A party's own settings, from `party.toml`; see the comments of its template for each field."""
+    """A party's own settings, from `party.toml`; see the comments of its template for each field.
+
+    A party that trains from Python may leave `[data]` out, and brings its table and its model with it.
+    """
 
     FILE: ClassVar[str] = "party.toml"
 
     name: Name = Field(examples=['"airport"'])
     role: Literal["label", "features"] = Field(examples=['"features"'])
     network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
-    data: Data = Field(examples=['with path = "data.parquet" and ids = ["flight_id"]'])
+    data: Data | None = Field(default=None, examples=['with path = "data.parquet" and ids = ["flight_id"]'])
     model: Model = Model(name="wide_deep")
     training: Training = Training()
     protect: Protect | None = None
@@ -151,21 +154,25 @@ class Party(File):
             yield f"network.{needed}", f'is missing: add it, for example {needed} = "{_ADDRESSES[needed]}"'
         if getattr(self.network, other) is not None:
             yield f"network.{other}", f"a party with the role {self.role!r} does not {other}: remove it"
-        if label and self.data.label is None:
-            yield "data.label", 'is missing: name the column to be learnt, for example label = "late"'
-        if not label and self.data.label is not None:
-            yield "data.label", "only the label party has a label: remove it, or change role"
-        if not label and not self.data.categorical and not self.data.numeric:
-            yield "data", "there is no feature: name columns under categorical or numeric"
+        if self.data is not None:  # without it, the party's table, model and protection come from Python
+            yield from self._data_problems(self.data, label=label)
         if not label and self.model.layers == 0:
             yield "model.layers", "a feature party's half has at least one layer: write 1 or more"
+        if not label and self.protect is not None:
+            yield "protect", "only the label party protects gradients: remove it"
+
+    def _data_problems(self, data: Data, *, label: bool) -> Iterator[Problem]:
+        if label and data.label is None:
+            yield "data.label", 'is missing: name the column to be learnt, for example label = "late"'
+        if not label and data.label is not None:
+            yield "data.label", "only the label party has a label: remove it, or change role"
+        if not label and not data.categorical and not data.numeric:
+            yield "data", "there is no feature: name columns under categorical or numeric"
         if label and self.protect is None:
             yield (
                 "protect.gradient",
                 ('is missing: write { name = "matched", leak_auc = 0.6 }, or { name = "none" } to send bare gradients'),
             )
-        if not label and self.protect is not None:
-            yield "protect", "only the label party protects gradients: remove it"
 
 
 _ADDRESSES = {"listen": "0.0.0.0:7443", "connect": "airline.example.com:7443"}

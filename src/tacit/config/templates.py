@@ -34,7 +34,7 @@ layers = 3  # ReLU layers in this party's half
 [training]
 optimizer = "adam"  # or "sgd"
 learning_rate = 0.002
-threads = 0  # of this process; 0 for all cores
+threads = 0  # of this process; 0 leaves it to torch, which takes all cores (or OMP_NUM_THREADS)
 checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 # seed = 7  # of the first weights; fresh ones are drawn without it
 

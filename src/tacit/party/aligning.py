@@ -117,7 +117,7 @@ def align(
         )
     source = folder.data if data is None else data
     progress("reading ids", 0, 0)
-    own = read_ids(source, folder.config.data.ids if ids is None else ids)
+    own = read_ids(source, folder.table.ids if ids is None else ids)
     report(str(own.report))
     probing = folder.config.align
     history = History(

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from tacit._version import __version__
 from tacit.align.tables import Columns, Encoder, inputs_digest, labels, load
-from tacit.config import Contract
+from tacit.config import LESS_IS_STRONGER, Contract
+from tacit.contracts import Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
@@ -19,6 +20,7 @@ from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
 from tacit.party.models import build, optimizer
 from tacit.protect.gradient import protection
+from tacit.protect.gradient._chain import Chain
 
 __all__ = ["build_party"]
 
@@ -40,6 +42,8 @@ def build_party(
         settings = repr((folder.config.model, folder.config.training.optimizer, folder.config.training.learning_rate))
     else:
         data = _check_own(party, rows)
+        if isinstance(party, LabelParty):
+            _check_minimum(contract, party.protect)
         settings = repr([type(part).__name__ for part in (_model(party), party.optimizer)])
     guard = {
         "version": __version__,
@@ -55,18 +59,18 @@ def build_party(
 def _from_settings(
     folder: Folder, contract: Contract, rows: Aligned, plan: Plan
 ) -> tuple[LabelParty | FeatureParty, bytes]:
-    config = folder.config
-    table = load(folder.data, rows.rows, config.data.columns)
-    columns = Columns(config.data.categorical, config.data.numeric, config.data.flagged)
+    config, described = folder.config, folder.table
+    table = load(folder.data, rows.rows, described.columns)
+    columns = Columns(described.categorical, described.numeric, described.flagged)
     encoder = Encoder.fit(table, columns, torch.arange(plan.train_count))
     inputs = encoder.encode(table)
     if config.role == "features":
         bottom = build(folder, config, contract, inputs)
         made = FeatureParty(bottom=bottom, features=inputs.tensors, optimizer=optimizer(bottom, config))
         return made, inputs_digest(inputs)
-    assert config.data.label is not None  # the settings were checked
+    assert described.label is not None  # the settings were checked
     assert config.protect is not None
-    truth = labels(table, config.data.label, contract.loss, rows.rows)
+    truth = labels(table, described.label, contract.loss, rows.rows)
     gradient = config.protect.gradient
     classes = int(truth.max()) + 1
     top = build(folder, config, contract, inputs, classes=classes)
@@ -96,6 +100,32 @@ def _check_own(party: LabelParty | FeatureParty, rows: Aligned) -> bytes:
         found.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
         found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return found.digest()
+
+
+def _check_minimum(contract: Contract, protect: Protection) -> None:
+    """Refuse a protection that is weaker than the contract's minimum; of a chain, one link must reach it."""
+    minimum = contract.minimum.gradient
+    if minimum.name == "none":
+        return
+    least = protection(minimum.name, **minimum.options(contract.epochs))
+    links = protect.links if isinstance(protect, Chain) else (protect,)
+    if not any(_at_least(link, least) for link in links):
+        raise UsageError(
+            f"{protect!r} is not at least the contract's minimum, {minimum}: protect with "
+            f"tacit.protection({minimum.name!r}, ...) of that strength or more"
+        )
+
+
+def _at_least(own: Protection, least: Protection) -> bool:
+    """Whether a protection is of the same kind as another, in the same spelling, and in nothing weaker."""
+    if type(own) is not type(least) or getattr(own, "knob", None) != getattr(least, "knob", None):
+        return False
+    less_is_stronger = getattr(least, "knob", None) in LESS_IS_STRONGER
+    for name in ("strength", "t", "visits", "smooth", "floor"):
+        mine, theirs = getattr(own, name, 0.0), getattr(least, name, 0.0)
+        if mine > theirs if name == "strength" and less_is_stronger else mine < theirs:
+            return False
+    return True
 
 
 def _model(party: LabelParty | FeatureParty) -> Any:

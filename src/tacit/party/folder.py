@@ -20,17 +20,24 @@ import hmac
 import os
 import secrets
 import stat
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
-from tacit.config import Contract, Party, contract_template, meets, party_template
+from tacit.config import Contract, Data, Party, contract_template, meets, party_template
 from tacit.errors import DataError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
+
+if TYPE_CHECKING:
+    from tacit.cut.feature_party import FeatureParty
+    from tacit.cut.label_party import LabelParty
+    from tacit.party.aligning import Aligned, Source
+    from tacit.party.training import Trained
 
 __all__ = ["Folder", "create"]
 
@@ -216,7 +223,28 @@ class Folder:
     @property
     def data(self) -> Path:
         """The party's table, as party.toml names it."""
-        return self.path / self.config.data.path
+        return self.path / self.table.path
+
+    @property
+    def table(self) -> Data:
+        """What party.toml says about the party's table."""
+        if self.config.data is None:
+            raise UsageError(
+                f"{self.path / 'party.toml'} has no [data]: name the table and its columns there, or pass data and ids"
+            )
+        return self.config.data
+
+    def align(self, data: Source | None = None, *, ids: str | Sequence[str] | None = None) -> Aligned:
+        """Find the rows that all parties have; see `tacit.party.aligning.align`. It waits for the others."""
+        from tacit.party.aligning import align
+
+        return align(self, data, ids=ids)
+
+    def train(self, party: LabelParty | FeatureParty | None = None) -> Trained:
+        """Train with the other parties; see `tacit.party.training.train`. Started again, it goes on where it was."""
+        from tacit.party.training import train
+
+        return train(self, party)
 
     def peers(self, contract: Contract) -> tuple[str, ...]:
         """Whom this party talks to: the label party to all feature parties, these to the label party alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -87,7 +86,8 @@ def train(
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     contract, rows = folder.contract, aligned(folder)
     folder.check_pair(contract)
-    torch.set_num_threads(folder.config.training.threads or os.cpu_count() or 1)
+    if folder.config.training.threads:
+        torch.set_num_threads(folder.config.training.threads)
     where = folder.run_folder(contract)
     plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
     status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns)

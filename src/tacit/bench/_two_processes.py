@@ -1,0 +1,152 @@
+"""One party of a timed training between two processes: it goes on for so many steps each time it is told to.
+
+    python -m tacit.bench._two_processes FOLDER ROLE PROTECTION JOURNAL
+
+The feature party sets the pace: for each line that it reads it trains as many steps as the line says, and prints the
+seconds. JOURNAL is "journal", or "none" for a journal that forgets, to see what writing costs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tacit.bench.step import BATCH, data, models
+from tacit.config import Contract
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.models import adam
+from tacit.party import training
+from tacit.party.folder import Folder, create
+from tacit.protect.gradient import protection
+from tacit.wire.journal import Journal, Place, Record
+
+__all__ = ["party", "set_up"]
+
+_STEPS = 10**6  # far more than are ever asked for
+
+_CONTRACT = f"""\
+run = "bench"
+label_party = "label"
+feature_parties = ["features"]
+loss = "binary"
+epochs = {{epochs}}
+batch_size = {BATCH}
+test_share = 0.0
+cut.widths.features = 128
+minimum.gradient.name = "none"
+"""
+
+_PARTY = """\
+name = "{name}"
+role = "{role}"
+network.{where} = "{address}"
+data = {{ path = "none.parquet", ids = ["id"], {more} }}
+{protect}record = {{ last = 0, follow = 0 }}
+training.checkpoint_every = 200
+training.threads = {threads}
+"""
+
+
+def set_up(folder: Path, address: str, *, rows: int, threads: int = 0) -> None:
+    """Two folders with keys, trust and a contract, as if their ids had been aligned."""
+    made: dict[str, Folder] = {}
+    for name, role, where in (("label", "label", "listen"), ("features", "features", "connect")):
+        made[name] = create(folder / name, role=role, name=name)  # type: ignore[arg-type]
+        label = role == "label"
+        (folder / name / "party.toml").write_text(
+            _PARTY.format(
+                name=name,
+                role=role,
+                where=where,
+                address=address,
+                more='label = "y"' if label else 'numeric = ["x"]',
+                protect='protect.gradient.name = "none"\n' if label else "",
+                threads=threads,
+            )
+        )
+        epochs = -(-_STEPS // (rows // BATCH))
+        (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=min(epochs, 100_000)))
+        where_run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
+        np.save(where_run / "rows.npy", np.arange(rows))
+        told = {"run": "bench", "count": rows, "id": "00", "seed": 0, "digest": "00"}
+        (where_run / "alignment.json").write_text(json.dumps(told))
+    made["label"].trust(folder / "features" / "features.crt")
+    made["features"].trust(folder / "label" / "label.crt")
+
+
+def party(role: str, protect: str) -> LabelParty | FeatureParty:
+    """The papers' Wide&Deep over Criteo's columns, either half."""
+    (bottom, top), (codes, numbers, labels) = models(), data()
+    if role == "features":
+        return FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))
+    name, _, strength = protect.partition("=")
+    options = {"leak_auc": float(strength)} if strength else {}
+    return LabelParty(
+        top=top, labels=labels, features=(codes, numbers), optimizer=adam(top), protect=protection(name, **options)
+    )
+
+
+class Forgetful(Journal):
+    """A journal that writes nothing down and remembers one turn."""
+
+    def __init__(self, folder: str | Path, *, sync: bool = True) -> None:
+        super().__init__(folder, sync=False)
+        self._kept: dict[Place, Record] = {}
+
+    def append(self, record: Record) -> Place:
+        """Remember a record until the next turn."""
+        self._kept = {place: old for place, old in self._kept.items() if old.turn >= record.turn - 1}
+        place = Place(record.turn, len(self._kept))
+        self._kept[place] = record
+        return place
+
+    def read(self, place: Place) -> Record:
+        """What was remembered."""
+        return self._kept[place]
+
+    def sync(self) -> None:
+        """Nothing."""
+
+    def sync_soon(self) -> None:
+        """Nothing."""
+
+    def rotate(self, turn: int) -> None:
+        """Nothing."""
+
+    def records(self, from_turn: int = 0) -> Iterator[tuple[Place, Record]]:
+        """Nothing."""
+        yield from ()
+
+
+def main(folder: Path, role: str, protect: str, journal: str) -> None:
+    """Train until the reader of the times has enough."""
+    if journal == "none":
+        vars(training)["Journal"] = Forgetful
+    left = [0]
+    started = [0.0]
+
+    def pace(turn: int, turns: int, figures: Mapping[str, float]) -> None:
+        if role == "label":
+            return
+        left[0] -= 1
+        if left[0] <= 0:
+            print(time.perf_counter() - started[0], flush=True)
+            line = sys.stdin.readline()
+            if not line.strip():
+                sys.exit()
+            left[0] = int(line)
+            started[0] = time.perf_counter()
+
+    training.train(folder / role, party(role, protect), progress=pace)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    main(Path(sys.argv[1]), *sys.argv[2:])

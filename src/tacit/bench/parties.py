@@ -1,0 +1,101 @@
+"""Two processes with mutual TLS and journals over the same training in one process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tacit.align.batches import batches
+from tacit.bench._measure import Result
+from tacit.bench._two_processes import party, set_up
+from tacit.bench.step import BATCH, ROWS
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.protect.keyed_noise import KeyedNoise
+from tacit.wire.memory import pair
+
+PROTECT = "matched=0.6"
+STEPS, ROUNDS = 20, 12
+
+
+def run() -> Iterator[Result]:
+    """All by turns, so that a busy machine disturbs them alike; the parties take turns, so each may use all cores."""
+    with ExitStack() as stack:
+        variants: list[Callable[[int], float]] = [
+            _one_process(),
+            stack.enter_context(_two_processes("journal")),
+            stack.enter_context(_two_processes("none")),
+        ]
+        for work in variants:
+            work(STEPS)
+        times: list[list[float]] = [[work(STEPS) / STEPS for work in variants] for _ in range(ROUNDS)]
+    one, two, unwritten = (statistics.median(column) for column in zip(*times, strict=True))
+    yield Result("parties", f"one process, batch {BATCH}, {PROTECT}", 1 / one, "steps/s")
+    yield Result("parties", "two processes, mutual TLS, journals", 1 / two, "steps/s")
+    yield Result("parties", "steps/s of two processes over one", one / two, "x", 0.7, at_least=True)
+    yield Result("parties", "step with journals over one without", two / unwritten, "x", 1.10)
+
+
+def _one_process() -> Callable[[int], float]:
+    left, right = pair()
+    features, label = party("features", PROTECT), party("label", PROTECT)
+    assert isinstance(features, FeatureParty)
+    assert isinstance(label, LabelParty)
+    label.noise = KeyedNoise(bytes(range(32)), "gradient")
+
+    def rows_of() -> Iterator[object]:
+        epoch = 0
+        while True:
+            yield from batches(ROWS, BATCH, epoch=epoch, seed=0)
+            epoch += 1
+
+    plan = rows_of()
+
+    def work(steps: int) -> float:
+        started = time.perf_counter()
+        for _ in range(steps):
+            rows = next(plan)
+            features.send(rows, left)  # type: ignore[arg-type]
+            label.step(rows, right)  # type: ignore[arg-type]
+            features.finish(left)
+        return time.perf_counter() - started
+
+    return work
+
+
+@contextmanager
+def _two_processes(journal: str) -> Iterator[Callable[[int], float]]:
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{found.getsockname()[1]}"
+        set_up(Path(scratch), address, rows=ROWS)
+        command = [sys.executable, "-m", "tacit.bench._two_processes", scratch]
+        label = subprocess.Popen([*command, "label", PROTECT, journal])
+        stack.callback(label.kill)
+        features = subprocess.Popen(
+            [*command, "features", PROTECT, journal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        stack.callback(features.kill)
+        assert features.stdin is not None
+        assert features.stdout is not None
+        features.stdout.readline()  # the first step
+
+        def work(steps: int) -> float:
+            print(steps, file=features.stdin, flush=True)
+            return float(features.stdout.readline())  # type: ignore[union-attr]
+
+        yield work
+
+
+if __name__ == "__main__":
+    for result in run():
+        print(result, os.getloadavg())

@@ -1,0 +1,140 @@
+"""The whole way, as two companies go it: two processes, mutual TLS, journals, the command line."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tacit.lab.two_companies import prepare
+from tacit.party.folder import Folder
+
+
+def tacit(*words, **options):
+    return subprocess.run([sys.executable, "-m", "tacit", *words], capture_output=True, text=True, **options)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    out = tmp_path_factory.mktemp("companies")
+    done = tacit("demo", "--rows", "6000", "--epochs", "2", "--json", "--out", str(out), timeout=240)
+    assert done.returncode == 0, done.stderr
+    return out, json.loads(done.stdout)
+
+
+def test_the_demo_aligns_trains_and_audits(demo):
+    _, told = demo
+    assert told["airline_rows"] > told["common"] < told["airport_rows"]
+    assert [line["epoch"] for line in told["history"]] == [0, 1]
+    assert {"test_auc", "test_loss", "train_loss"} <= set(told["history"][0])
+    assert told["worst"]["value"] <= max(one["value"] for one in told["attacks"])
+    assert {"norm", "residual", "likelihood", "accumulated(norm)"} <= {one["attack"] for one in told["attacks"]}
+
+
+def test_each_company_keeps_its_own(demo):
+    out, _ = demo
+    for name, other in (("airline", "airport"), ("airport", "airline")):
+        folder = out / name
+        assert {path.name for path in folder.glob("**/*.crt")} == {f"{name}.crt", f"{other}.crt"}
+        assert list(folder.glob("runs/flights/journal/journal-*.log"))
+        for private in (folder / "keys").iterdir():
+            assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert "late" not in (out / "airport" / "party.toml").read_text()
+    secret = (out / "airline" / "keys" / "secret").read_bytes()
+    written = [path for path in (out / "airline" / "runs").glob("**/*") if path.is_file()]
+    assert len(written) > 5
+    assert not any(secret in path.read_bytes() for path in written)
+
+
+def test_shared_figures_are_all_that_the_airport_knows(demo):
+    out, told = demo
+    status = json.loads((out / "airport" / "runs" / "flights" / "status.json").read_text())
+    assert [sorted(line) for line in status["history"]] == [["epoch", "test_auc"]] * 2
+    assert [line["test_auc"] for line in status["history"]] == [round(x["test_auc"], 4) for x in told["history"]]
+    assert not (out / "airport" / "runs" / "flights" / "audit.json").exists()
+
+
+def test_status_tells_the_end(demo):
+    out, _ = demo
+    done = tacit("status", "--folder", str(out / "airline"))
+    assert done.returncode == 0
+    assert "flights (airline, label): finished" in done.stdout
+    assert "(100%)" in done.stdout
+    assert json.loads(tacit("status", "--json", "--folder", str(out / "airport")).stdout)[0]["state"] == "finished"
+
+
+def test_a_finished_run_is_not_trained_or_aligned_again(demo):
+    out, _ = demo
+    before = (out / "airline" / "runs" / "flights" / "model.safetensors").read_bytes()
+    done = tacit("train", "--no-audit", "--folder", str(out / "airline"), timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert (out / "airline" / "runs" / "flights" / "model.safetensors").read_bytes() == before
+    again = tacit("align", "--folder", str(out / "airline"))
+    assert again.returncode == 2
+    assert "has begun" in again.stderr
+
+
+def test_killed_and_started_again_it_goes_on(tmp_path):
+    airline, airport = prepare(tmp_path, epochs=2, rows=6000, seed=0)
+    for company in (airline, airport):
+        settings = company.folder / "party.toml"
+        settings.write_text(settings.read_text().replace("[training]\n", "[training]\ncheckpoint_every = 30\n"))
+    aligning = [company.start("align", "--json") for company in (airline, airport)]
+    assert [process.wait(120) for process in aligning] == [0, 0]
+    [process.communicate() for process in aligning]
+    feature = airport.start("train", "--json")
+    label = airline.start("train", "--json", "--no-audit")
+    _wait_for_turn(airline, 40)
+    os.kill(label.pid, signal.SIGKILL)
+    label.communicate()
+    assert "goes on where it was" in tacit("status", "--folder", str(airline.folder)).stdout
+    label = airline.start("train", "--json", "--no-audit")
+    assert (label.wait(120), feature.wait(120)) == (0, 0)
+    [process.communicate() for process in (label, feature)]
+    status = airline.read("status.json")
+    assert status["state"] == "finished"
+    connected = [json.loads(line) for line in (airline.run_folder / "log.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in connected].count("connected") == 2
+    weights = load_file(airline.run_folder / "model.safetensors")
+    assert all(torch.isfinite(value).all() for value in weights.values())
+
+
+def _wait_for_turn(company, turn, patience=60):
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        try:
+            if company.read("status.json").get("turn", 0) >= turn:
+                return
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.02)
+    raise AssertionError("the training does not get on")
+
+
+def test_a_contract_that_differs_is_refused_with_its_name(tmp_path):
+    airline, airport = prepare(tmp_path, epochs=2, rows=6000, seed=0)
+    contract = airport.folder / "contract.toml"
+    contract.write_text(contract.read_text().replace("epochs = 2", "epochs = 3"))
+    label = airline.start("align")
+    feature = airport.start("align")
+    said = feature.communicate(timeout=60)[1]
+    assert feature.returncode == 3
+    assert "contract is" in said
+    assert "tacit contract" in said
+    assert label.poll() is None  # it goes on waiting for one that means the same
+    label.kill()
+    assert "refused: airport, about 'contract'" in label.communicate()[1]
+
+
+def test_nothing_aligned_yet(tmp_path):
+    airline, _ = prepare(tmp_path, epochs=1, rows=6000, seed=0)
+    done = tacit("train", "--folder", str(airline.folder))
+    assert done.returncode == 2
+    assert "run `tacit align` on all sides" in done.stderr
+    assert Folder(airline.folder).config.role == "label"
