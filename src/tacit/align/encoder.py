@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -110,20 +111,42 @@ class Encoder:
         """
         require(table, columns.names)
         chosen = _row_numbers(train, len(table))
-        vocabularies = [_values(table[name])[chosen].drop_nulls().unique().sort() for name in columns.categorical]
-        statistics = [_moments(values[chosen], name) for name, values in _numbers(table, columns)]
-        return cls(columns, tuple(vocabularies), tuple(statistics))
+        return cls.fit_batches([(pl.DataFrame([table[name][chosen] for name in columns.names]), chosen)], columns)
 
-    def encode(self, table: pl.DataFrame) -> Inputs:
-        """All rows of a table; what no training row had becomes code 0, and a missing number the mean."""
+    @classmethod
+    def fit_batches(cls, batches: Iterable[tuple[pl.DataFrame, NDArray[np.integer[Any]]]], columns: Columns) -> Self:
+        """The same from training rows that come in batches, so that they need not all be in memory.
+
+        Vocabularies are those of all rows at once. Means and deviations may differ from them in the last digits, where
+        the batches end differently; the same batches always give the same bits.
+
+        Args:
+            batches: training rows, and for each row its number, by which an error can name it.
+            columns: which to use.
+        """
+        vocabularies = [_Vocabulary(name) for name in columns.categorical]
+        moments = [_Moments(name) for name in (*columns.numeric, *columns.flagged)]
+        for table, rows in batches:
+            require(table, columns.names)
+            for vocabulary in vocabularies:
+                vocabulary.add(table[vocabulary.name])
+            for moment, values in zip(moments, _numbers(table, columns, rows), strict=True):
+                moment.add(values)
+        return cls(columns, tuple(each.values() for each in vocabularies), tuple(each.values() for each in moments))
+
+    def encode(self, table: pl.DataFrame, rows: NDArray[np.integer[Any]] | None = None) -> Inputs:
+        """All rows of a table; what no training row had becomes code 0, and a missing number the mean.
+
+        Args:
+            table: any rows, each encoded on its own.
+            rows: their numbers in the party's file, so that an error can name them; None counts from 0.
+        """
         require(table, self.columns.names)
         named = zip(self.columns.categorical, self.vocabularies, strict=True)
-        numbers = zip(_numbers(table, self.columns), self.statistics, strict=True)
+        numbers = zip(_numbers(table, self.columns, rows), self.statistics, strict=True)
         return Inputs(
             categorical=_stack([_codes(table[name], known) for name, known in named], len(table), np.int64),
-            numeric=_stack(
-                [_standardise(values, *moments) for (_, values), moments in numbers], len(table), np.float32
-            ),
+            numeric=_stack([_standardise(values, *moments) for values, moments in numbers], len(table), np.float32),
             cardinalities=self.cardinalities,
         )
 
@@ -206,10 +229,11 @@ def _codes(column: pl.Series, known: pl.Series) -> NDArray[np.int64]:
     return codes.fill_null(0).to_numpy()
 
 
-def _numbers(table: pl.DataFrame, columns: Columns) -> list[tuple[str, NDArray[np.float64]]]:
+def _numbers(table: pl.DataFrame, columns: Columns, rows: NDArray[np.integer[Any]] | None) -> list[NDArray[np.float64]]:
     """The numeric columns, NaN where a value is missing, and a column of 0 and 1 for each flagged one."""
-    numbers = [(name, _as_float(table[name])) for name in columns.numeric]
-    return numbers + [(name, np.isnan(_as_float(table[name])).astype(np.float64)) for name in columns.flagged]
+    values = {name: _as_float(table[name], rows) for name in (*columns.numeric, *columns.flagged)}
+    flags = [np.isnan(values[name]).astype(np.float64) for name in columns.flagged]
+    return [*(values[name] for name in columns.numeric), *flags]
 
 
 def to_float(column: pl.Series) -> pl.Series:
@@ -221,7 +245,7 @@ def to_float(column: pl.Series) -> pl.Series:
     return values
 
 
-def _as_float(column: pl.Series) -> NDArray[np.float64]:
+def _as_float(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> NDArray[np.float64]:
     remedy = "correct it, leave missing values empty, or list the column under categorical"
     if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
         raise DataError(f"the column {column.name!r} holds {column.dtype}, no numbers: {remedy}")
@@ -229,21 +253,12 @@ def _as_float(column: pl.Series) -> NDArray[np.float64]:
     wrong = (values.is_null() & column.is_not_null()) | values.is_infinite().fill_null(False)
     if wrong.any():
         row = int(wrong.arg_max() or 0)
+        number = row if rows is None else int(rows[row])
         raise DataError(
-            f"the column {column.name!r} holds {column[row]!r} in row {row} of the aligned table, which is no finite "
+            f"the column {column.name!r} holds {column[row]!r} in row {number} (counted from 0), which is no finite "
             f"number: {remedy}"
         )
     return values.fill_null(np.nan).to_numpy()
-
-
-def _moments(seen: NDArray[np.float64], name: str) -> tuple[float, float]:
-    """Mean and standard deviation of what is there; a column without spread keeps its unit."""
-    seen = seen[~np.isnan(seen)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread = (float(seen.mean()), float(seen.std())) if len(seen) else (0.0, 0.0)
-    if not np.isfinite(spread):
-        raise DataError(f"the numbers of the column {name!r} are too large to be standardised: scale them down")
-    return mean, spread if spread > 0 else 1.0
 
 
 def _standardise(values: NDArray[np.float64], mean: float, spread: float) -> NDArray[np.float64]:
@@ -256,3 +271,69 @@ def _stack(columns: Sequence[NDArray[np.generic]], rows: int, dtype: type[np.gen
     for place, column in enumerate(columns):
         table[:, place] = column
     return torch.from_numpy(table)
+
+
+# --- fitting ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Vocabulary:
+    """The different values of one column, as far as its rows have come."""
+
+    name: str
+    known: pl.Series | None = None
+
+    def add(self, column: pl.Series) -> None:
+        found = _values(column).drop_nulls().unique()
+        if self.known is None or not len(self.known):
+            self.known = found
+        elif len(found) and found.dtype != self.known.dtype:
+            raise DataError(
+                f"the column {self.name!r} holds values of the kind {_kind(found)} after such of the kind "
+                f"{_kind(self.known)}: convert it to one of them"
+            )
+        elif len(found):
+            self.known = pl.concat([self.known, found]).unique()
+
+    def values(self) -> pl.Series:
+        """All of them, sorted."""
+        return pl.Series(self.name, [], dtype=pl.String) if self.known is None else self.known.sort()
+
+
+@dataclass
+class _Moments:
+    """Mean and variance of one column of numbers, as far as its rows have come."""
+
+    name: str
+    count: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        seen = values[~np.isnan(values)]
+        if not len(seen):
+            return
+        self.low, self.high = min(self.low, float(seen.min())), max(self.high, float(seen.max()))
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, variance = float(seen.mean()), float(seen.var())
+        if not self.count:  # to the last bit what all rows at once give, where they come at once
+            self.count, self.mean, self.variance = len(seen), mean, variance
+            return
+        self.count += len(seen)
+        share, gap = len(seen) / self.count, mean - self.mean
+        self.variance += share * (variance - self.variance) + share * (1 - share) * gap * gap
+        self.mean += share * gap
+
+    def values(self) -> tuple[float, float]:
+        """Mean and standard deviation; a column without spread keeps its unit."""
+        if not self.count:
+            return 0.0, 1.0
+        if self.low == self.high:  # the rounding of a sum must not pass for a spread
+            return self.low, 1.0
+        if not math.isfinite(self.mean) or not math.isfinite(self.variance):
+            raise DataError(
+                f"the numbers of the column {self.name!r} are too large to be standardised: scale them down"
+            )
+        return self.mean, math.sqrt(self.variance) or 1.0

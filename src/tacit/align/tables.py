@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,25 @@ from torch import Tensor
 from tacit.align.encoder import Columns, Encoder, Inputs, require, to_float
 from tacit.errors import DataError, LabelsError, UsageError
 
-__all__ = ["Columns", "Encoder", "Inputs", "inputs_digest", "labels", "load", "scramble", "train_test"]
+__all__ = [
+    "Columns",
+    "Encoder",
+    "Inputs",
+    "blocks",
+    "inputs_digest",
+    "labels",
+    "labels_error",
+    "load",
+    "rows_error",
+    "scramble",
+    "train_test",
+    "wrong_labels",
+]
 
 _ROW, _PLACE = "tacit row", "tacit place"
+_SMALLEST, _LARGEST = 1 << 12, 1 << 16  # rows of a block
+_VALUES = 1 << 21  # in a block, where its rows allow
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 def load(source: str | Path | pl.DataFrame, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
@@ -32,26 +49,66 @@ def load(source: str | Path | pl.DataFrame, rows: NDArray[np.int64], columns: Se
         rows: row numbers counted from 0 (in a CSV file from the line after the header), in the wanted order.
         columns: the names of the columns that are needed.
     """
-    what = "the table" if isinstance(source, pl.DataFrame) else str(source)
-    frame = source.lazy() if isinstance(source, pl.DataFrame) else _scan(Path(source))
+    what = _name(source)
     wanted = pl.LazyFrame({_ROW: rows, _PLACE: np.arange(len(rows))}, schema={_ROW: pl.Int64, _PLACE: pl.Int64})
-    try:
-        names = frame.collect_schema().names()
-        missing = [name for name in columns if name not in names]
-        if missing:
-            raise DataError(
-                f"{what} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: correct the names"
-            )
-        numbered = frame.select(columns).with_row_index(_ROW).with_columns(pl.col(_ROW).cast(pl.Int64))
+    with _reading(what):
+        frame = _open(source, columns)
+        numbered = frame.with_row_index(_ROW).with_columns(pl.col(_ROW).cast(pl.Int64))
         found = wanted.join(numbered, on=_ROW, how="inner").collect(engine="streaming")
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{what} can't be read ({_first_line(error)}): look at the file, or write it anew") from None
     if len(found) != len(rows):
-        raise DataError(
-            f"{what} has no longer all of the {len(rows)} aligned rows ({len(rows) - len(found)} are missing): put the "
-            "file back that was aligned, or align again"
-        )
+        raise rows_error(source, len(rows), len(rows) - len(found))
     return found.sort(_PLACE).drop(_ROW, _PLACE)
+
+
+def blocks(
+    source: str | Path | pl.DataFrame, columns: Sequence[str], size: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """The named columns of all rows, so many rows at a time: memory grows neither with the rows nor with the file.
+
+    Every block but the last one has exactly `size` rows, however the file is laid out, so that what is computed block
+    by block is the same every time.
+
+    Args:
+        source: as for `load`.
+        columns: the names of the columns that are needed, at least one.
+        size: rows of a block; None for fewer the more columns there are.
+
+    >>> [block["x"].to_list() for block in blocks(pl.DataFrame({"x": [1, 2, 3], "y": [4, 5, 6]}), ["x"], size=2)]
+    [[1, 2], [3]]
+    """
+    size = size or max(_SMALLEST, min(_LARGEST, _VALUES // len(columns)))
+    with _reading(_name(source)):
+        left = pl.DataFrame()
+        for batch in _batches(source, columns, size):
+            left = pl.concat([left, batch]) if len(left) else batch
+            while len(left) >= size:
+                yield left[:size]
+                left = left[size:]
+        if len(left):
+            yield left
+
+
+def _batches(source: str | Path | pl.DataFrame, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
+    """The named columns of all rows, in batches of about this size."""
+    frame = _open(source, columns)
+    if isinstance(source, pl.DataFrame):
+        yield from source.select(columns).iter_slices(size)
+    elif Path(source).suffix.lower() in _SEPARATORS:
+        yield from frame.collect_batches(chunk_size=size)
+    else:
+        # As a stream it would be read ahead by many row groups, which takes several times the memory.
+        start = 0
+        while len(batch := frame.slice(start, size).collect(engine="streaming")):
+            yield batch
+            start += size
+
+
+def rows_error(source: str | Path | pl.DataFrame, count: int, missing: int) -> DataError:
+    """What to raise where a source lacks so many of the rows that were aligned."""
+    return DataError(
+        f"{_name(source)} has no longer all of the {count} aligned rows ({missing} are missing): put the file back "
+        "that was aligned, or align again"
+    )
 
 
 def labels(table: pl.DataFrame, column: str, loss: str, rows: NDArray[np.int64] | None = None) -> Tensor:
@@ -63,22 +120,43 @@ def labels(table: pl.DataFrame, column: str, loss: str, rows: NDArray[np.int64] 
         loss: "binary" or "softmax".
         rows: the row numbers in the party's file, so that an error can name them.
     """
+    wrong = wrong_labels(table, column, loss)
+    if len(wrong):
+        row = int(wrong[0])
+        raise labels_error(column, loss, row if rows is None else int(rows[row]), table[column][row], len(wrong))
+    return torch.from_numpy(_label_values(table, column).astype(np.float32 if loss == "binary" else np.int64))
+
+
+def wrong_labels(table: pl.DataFrame, column: str, loss: str) -> NDArray[np.intp]:
+    """The rows of a table whose label the loss can't take."""
     if loss not in ("binary", "softmax"):
         raise UsageError(f"there is no loss {loss!r}; there are: binary, softmax")
     require(table, [column])
-    values = to_float(table[column]).fill_null(np.nan).to_numpy()
+    values = _label_values(table, column)
     allowed = (values == 0) | (values == 1) if loss == "binary" else (values >= 0) & (values == np.floor(values))
-    wrong = np.flatnonzero(~allowed | (values >= 2**31))
-    if len(wrong):
-        row = int(wrong[0])
-        place = row if rows is None else int(rows[row])
-        what = "has no label" if table[column][row] is None else f"has the label {table[column][row]!r}"
-        wanted = "0 or 1" if loss == "binary" else "class numbers 0, 1, ..."
-        raise LabelsError(
-            f"row {place} {what} in the column {column!r} (and {len(wrong) - 1} others): the loss {loss!r} takes "
-            f"{wanted}; correct them, or leave those rows out of the file and align again"
-        )
-    return torch.from_numpy(values.astype(np.float32 if loss == "binary" else np.int64))
+    return np.flatnonzero(~allowed | (values >= 2**31))
+
+
+def labels_error(column: str, loss: str, row: int, value: object, count: int) -> LabelsError:
+    """What to raise where so many rows have labels that the loss can't take.
+
+    Args:
+        column: of the label.
+        loss: "binary" or "softmax".
+        row: the first of them.
+        value: what stands there.
+        count: how many there are.
+    """
+    what = "has no label" if value is None else f"has the label {value!r}"
+    wanted = "0 or 1" if loss == "binary" else "class numbers 0, 1, ..."
+    return LabelsError(
+        f"row {row} {what} in the column {column!r} (and {count - 1} others): the loss {loss!r} takes {wanted}; "
+        "correct them, or leave those rows out of the file and align again"
+    )
+
+
+def _label_values(table: pl.DataFrame, column: str) -> NDArray[np.float64]:
+    return to_float(table[column]).fill_null(np.nan).to_numpy()
 
 
 def inputs_digest(inputs: Inputs, targets: Tensor | None = None) -> bytes:
@@ -133,6 +211,34 @@ def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
+def _name(source: str | Path | pl.DataFrame) -> str:
+    """What to call it in errors."""
+    return "the table" if isinstance(source, pl.DataFrame) else str(source)
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Say of which source it is that something can't be read."""
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError) as error:
+        cause = str(error).partition("\n")[0]
+        raise DataError(f"{what} can't be read ({cause}): look at the file, or write it anew") from None
+
+
+def _open(source: str | Path | pl.DataFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """These columns of a source, not yet read."""
+    frame = source.lazy() if isinstance(source, pl.DataFrame) else _scan(Path(source))
+    names = frame.collect_schema().names()
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise DataError(
+            f"{_name(source)} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: correct the "
+            "names"
+        )
+    return frame.select(columns)
+
+
 def _scan(path: Path) -> pl.LazyFrame:
     """The file, not yet read."""
     if not path.is_file():
@@ -140,10 +246,6 @@ def _scan(path: Path) -> pl.LazyFrame:
     kind = path.suffix.lower()
     if kind in (".parquet", ".pq"):
         return pl.scan_parquet(path, glob=False)
-    if kind in (".csv", ".tsv"):
-        return pl.scan_csv(path, glob=False, infer_schema=False, separator="," if kind == ".csv" else "\t")
+    if kind in _SEPARATORS:
+        return pl.scan_csv(path, glob=False, infer_schema=False, separator=_SEPARATORS[kind])
     raise DataError(f"{path} ends with {kind!r}: use a .parquet, .csv or .tsv file")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

@@ -1,0 +1,94 @@
+"""Files that are arrays: written as one, whole or not at all, and mapped into memory as tensors."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.errors import StorageError
+
+__all__ = ["locked", "mapped", "new_file", "sync_folder", "write", "writing"]
+
+_DTYPES = {"int64": torch.int64, "float32": torch.float32}
+# Not in the module mmap. Without it the kernel may refuse a private mapping that is larger than the machine's memory.
+_MAP_NORESERVE = 0x4000
+
+
+def mapped(path: Path, dtype: str, shape: list[int]) -> Tensor:
+    """A whole file as a tensor; writing to it leaves the file as it is. One of another size is a ValueError."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size != size:
+            raise ValueError(f"{path} has not {size} bytes")
+        if not size:
+            return torch.empty(shape, dtype=_DTYPES[dtype])
+        flags, access = mmap.MAP_PRIVATE | _MAP_NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
+        return torch.frombuffer(mmap.mmap(file.fileno(), size, flags, access), dtype=_DTYPES[dtype]).reshape(shape)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say of which file or folder it is that something can't be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path} can't be written ({error.strerror or error}): make room on that disk or correct its rights, then "
+            "start again"
+        ) from error
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out; the lock ends with the process, however it ends."""
+    with writing(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(f"another process prepares inputs in {folder}: wait until it is done") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def new_file(path: Path, dtype: str, shape: list[int]) -> NDArray[Any]:
+    """A file of zeros to write to as an array; its room on the disk is taken now, while an error can still be told."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    with writing(path), open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "rb+") as file:
+        if not size:
+            return np.empty(shape, dtype)
+        os.posix_fallocate(file.fileno(), 0, size)
+        return np.memmap(file, dtype, "r+", shape=tuple(shape))
+
+
+def write(path: Path, content: bytes) -> None:
+    """A small file, whole or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk holds which files a folder has."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
