@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import json
 import os
 import subprocess
@@ -14,12 +13,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tacit.align import _mapped, cache, tables
 from tacit.align.cache import prepare
-from tacit.align.tables import Columns, Encoder, Inputs, blocks, inputs_digest, labels, load
+from tacit.align.tables import Columns, Encoder, Inputs, inputs_digest, labels, load
 from tacit.errors import DataError, LabelsError, StorageError, UsageError
 
 COLUMNS = Columns(categorical=("carrier", "gate"), numeric=("seats", "price"), flagged=("seats",))
@@ -152,49 +149,6 @@ def test_progress_counts_each_row_in_both_passes(tmp_path, small_blocks):
     assert told[-1] == (800, 800)
     assert told == sorted(told)
     assert len(told) == 2 * 72  # blocks of 7 rows
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 130), st.integers(1, 60))
-def test_blocks_of_any_size(tmp_path_factory, size, group):
-    path = tmp_path_factory.mktemp("blocks") / "t.parquet"
-    pl.DataFrame({"x": np.arange(100), "y": np.arange(100)}).write_parquet(path, row_group_size=group)
-    for source in (path, pl.read_parquet(path)):
-        found = list(blocks(source, ["x"], size))
-        assert {len(block) for block in found[:-1]} <= {size}
-        assert pl.concat(found)["x"].to_list() == list(range(100))
-
-
-# --- fitting in batches ----------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 500), max_size=8), st.integers(0, 3))
-def test_any_batches_teach_the_same(cuts, seed):
-    table = generated(seed)
-    edges = sorted([0, 500, *cuts])
-    batches = [(table[a:b], np.arange(a, b)) for a, b in itertools.pairwise(edges)]
-    found, whole = Encoder.fit_batches(batches, COLUMNS), Encoder.fit(table, COLUMNS, np.arange(500))
-    assert [each.to_list() for each in found.vocabularies] == [each.to_list() for each in whole.vocabularies]
-    assert np.allclose(found.statistics, whole.statistics, rtol=1e-9, atol=0)
-
-
-def test_rounding_is_no_spread():
-    """The sum of 0.1 over seven rows is not seven times 0.1."""
-    table = pl.DataFrame({"x": [0.1] * 7})
-    for batches in ([(table, np.arange(7))], [(table, np.arange(7)), (table[:3], np.arange(3))]):
-        assert Encoder.fit_batches(batches, Columns(numeric=("x",))).statistics == ((0.1, 1.0),)
-
-
-def test_batches_of_nothing_and_of_another_kind():
-    number, text, nothing = (pl.DataFrame({"x": values}) for values in ([3, 3], ["a", None], [None, None]))
-    row = np.arange(2)
-    columns = Columns(categorical=("x",))
-    fitted = Encoder.fit_batches([(nothing, row), (number, row), (nothing, row)], columns)
-    assert fitted.vocabularies[0].to_list() == [3]
-    assert Encoder.fit_batches([], columns).cardinalities == (1,)
-    with pytest.raises(DataError, match="'x' holds values of the kind string after such of the kind integer"):
-        Encoder.fit_batches([(number, row), (text, row)], columns)
 
 
 # --- used again ------------------------------------------------------------------------------------------------------

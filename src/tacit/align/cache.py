@@ -75,7 +75,7 @@ def prepare(
 
     Memory grows with the vocabularies, not with the number of rows; a CSV file takes a few hundred MB more than a
     Parquet file, since it is read ahead. The statistics of numbers are summed up block by block, so they agree with
-    `Encoder.fit` to about twelve digits, not to the last bit; the same rows of the same content always give the same
+    `Encoder.fit` to about nine digits, not to the last bit; the same rows of the same content always give the same
     bits, however the file is laid out.
 
     Args:

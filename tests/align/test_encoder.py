@@ -1,0 +1,64 @@
+"""An encoder that learns from rows in batches, and the batches that a file is read in."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.align.encoder import Columns, Encoder
+from tacit.align.tables import blocks
+from tacit.errors import DataError
+
+COLUMNS = Columns(categorical=("carrier",), numeric=("seats", "price"), flagged=("seats",))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 500), max_size=8), st.integers(0, 3))
+def test_any_batches_teach_the_same(cuts, seed):
+    noise = np.random.default_rng(seed)
+    table = pl.DataFrame(
+        {
+            "carrier": [f"carrier number {n}" if n < 60 else None for n in noise.integers(0, 64, 500)],
+            "seats": [None if n % 9 == 0 else n for n in noise.integers(1, 400, 500).tolist()],
+            "price": noise.normal(1e6, 3.0, 500),
+        }
+    )
+    edges = sorted([0, 500, *cuts])
+    batches = [(table[a:b], np.arange(a, b)) for a, b in itertools.pairwise(edges)]
+    found, whole = Encoder.fit_batches(batches, COLUMNS), Encoder.fit(table, COLUMNS, np.arange(500))
+    assert [each.to_list() for each in found.vocabularies] == [each.to_list() for each in whole.vocabularies]
+    assert np.allclose(found.statistics, whole.statistics, rtol=1e-9, atol=0)
+
+
+def test_rounding_is_no_spread():
+    """The sum of 0.1 over seven rows is not seven times 0.1."""
+    table = pl.DataFrame({"x": [0.1] * 7})
+    for batches in ([(table, np.arange(7))], [(table, np.arange(7)), (table[:3], np.arange(3))]):
+        assert Encoder.fit_batches(batches, Columns(numeric=("x",))).statistics == ((0.1, 1.0),)
+
+
+def test_batches_of_nothing_and_of_another_kind():
+    number, text, nothing = (pl.DataFrame({"x": values}) for values in ([3, 3], ["a", None], [None, None]))
+    row = np.arange(2)
+    columns = Columns(categorical=("x",))
+    fitted = Encoder.fit_batches([(nothing, row), (number, row), (nothing, row)], columns)
+    assert fitted.vocabularies[0].to_list() == [3]
+    assert Encoder.fit_batches([], columns).cardinalities == (1,)
+    with pytest.raises(DataError, match="'x' holds values of the kind string after such of the kind integer"):
+        Encoder.fit_batches([(number, row), (text, row)], columns)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 130), st.integers(1, 60))
+def test_blocks_of_any_size(tmp_path_factory, size, group):
+    path = tmp_path_factory.mktemp("blocks") / "t.parquet"
+    pl.DataFrame({"x": np.arange(100), "y": np.arange(100)}).write_parquet(path, row_group_size=group)
+    for source in (path, pl.read_parquet(path)):
+        found = list(blocks(source, ["x"], size))
+        assert {len(block) for block in found[:-1]} <= {size}
+        assert pl.concat(found)["x"].to_list() == list(range(100))
