@@ -81,7 +81,7 @@ def test_a_finished_run_is_not_trained_or_aligned_again(demo):
 
 
 def test_killed_and_started_again_it_goes_on(tmp_path):
-    airline, airport = prepare(tmp_path, epochs=2, rows=6000, seed=0)
+    airline, airport = prepare(tmp_path, epochs=30, rows=6000, seed=0)
     for company in (airline, airport):
         settings = company.folder / "party.toml"
         settings.write_text(settings.read_text().replace("[training]\n", "[training]\ncheckpoint_every = 30\n"))
@@ -90,7 +90,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path):
     [process.communicate() for process in aligning]
     feature = airport.start("train", "--json")
     label = airline.start("train", "--json", "--no-audit")
-    _wait_for_turn(airline, 40)
+    _wait_for_turn(airline, 35)
     os.kill(label.pid, signal.SIGKILL)
     label.communicate()
     assert "goes on where it was" in tacit("status", "--folder", str(airline.folder)).stdout

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tacit._version import __version__
-from tacit.align.tables import Columns, Encoder, inputs_digest, labels, load
+from tacit.align.cache import prepare
+from tacit.align.tables import Columns
 from tacit.config import LESS_IS_STRONGER, Contract
 from tacit.contracts import Protection
 from tacit.cut.feature_party import FeatureParty
@@ -60,20 +61,25 @@ def _from_settings(
     folder: Folder, contract: Contract, rows: Aligned, plan: Plan
 ) -> tuple[LabelParty | FeatureParty, bytes]:
     config, described = folder.config, folder.table
-    table = load(folder.data, rows.rows, described.columns)
     columns = Columns(described.categorical, described.numeric, described.flagged)
-    encoder = Encoder.fit(table, columns, torch.arange(plan.train_count))
-    inputs = encoder.encode(table)
+    prepared = prepare(
+        folder.data,
+        rows.rows,
+        columns,
+        folder.run_folder(contract) / "inputs",
+        train=plan.train_count,
+        label=described.label,
+        loss=contract.loss,
+    )
+    inputs, truth = prepared.inputs, prepared.labels
     if config.role == "features":
         bottom = build(folder, config, contract, inputs)
         made = FeatureParty(bottom=bottom, features=inputs.tensors, optimizer=optimizer(bottom, config))
-        return made, inputs_digest(inputs)
-    assert described.label is not None  # the settings were checked
+        return made, prepared.digest
+    assert truth is not None  # the settings were checked
     assert config.protect is not None
-    truth = labels(table, described.label, contract.loss, rows.rows)
     gradient = config.protect.gradient
-    classes = int(truth.max()) + 1
-    top = build(folder, config, contract, inputs, classes=classes)
+    top = build(folder, config, contract, inputs, classes=int(truth.max()) + 1)
     party = LabelParty(
         top=top,
         labels=truth,
@@ -82,7 +88,7 @@ def _from_settings(
         protect=protection(gradient.name, **gradient.options(contract.epochs)),
         loss=contract.loss,
     )
-    return party, inputs_digest(inputs, truth)
+    return party, prepared.digest
 
 
 def _check_own(party: LabelParty | FeatureParty, rows: Aligned) -> bytes:
