@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench torture clean
 
 demo: .venv/ready
 	$(BIN)/tacit demo --out runs/demo
@@ -18,6 +18,9 @@ check: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/tacit bench
+
+torture: .venv/ready
+	$(BIN)/python -m tacit.lab.torture --out runs/torture
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

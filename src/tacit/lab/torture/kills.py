@@ -1,0 +1,197 @@
+"""`kill -9` at random moments and at every named point of a step, on either side, again and again."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit.lab.torture.bench import Bench, Result
+from tacit.lab.torture.processes import Process, read_events
+from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
+
+__all__ = ["POINTS", "kills"]
+
+POINTS = {
+    LABEL: (
+        "request received", "request written", "answer computed", "answer written", "answer sent", "applied",
+        "checkpoint written", "journal rotated",
+    ),
+    FEATURES: (
+        "request computed", "request written", "request sent", "answer received", "answer written", "applied",
+        "checkpoint written", "journal rotated",
+    ),
+}  # fmt: skip
+"""The points of a turn that the trace of `tacit.party.training.train` names, by party."""
+
+_RARE = ("checkpoint written", "journal rotated")
+_A_TRAINING = 40  # kills at most, so that each training also comes to its end
+_LONGEST = 1.2  # seconds after a start at which a process is killed at the latest, where no point is given
+_PASSES = 14  # of a point before the kill, at most
+_PATIENCE = 240.0  # seconds for one training with all its kills
+
+
+@dataclass
+class _Fates:
+    """What each start of a process is going to die of; kills at named points come first, then any moment.
+
+    Attributes:
+        left: kills still to be done.
+        draw: where and when.
+        told: how many there were, after each.
+        done: kills that happened: by party and point, or by party and "any moment".
+    """
+
+    left: int
+    draw: random.Random
+    told: Callable[[int], None]
+    done: Counter[tuple[str, str]] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._due = {name: [*points] for name, points in POINTS.items()}
+
+    def take(self, name: str) -> tuple[str, int, float] | None:
+        """For one start: a point and its pass, or a delay in seconds; None where enough were killed."""
+        with self.lock:
+            if self.left <= 0:
+                return None
+            self.left -= 1
+            if self.draw.random() < 0.5:
+                return "", 0, self.draw.uniform(0.0, _LONGEST)
+            if not self._due[name]:
+                self._due[name] = [*POINTS[name]]
+            point = self._due[name].pop(self.draw.randrange(len(self._due[name])))
+            return point, 1 if point in _RARE else self.draw.randint(1, _PASSES), 0.0
+
+    def happened(self, name: str, point: str) -> None:
+        """A kill was done."""
+        with self.lock:
+            self.done[name, point or "any moment"] += 1
+            self.told(self.done.total())
+
+    def give_back(self) -> None:
+        """The process came to its end before its kill."""
+        with self.lock:
+            self.left += 1
+
+
+class _Side:
+    """One party of one training, which is started again whenever it was killed."""
+
+    def __init__(self, training: Training, name: str, fates: _Fates, budget: list[int]) -> None:
+        self.training = training
+        self.name = name
+        self.fates = fates
+        self.budget = budget
+        self.starts: list[Process] = []
+        self.over = False
+        self.problem = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        fate = self.fates.take(self.name) if self.budget[0] > 0 else None
+        self._fate = fate
+        self.budget[0] -= fate is not None
+        point, passes, delay = fate or ("", 1, 0.0)
+        self.starts.append(self.training.start(self.name, kill_at=point, count=max(1, passes)))
+        self._until = time.monotonic() + delay if fate and not point else None
+
+    def look(self) -> None:
+        """See whether it is time to kill it, or to start it again."""
+        process = self.starts[-1]
+        if self._until is not None and time.monotonic() >= self._until:
+            process.kill()
+            self._until = None
+        if not process.over:
+            return
+        if process.code == -9 and self._fate is not None:
+            self.fates.happened(self.name, self._fate[0])
+            self._begin()
+            return
+        if self._fate is not None:
+            self.fates.give_back()
+        self.over = True
+        if process.code != 0:
+            self.problem = f"{self.name} ended with {process.code}: {self.training.complaint(process)}"
+
+    @property
+    def recoveries(self) -> list[float]:
+        """Seconds from each start after a kill to its first new turn, where it got so far."""
+        settled = {
+            event["pid"]: event["time"]
+            for event in read_events(self.training.events(self.name))
+            if event["event"] == "settled"
+        }
+        return [settled[each.pid] - each.began for each in self.starts[1:] if each.pid in settled]
+
+
+def _one(bench: Bench, fates: _Fates) -> dict[str, Any]:
+    """One training from its beginning to its end, with many kills on the way."""
+    training = bench.fresh()
+    budget = [_A_TRAINING]
+    sides = [_Side(training, name, fates, budget) for name in PARTIES]
+    until = time.monotonic() + _PATIENCE
+    while not all(side.over for side in sides):
+        for side in sides:
+            if not side.over:
+                side.look()
+            check(not side.problem, side.problem)
+        check(time.monotonic() < until, f"a training with kills did not end in {_PATIENCE:.0f} s")
+        time.sleep(0.005)
+    most = bench.same(training)
+    check(not training.alarms(), f"an alarm without a reason: {training.alarms()}")
+    events = read_events(training.run_folder(FEATURES) / "log.jsonl")
+    connected = sum(event["event"] == "connected" for event in events)
+    recoveries = [seconds for side in sides for seconds in side.recoveries]
+    bench.discard(training)
+    return {
+        "recoveries": recoveries,
+        "distinct": most,
+        "connections": connected,
+    }
+
+
+def kills(bench: Bench) -> Result:
+    """Train again and again under kills until there were enough of them."""
+    fates = _Fates(bench.kills, random.Random(bench.seed), lambda done: bench.progress("kill -9", done, bench.kills))
+    trained: list[dict[str, Any]] = []
+
+    def worker() -> None:
+        while fates.left > 0 and not bench.failed.is_set():
+            try:
+                trained.append(_one(bench, fates))
+            except BaseException:
+                bench.failed.set()  # the other trainings need not go on
+                raise
+
+    with ThreadPoolExecutor(bench.at_once) as pool:
+        while fates.left > 0:  # a process that came to its end before its kill gives it back
+            for job in [pool.submit(worker) for _ in range(bench.at_once)]:
+                job.result()
+    recoveries = sorted(seconds for one in trained for seconds in one["recoveries"])
+    total = fates.done.total()
+    by_point = {
+        f"{name}: {point}": fates.done[name, point] for name in PARTIES for point in (*POINTS[name], "any moment")
+    }
+    missed = [point for point, done in by_point.items() if not done]
+    check(total < 16 * 8 or not missed, f"never killed at {', '.join(missed)}")
+    return Result(
+        f"{total} kills in {len(trained)} trainings: all models identical",
+        {
+            "kills": total,
+            "trainings": len(trained),
+            "by_point": by_point,
+            "identical": True,
+            "distinct_answers": max(one["distinct"] for one in trained),
+            "recovery_median_s": statistics.median(recoveries) if recoveries else None,
+            "recovery_p95_s": recoveries[int(0.95 * len(recoveries))] if recoveries else None,
+            "connections": sum(one["connections"] for one in trained),
+        },
+    )

@@ -1,0 +1,116 @@
+"""Trials on the network between the parties: cuts, silence, delay, connections that break at any moment."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+
+from tacit.lab.torture.bench import Bench, Result
+from tacit.lab.torture.processes import read_events
+from tacit.lab.torture.relay import Relay
+from tacit.lab.torture.world import LABEL, PARTIES, Training, check, free_port
+
+__all__ = ["broken_again_and_again", "cut", "delayed", "forgotten", "silenced"]
+
+_DELAY = 0.04  # seconds each way
+_RECOVERY = 40.0  # seconds after which a line that is mended must be in use
+
+
+def cut(bench: Bench, seconds: float) -> Result:
+    """All connections are reset and no new one is made for a while."""
+    return _while_down(bench, seconds, Relay.cut, "cut")
+
+
+def silenced(bench: Bench, seconds: float) -> Result:
+    """Nothing arrives for a while, and nobody is told."""
+    return _while_down(bench, seconds, Relay.silence, "silence")
+
+
+def forgotten(bench: Bench, seconds: float) -> Result:
+    """Old connections stay silent for ever, and nobody is told; new ones pass. Keepalive must notice."""
+    return _while_down(bench, seconds, Relay.forget, "silence of old connections")
+
+
+def _while_down(bench: Bench, seconds: float, act: object, what: str) -> Result:
+    port = free_port()
+    with Relay(port) as relay:
+        training = bench.fresh(port=port, connect=relay.port)
+        _begin(bench, training)
+        act(relay)  # type: ignore[operator]
+        down = time.monotonic()
+        waited: set[str] = set()
+        forgetful = act is Relay.forget
+        while time.monotonic() < down + seconds:
+            waited |= {name for name in PARTIES if _state(training, name) == "waiting"}
+            time.sleep(0.1)
+        before = len(_answers(training))
+        relay.mend()
+        mended = down if forgetful else time.monotonic()
+        training.wait_for(
+            "the first turn after the line was mended",
+            lambda: len(_answers(training)) > before or all(process.over for process in training.running.values()),
+            _RECOVERY + seconds,
+        )
+        later = [moment for moment in _answers(training) if moment > down + 0.5]
+        recovery = later[0] - mended if later else 0.0
+        check(waited == set(PARTIES), f"during the {what} only {', '.join(waited) or 'nobody'} said that it waits")
+        bench.done(training)
+        figures = {"down_s": seconds, "recovery_s": recovery, "connections": relay.connections}
+    return Result(f"{what} of {seconds:g} s: both said that they wait; first turn {recovery:.1f} s after", figures)
+
+
+def delayed(bench: Bench) -> Result:
+    """Every byte takes 40 ms longer in each direction."""
+    port = free_port()
+    with Relay(port, delay=_DELAY) as relay:
+        training = bench.halfway(port=port, connect=relay.port)
+        began = time.monotonic()
+        bench.done(training)
+        took = time.monotonic() - began
+    turns = bench.size.turns - bench.size.turns // 2
+    return Result(f"{1000 * _DELAY:.0f} ms each way: {turns / took:.1f} turns/s", {"turns_per_s": turns / took})
+
+
+def broken_again_and_again(bench: Bench) -> Result:
+    """Connections break and stall at random moments through the whole training."""
+    draw, port = random.Random(bench.seed), free_port()
+    with Relay(port) as relay:
+        training = bench.fresh(port=port, connect=relay.port)
+        for name in PARTIES:
+            training.start(name)
+        resets = stalls = 0
+        until = time.monotonic() + 120
+        while not all(process.over for process in training.running.values()):
+            check(time.monotonic() < until, "the training did not end in two minutes")
+            time.sleep(draw.uniform(0.05, 0.4))
+            if draw.random() < 0.5:
+                relay.reset_one(draw)
+                resets += 1
+            else:
+                relay.silence()
+                time.sleep(draw.uniform(0.02, 0.2))
+                relay.mend()
+                stalls += 1
+            if resets > 100:
+                break
+        bench.done(training)
+        figures = {"resets": resets, "stalls": stalls, "connections": relay.connections}
+    return Result(f"{resets} resets and {stalls} stalls, {relay.connections} connections", figures)
+
+
+def _begin(bench: Bench, training: Training) -> None:
+    for name in PARTIES:
+        training.start(name)
+    early = bench.size.turns // 6
+    training.wait_for(f"turn {early}", lambda: len(_answers(training)) >= early, 60)
+
+
+def _answers(training: Training) -> list[float]:
+    """When each answer was sent."""
+    return [event["time"] for event in read_events(training.events(LABEL)) if event["event"] == "answer"]
+
+
+def _state(training: Training, name: str) -> str:
+    state: str = json.loads((training.run_folder(name) / "status.json").read_text())["state"]
+    return state

@@ -1,0 +1,275 @@
+"""Trials of what must be refused: each names what is wrong, changes nothing, and is over when that is put right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from tacit.lab.torture.bench import Bench, Result, advance
+from tacit.lab.torture.intruder import ATTACKS
+from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
+from tacit.wire import certificates
+from tacit.wire.certificates import Identity
+
+__all__ = ["REFUSALS"]
+
+
+def _unharmed(training: Training, name: str, act: Callable[[], object]) -> None:
+    """Do something; the journal and the checkpoints of this party are the same afterwards."""
+    before = training.state(name)
+    act()
+    check(training.kept(name, before), f"the files of {name} are not what they were before the refusal")
+
+
+def _resumed(bench: Bench, name: str, change: Callable[[Training], None], *words: str, version: str = "") -> Result:
+    """Change something in the middle of a run: the party itself refuses; back as it was, it goes on."""
+    training = bench.halfway()
+    kept = training.folder / "as-it-was"
+    shutil.copytree(training.party(name), kept)
+    change(training)
+    error: dict[str, str] = {}
+    _unharmed(
+        training, name, lambda: error.update(training.refused(training.start(name, version=version), *words))
+    )  # fmt: skip
+    shutil.rmtree(training.party(name))
+    kept.rename(training.party(name))
+    bench.done(training)
+    return Result(training.brief(error))
+
+
+def _at_handshake(bench: Bench, change: Callable[[Training], None], field: str, *, version: str = "") -> Result:
+    """Begin with something that differs between the two: the feature party is told, the label party goes on."""
+    training = bench.fresh()
+    change(training)
+    training.start(LABEL)
+    refused = training.start(FEATURES, version=version)
+    error = training.refused(refused, "RefusedError", field)
+    check(error["field"] == field, f"refused about {error['field']}, not {field}")
+    training.wait_for(f"an alarm about {field}", lambda: any(alarm["field"] == field for alarm in training.alarms()))
+    check(not training.running[LABEL].over, "the label party did not stay")
+    bench.discard(training)
+    return Result(training.brief(error))
+
+
+def second_process(bench: Bench) -> Result:
+    """A second process in the folder of one that runs."""
+    training = bench.halfway()
+    for name in PARTIES:
+        training.start(name)
+        training.wait_for(f"{name} to begin", lambda name=name: _begun(training, name))  # type: ignore[misc]
+        training.refused(training.another(name, training.party(name)), "StorageError", "another process")
+    bench.done(training)
+    return Result("another process uses this journal, on either side")
+
+
+def _begun(training: Training, name: str) -> bool:
+    """Whether the status is that of the process which runs: it is written when the folder is locked."""
+    status = json.loads((training.run_folder(name) / "status.json").read_text())
+    return bool(status["pid"] == training.running[name].pid)
+
+
+def old_copy(bench: Bench, name: str) -> Result:
+    """A party's folder from an earlier moment takes the place of the present one."""
+    training = bench.halfway()
+    other = LABEL if name == FEATURES else FEATURES
+    old, newest = training.folder / "old", training.folder / "newest"
+    shutil.copytree(training.party(name), old)
+    advance(training, bench.size.turns // 6)
+    training.party(name).rename(newest)
+    shutil.copytree(old, training.party(name))
+    training.start(other)
+    error: dict[str, str] = {}
+    word = "journal" if name == FEATURES else "older copy"
+
+    def refuse() -> None:
+        error.update(training.refused(training.start(name), word, "older copy"))
+
+    _unharmed(training, other, lambda: _unharmed(training, name, refuse))
+    check(not training.running[other].over, f"{other} did not stay")
+    if name == FEATURES:
+        check(any(alarm["field"] == "journal" for alarm in training.alarms()), "no alarm at the label party")
+    shutil.rmtree(training.party(name))
+    newest.rename(training.party(name))
+    bench.done(training)
+    return Result(training.brief(error))
+
+
+def two_copies(bench: Bench) -> Result:
+    """A copy of the feature party's folder runs at the same time as the folder itself."""
+    training = bench.halfway()
+    twin = training.folder / "twin"
+    shutil.copytree(training.party(FEATURES), twin)
+    training.start(LABEL)
+    one, two = training.start(FEATURES), training.another(FEATURES, twin)
+    check(training.running[LABEL].wait(120) == 0, "the label party did not come to its end")
+    ends = {process.start.folder: process.wait(30) for process in (one, two)}
+    check(0 in ends.values(), f"neither copy came to its end: {ends}")
+    both = list(ends.values()) == [0, 0]
+    winner = one if one.code == 0 else two
+    if winner is two:
+        shutil.rmtree(training.party(FEATURES))
+        twin.rename(training.party(FEATURES))
+    bench.same(training)
+    alarms = sum(alarm["field"] == "journal" for alarm in training.alarms())
+    bench.discard(training)
+    told = "both came to the same end" if both else f"one came to the end, the other was refused ({alarms} alarms)"
+    return Result(told, {"alarms": alarms})
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def _replace_identity(training: Training, name: str, identity: Identity, *, pinned: bool) -> None:
+    folder = training.party(name)
+    (folder / "keys" / "party.key").write_bytes(identity.key_pem)
+    (folder / f"{name}.crt").write_bytes(identity.cert_pem)
+    if pinned:
+        other = LABEL if name == FEATURES else FEATURES
+        (training.party(other) / "trusted" / f"{name}.crt").write_bytes(identity.cert_pem)
+
+
+def expired(bench: Bench) -> Result:
+    """The feature party's certificate has expired; both sides notice by themselves."""
+    training = bench.halfway()
+    kept = _keep(training)
+    past = datetime.now(UTC) - timedelta(days=30)
+    _replace_identity(training, FEATURES, certificates.create(FEATURES, days=1, now=past), pinned=True)
+    for name in PARTIES:
+        error = training.refused(training.start(name), "certificate", "expired")
+    _bring_back(training, kept)
+    bench.done(training)
+    return Result(training.brief(error))
+
+
+def foreign(bench: Bench, name: str) -> Result:
+    """A party comes with a certificate of its name that the other one has not pinned."""
+    training = bench.halfway()
+    kept = _keep(training)
+    _replace_identity(training, name, certificates.create(name), pinned=False)
+    training.start(LABEL)
+    error: dict[str, str] = {}
+
+    def refuse() -> None:
+        error.update(training.refused(training.start(FEATURES), "RefusedError", "certificate"))
+
+    _unharmed(training, LABEL, lambda: _unharmed(training, FEATURES, refuse))
+    check(not training.running[LABEL].over, "the label party did not stay")
+    training.stop()
+    _bring_back(training, kept)
+    bench.done(training)
+    return Result(training.brief(error))
+
+
+def wrong_name(bench: Bench) -> Result:
+    """A certificate that names somebody else, as the party's own and as the pinned one."""
+    training = bench.halfway()
+    kept = _keep(training)
+    stranger = certificates.create("airfield")
+    (training.party(LABEL) / "trusted" / f"{FEATURES}.crt").write_bytes(stranger.cert_pem)
+    training.refused(training.start(LABEL), "airfield", "certificate")
+    _replace_identity(training, FEATURES, stranger, pinned=False)
+    error = training.refused(training.start(FEATURES), "airfield", "certificate")
+    _bring_back(training, kept)
+    bench.done(training)
+    return Result(training.brief(error))
+
+
+def _keep(training: Training) -> dict[str, Path]:
+    kept = {name: training.folder / f"kept-{name}" for name in PARTIES}
+    for name, path in kept.items():
+        shutil.copytree(training.party(name), path)
+    return kept
+
+
+def _bring_back(training: Training, kept: dict[str, Path]) -> None:
+    """Keys, certificates and settings as they were; what happened to the run since stays."""
+    for name, path in kept.items():
+        for part in ("keys", "trusted"):
+            shutil.rmtree(training.party(name) / part)
+            shutil.copytree(path / part, training.party(name) / part)
+        for file in path.glob("*.crt"):
+            shutil.copy(file, training.party(name))
+
+
+# --- a peer that behaves badly ---------------------------------------------------------------------------------------
+
+
+def intruders(bench: Bench) -> Result:
+    """The feature party's own certificate in bad hands; the label party is unharmed and goes on with the good one."""
+    training = bench.halfway()
+    training.start(LABEL)
+    heard = {}
+    for how in ATTACKS:
+        before, alarms = training.state(LABEL), len(training.alarms())
+        process = training.another(FEATURES, training.party(FEATURES), verb="intrude", how=how)
+        code = process.wait(60)
+        check(code == 0, f"{how}: the intruder ended with {code}: {training.complaint(process)}")
+        (heard[how],) = [event["found"] for event in process.events if event["event"] == "intruded"]
+        check(training.state(LABEL) == before, f"{how}: the label party's files have changed")
+        check(not training.running[LABEL].over, f"{how}: the label party is gone")
+        if how == "the same request again and again":
+            check(heard[how] == "the stored answer", f"{how}: {heard[how]}")
+        else:
+            check(heard[how] in ("refusal", "closed"), f"{how}: the label party said {heard[how]}")
+            training.wait_for(f"an alarm after {how}", lambda now=alarms: len(training.alarms()) > now)  # type: ignore[misc]
+    count = len(training.alarms())
+    bench.done(training)
+    return Result(f"{len(heard)} ways, {count} alarms, nothing changed", {"alarms": count, "heard": heard})
+
+
+# --- what has changed since the run began ----------------------------------------------------------------------------
+
+
+def _other_data(training: Training) -> None:
+    path = training.party(FEATURES) / "data.parquet"
+    table = pl.read_parquet(path)
+    table.with_columns(wind=table["wind"] + pl.Series([1e-3] + [0.0] * (table.height - 1))).write_parquet(path)
+
+
+def _edit(name: str, pattern: str, to: str, file: str = "party.toml") -> Callable[[Training], None]:
+    return lambda training: training.edit(name, pattern, to, file)
+
+
+def _nothing(training: Training) -> None:
+    """Leave everything as it is."""
+
+
+_WEAKER = (r'protect\]\ngradient = \{ name = "matched", leak_auc = 0\.6 \}',)
+_PROTECT = 'protect]\ngradient = {{ name = "matched", leak_auc = {} }}'
+_EPOCHS = (r"epochs = \d+", "epochs = 50", "contract.toml")
+
+REFUSALS: dict[str, Callable[[Bench], Result]] = {
+    "second process in one folder": second_process,
+    "older copy of the feature party": lambda bench: old_copy(bench, FEATURES),
+    "older copy of the label party": lambda bench: old_copy(bench, LABEL),
+    "two copies of the feature party at once": two_copies,
+    "expired certificate": expired,
+    "foreign certificate of the feature party": lambda bench: foreign(bench, FEATURES),
+    "foreign certificate of the label party": lambda bench: foreign(bench, LABEL),
+    "certificate with another name": wrong_name,
+    "intruder with the right certificate": intruders,
+    "data changed on resume": lambda bench: _resumed(bench, FEATURES, _other_data, "RefusedError", "data"),
+    "settings changed on resume": lambda bench: _resumed(
+        bench, FEATURES, _edit(FEATURES, "learning_rate = 0.002", "learning_rate = 0.003"), "RefusedError", "settings"
+    ),
+    "weaker protection on resume": lambda bench: _resumed(
+        bench, LABEL, _edit(LABEL, *_WEAKER, _PROTECT.format(0.61)), "RefusedError", "protection"
+    ),
+    "protection below the minimum": lambda bench: _resumed(
+        bench, LABEL, _edit(LABEL, *_WEAKER, _PROTECT.format(0.7)), "UsageError", "leak_auc", "minimum"
+    ),
+    "contract changed on resume": lambda bench: _resumed(
+        bench, LABEL, _edit(LABEL, *_EPOCHS), "RefusedError", "contract"
+    ),
+    "contract differs between the parties": lambda bench: _at_handshake(bench, _edit(FEATURES, *_EPOCHS), "contract"),
+    "version changed on resume": lambda bench: _resumed(
+        bench, FEATURES, _nothing, "RefusedError", "version", version="9.9"
+    ),
+    "version differs between the parties": lambda bench: _at_handshake(bench, _nothing, "version", version="9.9"),
+}
+"""All of them, by name."""

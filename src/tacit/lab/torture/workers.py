@@ -1,0 +1,215 @@
+"""A party as a process that can be ended at a named point of a step; and a parent that forks one for each start.
+
+The parent has imported everything and used nothing: no threads of torch or gRPC run in it, so its children begin as a
+new process would, without the seconds that imports take. What happens in a party is added to a file line by line, each
+with a single write, so that it is there whenever the process ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tacit.party.building
+import tacit.party.training
+from tacit.contracts import Message
+from tacit.errors import RefusedError, TacitError
+from tacit.lab.torture.intruder import intrude
+from tacit.party.aligning import align
+from tacit.party.training import train
+from tacit.wire.line import DeskLine
+
+__all__ = ["FAILED", "Start", "main", "serve", "work"]
+
+FAILED = 4
+"""How a process ends that raised one of our own errors; the last event says which."""
+
+_SETTLED = "answer written"  # the first of these after a start is the first turn that is new
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a process is to do.
+
+    Attributes:
+        folder: of the party.
+        events: the file that is told what happens.
+        verb: "align", "train", or "intrude": to come with the party's certificate and behave badly.
+        kill_at: the point at which the process ends itself with SIGKILL; "" for none.
+        count: at which pass of that point.
+        version: what the code is to call its own version; "" for what it is.
+        how: what an intruder does.
+    """
+
+    folder: str
+    events: str
+    verb: str = "train"
+    kill_at: str = ""
+    count: int = 1
+    version: str = ""
+    how: str = ""
+
+
+class _Events:
+    """A file that is only added to."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def tell(self, event: str, **details: Any) -> None:
+        line = json.dumps({"event": event, "pid": os.getpid(), "time": time.monotonic(), **details})
+        os.write(self._fd, line.encode() + b"\n")
+
+
+class _Points:
+    """Told of each point that a turn passes; ends the process where it was ordered."""
+
+    def __init__(self, start: Start, events: _Events) -> None:
+        self._start = start
+        self._events = events
+        self._left = start.count
+        self._settled = False
+
+    def __call__(self, point: str) -> None:
+        if not self._settled and point == _SETTLED:
+            self._settled = True
+            self._events.tell("settled")
+        if point == self._start.kill_at:
+            self._left -= 1
+            if not self._left:
+                self._events.tell("killed", point=point)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work(start: Start) -> int:
+    """Be the party; the exit code."""
+    events = _Events(start.events)
+    events.tell("started", verb=start.verb)
+    if start.version:
+        for module in (tacit.party.building, tacit.party.training):
+            setattr(module, "__version__", start.version)  # noqa: B010
+    try:
+        if start.verb == "align":
+            align(start.folder)
+        elif start.verb == "train":
+            _watch_answers(events)
+            train(start.folder, trace=_Points(start, events))
+        else:
+            events.tell("intruded", found=intrude(start.folder, start.how))
+    except TacitError as error:
+        field = error.field if isinstance(error, RefusedError) else ""
+        events.tell("failed", error=type(error).__name__, field=field, message=str(error))
+        return FAILED
+    events.tell("ended")
+    return 0
+
+
+def _watch_answers(events: _Events) -> None:
+    """Write every answer of the label party down before it is handed to the network."""
+    inner = DeskLine.send
+
+    def send(line: DeskLine, message: Message) -> None:
+        key = f"{line.peer} {message.kind} {message.step}"
+        events.tell("answer", key=key, fingerprint=message.fingerprint.hex())
+        inner(line, message)
+
+    DeskLine.send = send  # type: ignore[assignment, method-assign]
+
+
+def serve() -> None:
+    """Fork a child or kill one, as the lines say that come in, and tell when one has ended; until there are no more."""
+    importlib.import_module("torch._dynamo")  # torch imports it by itself when the first model is made: two seconds
+    gc.freeze()
+    ready, wake = os.pipe()
+    for end in (ready, wake):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, int] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+        selector.register(ready, selectors.EVENT_READ)
+        rest = b""
+        while True:
+            for key, _ in selector.select():
+                if key.fd == ready:
+                    os.read(ready, 4096)
+                    _tell_ended(running)
+                    continue
+                data = os.read(key.fd, 65536)
+                if not data:
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    _obey(json.loads(line), running)
+
+
+def _obey(order: dict[str, Any], running: dict[int, int]) -> None:
+    """Fork a child, or kill one; only who waits for a process knows that its number is not another one's by now."""
+    number = order.pop("number")
+    if "kill" in order:
+        for pid in [each for each, known in running.items() if known == number]:
+            os.kill(pid, signal.SIGKILL)
+        return
+    pid = os.fork()
+    if not pid:
+        _become(order.pop("log"))
+        sys.exit(work(Start(**order)))
+    running[pid] = number
+    _say(number=number, pid=pid)
+
+
+def _become(log: str) -> None:
+    """In a child: what belongs to the parent is let go, and what is said goes to a file."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for old, new in ((nothing, 0), (said, 1), (said, 2)):
+        os.dup2(old, new)
+
+
+def _tell_ended(running: dict[int, int]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        if pid in running:
+            _say(number=running.pop(pid), code=os.waitstatus_to_exitcode(status))
+
+
+def _say(**what: int) -> None:
+    os.write(sys.stdout.fileno(), json.dumps(what).encode() + b"\n")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """`python -m tacit.lab.torture.workers`: one party by its options, or, with --serve, one for each line of stdin."""
+    parser = argparse.ArgumentParser(prog="python -m tacit.lab.torture.workers", description=main.__doc__)
+    parser.add_argument("--serve", action="store_true", help="fork a process for each line of stdin")
+    parser.add_argument("--folder", help="of the party")
+    parser.add_argument("--events", help="the file that is told what happens (default: events.jsonl in the folder)")
+    parser.add_argument("--kill-at", default="", metavar="POINT", help="end with SIGKILL at this point of a turn")
+    parser.add_argument("--count", type=int, default=1, help="at which pass of it")
+    options = parser.parse_args(words)
+    if options.serve:
+        serve()
+        return 0
+    if options.folder is None:
+        parser.error("--folder or --serve is needed")
+    events = options.events or str(Path(options.folder) / "events.jsonl")
+    return work(Start(options.folder, events, kill_at=options.kill_at, count=options.count))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
