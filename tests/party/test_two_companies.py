@@ -75,7 +75,8 @@ def test_a_finished_run_is_not_trained_or_aligned_again(demo):
     done = tacit("train", "--no-audit", "--folder", str(out / "airline"), timeout=100)
     assert done.returncode == 0, done.stderr
     assert (out / "airline" / "runs" / "flights" / "model.safetensors").read_bytes() == before
-    again = tacit("align", "--folder", str(out / "airline"))
+    assert tacit("align", "--folder", str(out / "airline")).returncode == 0
+    again = tacit("align", "--again", "--folder", str(out / "airline"))
     assert again.returncode == 2
     assert "has begun" in again.stderr
 

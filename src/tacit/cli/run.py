@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from tacit.party.training import Trained
 
 
-def align(folder: Folder = Path(), as_json: Json = False, quiet: Quiet = False) -> None:
+def align(
+    folder: Folder = Path(),
+    again: Annotated[bool, typer.Option("--again", help="Align anew, on all sides, before training begins.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Find the rows that all parties have, without showing anybody the others.
 
     All parties give this command at the same time; it waits for them. Ids leave this machine only as points that
@@ -29,6 +34,7 @@ def align(folder: Folder = Path(), as_json: Json = False, quiet: Quiet = False) 
     with one_bar(quiet=quiet or as_json, first="reading ids") as show:
         found = run(
             folder,
+            again=again,
             progress=show,
             waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
             alarm=_alarm,

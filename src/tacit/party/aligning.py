@@ -88,6 +88,7 @@ def align(
     data: Source | None = None,
     *,
     ids: str | Sequence[str] | None = None,
+    again: bool = False,
     progress: Progress = lambda *_: None,
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
@@ -95,12 +96,14 @@ def align(
 ) -> Aligned:
     """Find the rows that all parties of the contract have, without showing anybody the others.
 
-    All parties run this at the same time; it waits for them, and begins again where a connection breaks.
+    All parties run this at the same time; it waits for them, and begins again where a connection breaks. What is
+    aligned already is returned as it is, so that a script may be started again.
 
     Args:
         folder: the party's folder.
         data: its table, as a path or a DataFrame; what party.toml names if not given.
         ids: the columns that name a row; those of party.toml if not given.
+        again: align anew, on all sides, for new tables or where one side has lost what was aligned.
         progress: told what is being done, how much of it is done and how much there is.
         waiting: told while a peer lets us wait.
         alarm: told what was refused.
@@ -110,6 +113,8 @@ def align(
     contract = folder.contract
     folder.check_pair(contract)
     where = folder.run_folder(contract)
+    if (where / _FILE).exists() and not again:
+        return aligned(folder)
     if any((where / "checkpoints").glob("*.safetensors")):
         raise UsageError(
             f"the run {contract.run!r} has begun, and its rows stay what they are: agree on another `run` in "

@@ -235,7 +235,7 @@ class Folder:
         return self.config.data
 
     def align(self, data: Source | None = None, *, ids: str | Sequence[str] | None = None) -> Aligned:
-        """Find the rows that all parties have; see `tacit.party.aligning.align`. It waits for the others."""
+        """Find the rows that all parties have, or what was found before; see `tacit.party.aligning.align`."""
         from tacit.party.aligning import align
 
         return align(self, data, ids=ids)
