@@ -100,8 +100,7 @@ class AskingChannel:
             if (answer.kind, answer.step) != (kind, step):
                 raise ProtocolError(_unexpected(answer, kind, step))
             self._trace("answer received")
-            self.exchange.write_answer(self.turn, answer)
-            self.exchange.journal.sync_soon()  # it must be durable before the next request, not before it is used
+            self.exchange.write_answer(self.turn, answer, soon=True)  # durable before the next request goes out
             self._trace("answer written")
             return answer
 
@@ -139,8 +138,7 @@ class AnsweringChannel:
             except RefusedError as error:
                 self.line.refuse(error)
         self._trace("request received")
-        self.exchange.write_request(self.turn, message)
-        self.exchange.journal.sync_soon()  # it must be durable before the answer goes out
+        self.exchange.write_request(self.turn, message, soon=True)  # durable before the answer goes out
         self._trace("request written")
         return message
 

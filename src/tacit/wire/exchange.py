@@ -7,7 +7,8 @@ what was said into a *transcript*: equal hashes mean that both remember the same
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from tacit.contracts import Message
@@ -65,11 +66,18 @@ class Exchange:
         self._turns: dict[int, _Turn] = {}
         self._places: dict[tuple[str, int], int] = {}  # the turn of each request by kind and step
         self._transcripts = dict(transcripts or {0: START})
-        self.complete = turn
+        self._complete = turn
+        self._unsettled: tuple[Future[Place], Callable[[Place], None]] | None = None
         self.confirmed = False
         for place, record in journal.records():
             if record.peer == peer:
                 self._take(place, record)
+
+    @property
+    def complete(self) -> int:
+        """How many turns are complete: their answers are written down."""
+        self._settle()
+        return self._complete
 
     @property
     def asked(self) -> int:
@@ -78,6 +86,7 @@ class Exchange:
 
     def transcript(self, turn: int) -> bytes | None:
         """The hash of all that was said in the turns before this one, if it is remembered."""
+        self._settle()
         return self._transcripts.get(turn)
 
     def recent(self) -> dict[int, bytes]:
@@ -87,11 +96,13 @@ class Exchange:
 
     def request(self, turn: int) -> Message | None:
         """The request of a turn, read back from the journal; None where none is written down."""
+        self._settle()
         known = self._turns.get(turn)
         return None if known is None else self._read(known.request)
 
     def answer(self, turn: int) -> Message | None:
         """The answer of a turn, read back from the journal; None where none is written down."""
+        self._settle()
         known = self._turns.get(turn)
         return None if known is None or known.answer is None else self._read(known.answer)
 
@@ -101,6 +112,7 @@ class Exchange:
         A request that differs in any bit from the one that is written down for its kind and step is refused: a second
         answer to it would be a second look at the same labels.
         """
+        self._settle()
         turn = self._places.get((message.kind, message.step))
         if turn is not None and self._turns[turn].asked != message.fingerprint:
             raise RefusedError(
@@ -115,19 +127,32 @@ class Exchange:
         last = self._turns.get(self.complete - 1)
         return last is not None and last.answered == message.fingerprint
 
-    def write_request(self, turn: int, message: Message) -> None:
-        """Write a request down; it is durable after the journal's next sync."""
+    def write_request(self, turn: int, message: Message, *, soon: bool = False) -> None:
+        """Write a request down.
+
+        Args:
+            turn: the next one.
+            message: the request.
+            soon: do it in the journal's helper thread and make it durable there; whatever is asked next waits for
+                that. Otherwise it is durable after the journal's next sync.
+        """
         if turn != self.complete or turn in self._turns:
             raise ProtocolError(f"turn {turn} can't be asked: {self.asked} requests are written down")
-        place = self._append(self._request_name, turn, message)
-        self._note_request(turn, _Turn(message.kind, message.step, message.fingerprint, place))
 
-    def write_answer(self, turn: int, message: Message) -> None:
-        """Write an answer down; it is durable after the journal's next sync."""
+        def note(place: Place) -> None:
+            self._note_request(turn, _Turn(message.kind, message.step, message.fingerprint, place))
+
+        self._write(self._request_name, turn, message, note, soon)
+
+    def write_answer(self, turn: int, message: Message, *, soon: bool = False) -> None:
+        """Write an answer down; the arguments are those of `write_request`."""
         if turn != self.complete or turn not in self._turns:
             raise ProtocolError(f"turn {turn} can't be answered: {self.asked} requests are written down")
-        place = self._append(self._answer_name, turn, message)
-        self._note_answer(turn, message.fingerprint, place)
+
+        def note(place: Place) -> None:
+            self._note_answer(turn, message.fingerprint, place)
+
+        self._write(self._answer_name, turn, message, note, soon)
 
     def confirm(self) -> None:
         """Remember that the peer has all answers, so that nobody waits for it when the run is looked at again."""
@@ -142,8 +167,20 @@ class Exchange:
             self._places.pop((gone.kind, gone.step), None)
         self._transcripts = {at: said for at, said in self._transcripts.items() if at >= turn}
 
-    def _append(self, name: str, turn: int, message: Message) -> Place:
-        return self.journal.append(Record(name, turn, self.peer, message.fingerprint, tuple(encode(message))))
+    def _write(self, name: str, turn: int, message: Message, note: Callable[[Place], None], soon: bool) -> None:
+        def make() -> Record:
+            return Record(name, turn, self.peer, message.fingerprint, tuple(encode(message)))
+
+        if soon:
+            self._unsettled = (self.journal.soon(make), note)
+        else:
+            note(self.journal.append(make()))
+
+    def _settle(self) -> None:
+        """Take note of what the helper thread has written."""
+        if self._unsettled is not None:
+            (written, note), self._unsettled = self._unsettled, None
+            note(written.result())
 
     def _read(self, place: Place) -> Message:
         record = self.journal.read(place)
@@ -172,7 +209,7 @@ class Exchange:
         before = self._transcripts.get(turn)
         if before is None:  # from before the checkpoint: its transcript says it all
             return
-        self.complete = max(self.complete, turn + 1)
+        self._complete = max(self._complete, turn + 1)
         self._transcripts[turn + 1] = hashlib.sha256(before + known.asked + answered).digest()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,7 @@ class Journal:
         self._sync = sync
         self._dead: StorageError | None = None
         self._running: deque[tuple[int, Future[None]]] = deque()
+        self._appending: Future[Place] | None = None
         self._helper: ThreadPoolExecutor | None = None
         self._fd = -1
         make_folder(self.folder)
@@ -73,6 +75,9 @@ class Journal:
     def append(self, record: Record) -> Place:
         """Hand a record to the operating system; it is durable after the next `sync`."""
         self._usable()
+        return self._append(record)
+
+    def _append(self, record: Record) -> Place:
         place = Place(self._newest.first_turn, self._newest.end)
         parts = [as_bytes(part) for part in record.parts]
         after, header = layout.encode(self._newest, record, parts, self._durable)
@@ -96,10 +101,26 @@ class Journal:
         started = self._running[-1][0] if self._running else self._durable
         if not self._sync or started == self._newest.end:
             return
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, thread_name_prefix="tacit-journal")
-        job = self._helper.submit(sync_file, self._fd, self._newest.path)
+        job = self._executor().submit(sync_file, self._fd, self._newest.path)
         self._running.append((self._newest.end, job))
+
+    def soon(self, make: Callable[[], Record]) -> Future[Place]:
+        """Make a record, append it and make it durable, all in the helper thread, while the caller computes.
+
+        Whatever is asked of the journal next waits until that is done.
+        """
+        self._usable(wait=True)
+
+        def work() -> Place:
+            place = self._append(make())
+            if self._sync:
+                with self._deadly():
+                    sync_file(self._fd, self._newest.path)
+            self._durable = self._newest.end
+            return place
+
+        self._appending = self._executor().submit(work)
+        return self._appending
 
     def rotate(self, turn: int) -> None:
         """Go on in a new segment that begins with this turn, so that the one before can be dropped some day."""
@@ -255,8 +276,16 @@ class Journal:
     def _newest(self, segment: layout.Segment) -> None:
         self._segments[-1] = segment
 
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(1, thread_name_prefix="tacit-journal")
+        return self._helper
+
     def _usable(self, *, wait: bool = False) -> None:
         """Take note of what the helper thread has done, and refuse where the journal can't be used any more."""
+        if self._appending is not None:
+            wait_for([self._appending])  # its own error is for whoever holds the future, and has left the journal dead
+            self._appending = None
         if self._fd < 0:
             raise StorageError(f"{self.folder}: the journal is closed: open it again")
         while self._running and (wait or self._running[0][1].done()):
