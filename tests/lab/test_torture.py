@@ -67,7 +67,7 @@ def test_one_failure_fails_all():
 
 def test_trials_are_chosen_by_words_of_their_names(capsys):
     assert chosen("") == list(TRIALS)
-    assert chosen("kill, cut of") == ["kill -9", "cut of 5 s", "cut of 60 s"]
+    assert chosen("cut of, delay") == ["cut of 5 s", "cut of 60 s", "delay of 40 ms each way"]
     with pytest.raises(SystemExit) as ended:
         main(["--only", "no such trial"])
     assert ended.value.code == 2

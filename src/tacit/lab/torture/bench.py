@@ -102,8 +102,8 @@ class Bench:
         for name in PARTIES:
             check(training.model(name) == self._models[name], f"the model of {name} differs from the undisturbed run")
         answers = training.answers()
-        most = max(len(each) for each in answers.values())
-        check(most == 1, f"{most} distinct answers to one step")
+        most = max((len(each) for each in answers.values()), default=0)
+        check(most <= 1, f"{most} distinct answers to one step")
         strange = [key for key, each in answers.items() if self._answers.get(key) != each]
         check(not strange, f"other answers than in the undisturbed run: {strange[:3]}")
         return most

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +20,7 @@ from tacit.lab.torture.bench import Bench, Result
 from tacit.lab.torture.processes import Process, read_events
 from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
 
-__all__ = ["POINTS", "kills"]
+__all__ = ["POINTS", "kills", "last_turn", "plain_command"]
 
 POINTS = {
     LABEL: (
@@ -31,9 +35,10 @@ POINTS = {
 """The points of a turn that the trace of `tacit.party.training.train` names, by party."""
 
 _RARE = ("checkpoint written", "journal rotated")
-_A_TRAINING = 40  # kills at most, so that each training also comes to its end
 _LONGEST = 1.2  # seconds after a start at which a process is killed at the latest, where no point is given
 _PASSES = 14  # of a point before the kill, at most
+_TRAIN = ("-m", "tacit", "train", "--no-audit", "--quiet")
+_WORKER = ("-m", "tacit.lab.torture.workers")
 _PATIENCE = 240.0  # seconds for one training with all its kills
 
 
@@ -85,20 +90,17 @@ class _Fates:
 class _Side:
     """One party of one training, which is started again whenever it was killed."""
 
-    def __init__(self, training: Training, name: str, fates: _Fates, budget: list[int]) -> None:
+    def __init__(self, training: Training, name: str, fates: _Fates) -> None:
         self.training = training
         self.name = name
         self.fates = fates
-        self.budget = budget
         self.starts: list[Process] = []
         self.over = False
         self.problem = ""
         self._begin()
 
     def _begin(self) -> None:
-        fate = self.fates.take(self.name) if self.budget[0] > 0 else None
-        self._fate = fate
-        self.budget[0] -= fate is not None
+        fate = self._fate = self.fates.take(self.name)
         point, passes, delay = fate or ("", 1, 0.0)
         self.starts.append(self.training.start(self.name, kill_at=point, count=max(1, passes)))
         self._until = time.monotonic() + delay if fate and not point else None
@@ -135,8 +137,7 @@ class _Side:
 def _one(bench: Bench, fates: _Fates) -> dict[str, Any]:
     """One training from its beginning to its end, with many kills on the way."""
     training = bench.fresh()
-    budget = [_A_TRAINING]
-    sides = [_Side(training, name, fates, budget) for name in PARTIES]
+    sides = [_Side(training, name, fates) for name in PARTIES]
     until = time.monotonic() + _PATIENCE
     while not all(side.over for side in sides):
         for side in sides:
@@ -156,6 +157,72 @@ def _one(bench: Bench, fates: _Fates) -> dict[str, Any]:
         "distinct": most,
         "connections": connected,
     }
+
+
+def last_turn(bench: Bench) -> Result:
+    """Killed when the last answer is written down and not used yet: nothing comes after it that would show a loss."""
+    waited = {}
+    for name in PARTIES:
+        training = bench.fresh()
+        process = training.start(name, kill_at="answer written", count=bench.size.turns)
+        training.start(LABEL if name == FEATURES else FEATURES)
+        check(process.wait(_PATIENCE) == -9, f"{name} was not killed in the last turn: {training.complaint(process)}")
+        again = time.monotonic()
+        training.finish(_PATIENCE)
+        waited[name] = time.monotonic() - again
+        bench.same(training)
+        bench.discard(training)
+    told = ", ".join(f"{name} killed: over {seconds:.1f} s later" for name, seconds in waited.items())
+    return Result(told, {"seconds": waited})
+
+
+def plain_command(bench: Bench) -> Result:
+    """`tacit train` as anybody runs it, killed once on each side; and how long a start with all imports takes."""
+    training = bench.halfway()
+    half = bench.size.turns // 2
+    with ExitStack() as stack:
+        running = {name: _command(stack, _TRAIN, training, name) for name in PARTIES}
+        for place, name in enumerate(PARTIES):
+            training.wait_for("progress", lambda turn=half + 1 + place: _turn(training) > turn, _PATIENCE)  # type: ignore[misc]
+            running[name].kill()
+            running[name].wait(30)
+            running[name] = _command(stack, _TRAIN, training, name)
+        codes = {name: process.wait(_PATIENCE) for name, process in running.items()}
+    check(set(codes.values()) == {0}, f"`tacit train` ended with {codes}")
+    bench.same(training)
+    bench.discard(training)
+    training, began = bench.halfway(), time.monotonic()
+    with ExitStack() as stack:
+        for name in PARTIES:
+            _command(stack, [*_WORKER, "--events", str(training.events(name))], training, name)
+        settled: list[float] = []
+
+        def look() -> bool:
+            settled[:] = [
+                event["time"] - began
+                for name in PARTIES
+                for event in read_events(training.events(name))
+                if event["event"] == "settled"
+            ]
+            return len(settled) == len(PARTIES)
+
+        training.wait_for("both parties", look, _PATIENCE)
+    bench.discard(training)
+    told = f"both killed once; from a start with all imports to the first new turn {max(settled):.1f} s"
+    return Result(told, {"recovery_s": max(settled)})
+
+
+def _command(stack: ExitStack, words: Sequence[str], training: Training, name: str) -> subprocess.Popen[bytes]:
+    """A command in a party's folder, as a process of its own; what still runs at the end is killed."""
+    process = subprocess.Popen([sys.executable, *words, "--folder", training.party(name)], stdout=subprocess.DEVNULL)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    return process
+
+
+def _turn(training: Training) -> int:
+    turn: int = json.loads((training.run_folder(FEATURES) / "status.json").read_text()).get("turn", 0)
+    return turn
 
 
 def kills(bench: Bench) -> Result:

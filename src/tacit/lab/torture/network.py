@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import time
+from contextlib import ExitStack
 
 from tacit.lab.torture.bench import Bench, Result
+from tacit.lab.torture.packets import ADDRESSES, LossyNetwork
 from tacit.lab.torture.processes import read_events
 from tacit.lab.torture.relay import Relay
 from tacit.lab.torture.world import LABEL, PARTIES, Training, check, free_port
 
-__all__ = ["broken_again_and_again", "cut", "delayed", "forgotten", "silenced"]
+__all__ = ["broken_again_and_again", "cut", "delayed", "forgotten", "lossy", "silenced"]
 
 _DELAY = 0.04  # seconds each way
+_LOSS = 0.02  # of all packets
+_PATIENCE = 180  # seconds for half a training
 _RECOVERY = 40.0  # seconds after which a line that is mended must be in use
 
 
@@ -97,6 +103,31 @@ def broken_again_and_again(bench: Bench) -> Result:
         bench.done(training)
         figures = {"resets": resets, "stalls": stalls, "connections": relay.connections}
     return Result(f"{resets} resets and {stalls} stalls, {relay.connections} connections", figures)
+
+
+def lossy(bench: Bench) -> Result:
+    """Packets are lost between two network namespaces; TCP sends them again, and nothing of that is seen above it."""
+    if not LossyNetwork.possible():
+        return Result("left out: namespaces of the network need root and `ip`", {"left_out": True})
+    training = bench.halfway()
+    for name in PARTIES:
+        training.edit(name, r"127\.0\.0\.1", ADDRESSES[LABEL])
+    began = time.monotonic()
+    with LossyNetwork(loss=_LOSS, delay=_DELAY / 4, seed=bench.seed) as line, ExitStack() as stack:
+        words = [sys.executable, "-m", "tacit.lab.torture.workers"]
+        running = []
+        for name in PARTIES:
+            options = ["--folder", str(training.party(name)), "--events", str(training.events(name))]
+            running.append(subprocess.Popen([*line.inside(name), *words, *options]))
+            stack.callback(running[-1].wait)
+            stack.callback(running[-1].kill)
+        codes = [process.wait(_PATIENCE) for process in running]
+    check(codes == [0, 0], f"the parties ended with {codes}")
+    bench.same(training)
+    bench.discard(training)
+    share, took = line.lost / (line.lost + line.passed), time.monotonic() - began
+    told = f"{line.lost} of {line.lost + line.passed} packets lost, {1000 * _DELAY / 4:.0f} ms each way; {took:.0f} s"
+    return Result(told, {"lost": line.lost, "share": share})
 
 
 def _begin(bench: Bench, training: Training) -> None:

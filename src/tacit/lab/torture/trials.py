@@ -15,7 +15,7 @@ from tacit.errors import UsageError
 from tacit.lab.torture import network
 from tacit.lab.torture.bench import Bench, Progress, Result
 from tacit.lab.torture.damage import DAMAGE
-from tacit.lab.torture.kills import kills
+from tacit.lab.torture.kills import kills, last_turn, plain_command
 from tacit.lab.torture.processes import Processes
 from tacit.lab.torture.refusals import REFUSALS
 from tacit.lab.torture.world import Size, TrialError
@@ -28,7 +28,7 @@ class Trial:
     """Something that is done to a training.
 
     Attributes:
-        group: "kills", "network", "refusals" or "disk".
+        group: "kills", "processes", "network", "refusals" or "disk".
         act: does it; raises where the outcome is not as it should be.
         long: whether it takes more than some seconds.
     """
@@ -61,12 +61,15 @@ class Outcome:
 
 TRIALS: dict[str, Trial] = {
     "kill -9": Trial("kills", kills),
+    "kill -9 in the last turn": Trial("processes", last_turn, long=True),
+    "kill -9 of the plain command": Trial("processes", plain_command, long=True),
     "cut of 5 s": Trial("network", partial(network.cut, seconds=5.0), long=True),
     "cut of 60 s": Trial("network", partial(network.cut, seconds=60.0), long=True),
     "silence of 5 s": Trial("network", partial(network.silenced, seconds=5.0), long=True),
     "silence of 60 s": Trial("network", partial(network.silenced, seconds=60.0), long=True),
     "old connections silent for ever": Trial("network", partial(network.forgotten, seconds=25.0), long=True),
     "delay of 40 ms each way": Trial("network", network.delayed, long=True),
+    "2% of packets lost": Trial("network", network.lossy, long=True),
     "connections that break and stall": Trial("network", network.broken_again_and_again),
     **{name: Trial("refusals", act) for name, act in REFUSALS.items()},
     **{name: Trial("disk", act) for name, act in DAMAGE.items()},
