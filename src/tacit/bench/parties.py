@@ -79,10 +79,15 @@ def _two_processes(journal: str) -> Iterator[Callable[[int], float]]:
             address = f"127.0.0.1:{found.getsockname()[1]}"
         set_up(Path(scratch), address, rows=ROWS)
         command = [sys.executable, "-m", "tacit.bench._two_processes", scratch]
-        label = subprocess.Popen([*command, "label", PROTECT, journal])
+        environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # as `tacit train` sets it
+        label = subprocess.Popen([*command, "label", PROTECT, journal], env=environment)
         stack.callback(label.kill)
         features = subprocess.Popen(
-            [*command, "features", PROTECT, journal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*command, "features", PROTECT, journal],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         stack.callback(features.kill)
         assert features.stdin is not None
@@ -94,8 +99,3 @@ def _two_processes(journal: str) -> Iterator[Callable[[int], float]]:
             return float(features.stdout.readline())  # type: ignore[union-attr]
 
         yield work
-
-
-if __name__ == "__main__":
-    for result in run():
-        print(result, os.getloadavg())

@@ -1,0 +1,142 @@
+"""One label party and two feature parties, three processes; tables of other formats, ids of two columns."""
+
+import json
+import socket
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.torch import load_file
+
+from tacit.lab.two_companies import Company
+from tacit.party.folder import create
+
+CONTRACT = """
+run = "flights"
+label_party = "bank"
+feature_parties = ["phone", "shop"]
+loss = "binary"
+epochs = 6
+batch_size = 64
+alignment.smallest_set = 100
+cut.widths = { shop = 8, phone = [2, 6] }
+minimum.gradient = { name = "marvell", scale = 2.0 }
+share.metrics = ["test_auc", "train_loss"]
+"""
+
+FACTORY = """
+import torch
+
+
+def make(half):
+    return Bottom(half.numeric, half.cuts[0])
+
+
+def make_joined(half):
+    return Top(sum(torch.Size(cut).numel() for cut in half.cuts))
+
+
+class Bottom(torch.nn.Linear):
+    def __init__(self, inputs, shape):
+        super().__init__(inputs, torch.Size(shape).numel())
+        self.shape = shape
+
+    def forward(self, categorical, numeric):
+        return super().forward(numeric).tanh().unflatten(1, self.shape)
+
+
+class Top(torch.nn.Linear):
+    def __init__(self, width):
+        super().__init__(width, 1)
+
+    def forward(self, phone, shop, categorical, numeric):
+        return super().forward(torch.cat([phone.flatten(1), shop], dim=1)).squeeze(1)
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory):
+    """1,500 people, of which each party knows some; bank and shop spell ids as text, the phone company as numbers."""
+    out, port = tmp_path_factory.mktemp("three"), free_port()
+    draw = np.random.default_rng(4)
+    x = draw.normal(size=(1500, 2))
+    people = pl.DataFrame({"branch": draw.integers(0, 5, 1500), "number": np.arange(1500), "a": x[:, 0], "b": x[:, 1]})
+    people = people.with_columns(y=pl.Series((x.sum(1) + draw.normal(size=1500) > 0.5).astype(int)))
+    tables = {
+        "bank": (people.select("branch", "number", "y").filter(pl.col("number") % 7 != 0), "bank.csv"),
+        "phone": (people.select("branch", "number", "a").filter(pl.col("number") % 11 != 0), "phone.parquet"),
+        "shop": (people.select("branch", "number", "b").filter(pl.col("number") % 13 != 0), "shop.tsv"),
+    }
+    settings = {
+        "bank": f'role = "label"\nnetwork.listen = "127.0.0.1:{port}"\ndata.label = "y"\n'
+        'model.factory = "model:make_joined"\nprotect.gradient = { name = "marvell", scale = 4.0 }',
+        "phone": f'role = "features"\nnetwork.connect = "127.0.0.1:{port}"\ndata.numeric = ["a"]\n'
+        'model.factory = "model:make"',
+        "shop": f'role = "features"\nnetwork.connect = "127.0.0.1:{port}"\ndata.numeric = ["b"]',
+    }
+    made = {}
+    for name, (table, file) in tables.items():
+        made[name] = create(out / name, role="label" if name == "bank" else "features", name=name)
+        if file.endswith(".parquet"):
+            table.write_parquet(out / name / file)
+        else:
+            table.sample(fraction=1.0, shuffle=True, seed=1).write_csv(
+                out / name / file, separator="\t" if file.endswith(".tsv") else ","
+            )
+        (out / name / "model.py").write_text(FACTORY)
+        (out / name / "contract.toml").write_text(CONTRACT)
+        (out / name / "party.toml").write_text(
+            f'name = "{name}"\n{settings[name]}\ndata.path = "{file}"\ndata.ids = ["branch", "number"]\n'
+            "training.threads = 1\ntraining.learning_rate = 0.01\n"
+        )
+    for name in ("phone", "shop"):
+        made["bank"].trust(out / name / f"{name}.crt")
+        made[name].trust(out / "bank" / "bank.crt")
+    companies = {name: Company(out / name) for name in tables}
+    common = people.filter((pl.col("number") % 7 != 0) & (pl.col("number") % 11 != 0) & (pl.col("number") % 13 != 0))
+    return companies, len(common)
+
+
+def together(companies, *words):
+    processes = {name: company.start(*words) for name, company in companies.items()}
+    end = time.monotonic() + 150
+    while any(process.poll() is None for process in processes.values()):
+        if any(process.poll() for process in processes.values()) or time.monotonic() > end:
+            for process in processes.values():
+                process.kill()  # one has failed, and the others would wait for it
+        time.sleep(0.05)
+    said = {name: process.communicate() for name, process in processes.items()}
+    assert {name: process.returncode for name, process in processes.items()} == dict.fromkeys(companies, 0), said
+    return {name: out for name, (out, _) in said.items()}
+
+
+def test_three_companies_align_and_train(parties):
+    companies, common = parties
+    aligned = together(companies, "align", "--json")
+    assert {json.loads(text)["rows"] for text in aligned.values()} == {common}
+    rows = {}
+    for name, company in companies.items():
+        file = company.folder / {"bank": "bank.csv", "phone": "phone.parquet", "shop": "shop.tsv"}[name]
+        table = (
+            pl.read_parquet(file) if file.suffix == ".parquet" else
+            pl.read_csv(file, separator="\t" if file.suffix == ".tsv" else ",")
+        )  # fmt: skip
+        rows[name] = table["number"].to_numpy()[np.load(company.run_folder / "rows.npy")]
+    assert np.array_equal(rows["bank"], rows["phone"])
+    assert np.array_equal(rows["bank"], rows["shop"])
+
+    told = together(companies, "train", "--json")
+    histories = {name: json.loads(text)["history"] for name, text in told.items()}
+    assert histories["phone"] == histories["shop"]
+    assert [sorted(line) for line in histories["phone"]] == [["epoch", "test_auc", "train_loss"]] * 6
+    assert histories["bank"][-1]["test_auc"] > 0.7  # neither feature alone reaches it
+    weights = load_file(companies["bank"].run_folder / "model.safetensors")
+    assert weights["weight"].shape == (1, 20)
+    assert companies["bank"].read("audit.json")["worst"]["value"] > 0.5
