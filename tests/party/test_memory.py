@@ -1,0 +1,96 @@
+"""What a party holds in memory depends on its model and batch, not on how many rows or steps there are."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tacit.config import Contract
+from tacit.party.folder import create
+
+CONTRACT = """
+run = "memory"
+label_party = "label"
+feature_parties = ["features"]
+loss = "binary"
+epochs = 1
+batch_size = {batch}
+cut.widths.features = 16
+minimum.gradient.name = "none"
+share.metrics = ["test_auc"]
+"""
+BATCH = 512
+COLUMNS = 24  # of float32: 96 bytes a row, so 400,000 rows more would be 38 MB more for each copy of them
+
+# Trains as `tacit train` does, and tells the party's own memory (without mapped files) early on and at the end.
+PROGRAM = """
+import re, sys
+from pathlib import Path
+from tacit.party.training import train
+
+def memory():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+def note(turn, turns, figures):
+    if turn in (60, turns):
+        print(memory(), flush=True)
+
+train(sys.argv[1], progress=note)
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def prepared(folder, rows):
+    """Two folders as an alignment leaves them; the parties' tables are in different orders."""
+    port, draw = free_port(), np.random.default_rng(0)
+    made = {}
+    for name, role in (("label", "label"), ("features", "features")):
+        made[name] = create(folder / name, role=role, name=name)
+        label = role == "label"
+        columns = [] if label else [f"x{i}" for i in range(COLUMNS)]
+        order = draw.permutation(rows)
+        table = {"id": order, **{column: draw.normal(size=rows).astype(np.float32) for column in columns}}
+        if label:
+            table["y"] = draw.random(rows) < 0.3
+        pl.DataFrame(table).write_parquet(folder / name / "data.parquet", row_group_size=50_000)
+        (folder / name / "contract.toml").write_text(CONTRACT.format(batch=BATCH))
+        where = f'listen = "127.0.0.1:{port}"' if label else f'connect = "127.0.0.1:{port}"'
+        (folder / name / "party.toml").write_text(
+            f'name = "{name}"\nrole = "{role}"\nnetwork.{where}\ndata.path = "data.parquet"\ndata.ids = ["id"]\n'
+            + ('data.label = "y"\nprotect.gradient.name = "none"\n' if label else f"data.numeric = {columns}\n")
+            + "training = { threads = 1, checkpoint_every = 50 }\nmodel = { name = 'wide_deep', layers = 1 }\n"
+            + "record = { last = 0, follow = 0 }\n"
+        )
+        run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
+        np.save(run / "rows.npy", np.argsort(order))
+        told = {"run": "memory", "count": rows, "id": "00", "seed": 1, "digest": "00"}
+        (run / "alignment.json").write_text(json.dumps(told))
+    made["label"].trust(folder / "features" / "features.crt")
+    made["features"].trust(folder / "label" / "label.crt")
+
+
+def measured(folder, rows):
+    prepared(folder, rows)
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder / name)], stdout=subprocess.PIPE, text=True)
+        for name in ("label", "features")
+    ]
+    said = [process.communicate(timeout=200)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    return np.array(said, dtype=float)  # (party, early and late)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_grows_neither_with_rows_nor_with_steps(tmp_path):
+    few, many = measured(tmp_path / "few", 50_000), measured(tmp_path / "many", 450_000)
+    assert (many[:, 1] - few[:, 1] < 25).all(), (few, many)  # MB; the rows themselves are 38 MB more at one party
+    assert (many[:, 1] - many[:, 0] < 15).all(), many  # 640 steps later
