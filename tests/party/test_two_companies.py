@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from tacit.lab.two_companies import prepare
 from tacit.party.folder import Folder
 
-
 # The command line with a hook that ends the process when anything is unpickled.
 NO_PICKLE = """
 import os, sys
