@@ -56,9 +56,11 @@ class Message:
     @cached_property
     def fingerprint(self) -> bytes:
         """A digest of all of it, the payload's bits included: two messages share it only if they are the same."""
-        shape = ",".join(str(size) for size in self.payload.shape)
-        hashed = hashlib.sha256(f"{self.kind} {self.step} {self.rows.hex()} {self.payload.dtype} {shape}\n".encode())
-        hashed.update(self.payload.detach().to("cpu").reshape(-1).view(torch.uint8).numpy().data)
+        shape = " ".join(str(side) for side in self.payload.shape)
+        head = f"{len(self.kind)} {self.kind} {self.step} {self.rows.hex()} {self.payload.dtype} ({shape})\n"
+        hashed = hashlib.sha256(head.encode())
+        flat = self.payload.detach().resolve_neg().to("cpu").contiguous().reshape(-1)
+        hashed.update(flat.view(torch.uint8).numpy().data)
         return hashed.digest()
 
 

