@@ -59,9 +59,9 @@ class Message:
         shape = " ".join(str(side) for side in self.payload.shape)
         head = f"{len(self.kind)} {self.kind} {self.step} {self.rows.hex()} {self.payload.dtype} ({shape})\n"
         hashed = hashlib.sha256(head.encode())
-        if self.payload.numel():
-            flat = self.payload.detach().resolve_neg().to("cpu").contiguous().reshape(-1)
-            hashed.update(flat.view(torch.uint8).numpy().data)
+        dense = self.payload.detach().resolve_neg().to("cpu").contiguous()
+        flat = dense.as_strided((dense.numel(),), (1,))  # a contiguous tensor of one row or none may have any stride
+        hashed.update(flat.view(torch.uint8).numpy().data)
         return hashed.digest()
 
 
