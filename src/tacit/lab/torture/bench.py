@@ -122,7 +122,7 @@ class Bench:
 
 def advance(training: Training, turns: int) -> None:
     """Train for so many turns more and stop, so that both sides have the last answer in their journals."""
-    feature = training.start(FEATURES, kill_at="answer written", count=turns)
+    feature = training.start(FEATURES, kill_at="request computed", count=turns + 1)  # the answers before are written
     training.start(LABEL)
     check(feature.wait(90) == -9, f"{FEATURES} ended with {feature.code}: {training.complaint(feature)}")
     training.stop()

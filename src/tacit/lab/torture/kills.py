@@ -160,19 +160,24 @@ def _one(bench: Bench, fates: _Fates) -> dict[str, Any]:
 
 
 def last_turn(bench: Bench) -> Result:
-    """Killed when the last answer is written down and not used yet: nothing comes after it that would show a loss."""
+    """Killed when nothing comes after that would show a loss: in the last turn, and with the last checkpoint made."""
+    turns, every = bench.size.turns, bench.size.every
     waited = {}
-    for name in PARTIES:
+    for name, point, passes in (
+        (LABEL, "answer written", turns),
+        (FEATURES, "answer written", turns),
+        (FEATURES, "journal rotated", -(-turns // every)),
+    ):
         training = bench.fresh()
-        process = training.start(name, kill_at="answer written", count=bench.size.turns)
+        process = training.start(name, kill_at=point, count=passes)
         training.start(LABEL if name == FEATURES else FEATURES)
-        check(process.wait(_PATIENCE) == -9, f"{name} was not killed in the last turn: {training.complaint(process)}")
+        check(process.wait(_PATIENCE) == -9, f"{name} was not killed at {point}: {training.complaint(process)}")
         again = time.monotonic()
         training.finish(_PATIENCE)
-        waited[name] = time.monotonic() - again
+        waited[f"{name}: {point}"] = time.monotonic() - again
         bench.same(training)
         bench.discard(training)
-    told = ", ".join(f"{name} killed: over {seconds:.1f} s later" for name, seconds in waited.items())
+    told = ", ".join(f"{where}: all over {seconds:.0f} s later" for where, seconds in waited.items())
     return Result(told, {"seconds": waited})
 
 

@@ -63,7 +63,7 @@ def _while_down(bench: Bench, seconds: float, act: object, what: str) -> Result:
         check(waited == set(PARTIES), f"during the {what} only {', '.join(waited) or 'nobody'} said that it waits")
         bench.done(training)
         figures = {"down_s": seconds, "recovery_s": recovery, "connections": relay.connections}
-    return Result(f"{what} of {seconds:g} s: both said that they wait; first turn {recovery:.1f} s after", figures)
+    return Result(f"{what} of {seconds:g} s: both said that they wait; first turn {recovery:.2f} s after", figures)
 
 
 def delayed(bench: Bench) -> Result:

@@ -60,6 +60,7 @@ class _Connection:
                 return
             try:
                 writer.write(piece)
+                self._relay.passed += len(piece)
                 await writer.drain()
             except OSError:
                 self.reset()
@@ -86,6 +87,7 @@ class Relay:
         self.delay = delay
         self.silent = False
         self.connections = 0
+        self.passed = 0  # bytes, in both directions
         self._severed = threading.Event()
         self._target = target
         self._open: set[_Connection] = set()
