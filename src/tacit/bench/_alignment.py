@@ -30,7 +30,7 @@ __all__ = ["results"]
 
 QUICK = 100_000
 ROUNDS = 3
-GOAL = 1 / 0.7  # ids a second over the raw rate, at least 0.7, as a time: at most 1.43 of the raw one
+GOAL = 0.7  # ids a second over what the bare multiplications would allow
 MILLION = {"cryptography": 120.0, "mb8": 40.0}  # seconds for a million ids a side
 RAW_BLOCK = 2048
 LIMITS = {
@@ -64,8 +64,9 @@ def results() -> Iterator[Result]:
         cpu = statistics.median(run.cpu for run in aligned)
         case = f"alignment, {kind}, {count:,} ids a side"
         goal = MILLION[kind] if count == 1_000_000 else None
-        yield Result("parties", f"{case}: time over its multiplications'", wall / (4 * count * each), "x", GOAL)
-        yield Result("parties", f"{case}: processor time over its multiplications'", cpu / (4 * count * each_cpu), "x")
+        rate, rate_cpu = 4 * count * each / wall, 4 * count * each_cpu / cpu
+        yield Result("parties", f"{case}: ids/s over those of its multiplications", rate, "x", GOAL, at_least=True)
+        yield Result("parties", f"{case}: the same in processor time", rate_cpu, "x")
         yield Result("parties", f"{case}: from ids to rows", wall, "s", goal)
         yield Result("parties", f"{kind}: one multiplication, all cores", each * 1e6, "us")
 

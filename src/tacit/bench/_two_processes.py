@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,9 @@ from tacit.party.folder import Folder, create
 from tacit.protect.gradient import protection
 from tacit.wire.journal import Journal, Place, Record
 
-__all__ = ["party", "set_up"]
+__all__ = ["WIDTH", "party", "set_up"]
 
+WIDTH = 128
 _STEPS = 10**6  # far more than are ever asked for
 
 _CONTRACT = f"""\
@@ -39,7 +41,7 @@ loss = "binary"
 epochs = {{epochs}}
 batch_size = {BATCH}
 test_share = 0.0
-cut.widths.features = 128
+cut.widths.features = {WIDTH}
 minimum.gradient.name = "none"
 """
 
@@ -50,14 +52,13 @@ network.{where} = "{address}"
 data = {{ path = "none.parquet", ids = ["id"], {more} }}
 {protect}record = {{ last = 0, follow = 0 }}
 training.checkpoint_every = 200
-training.threads = {threads}
 """
 
 
-def set_up(folder: Path, address: str, *, rows: int, threads: int = 0) -> None:
-    """Two folders with keys, trust and a contract, as if their ids had been aligned."""
+def set_up(folder: Path, listen: int, connect: int, *, rows: int) -> None:
+    """Two folders with keys, trust and a contract, as if their ids had been aligned; the ports may be a relay's."""
     made: dict[str, Folder] = {}
-    for name, role, where in (("label", "label", "listen"), ("features", "features", "connect")):
+    for name, role, where, port in (("label", "label", "listen", listen), ("features", "features", "connect", connect)):
         made[name] = create(folder / name, role=role, name=name)  # type: ignore[arg-type]
         label = role == "label"
         (folder / name / "party.toml").write_text(
@@ -65,10 +66,9 @@ def set_up(folder: Path, address: str, *, rows: int, threads: int = 0) -> None:
                 name=name,
                 role=role,
                 where=where,
-                address=address,
+                address=f"127.0.0.1:{port}",
                 more='label = "y"' if label else 'numeric = ["x"]',
                 protect='protect.gradient.name = "none"\n' if label else "",
-                threads=threads,
             )
         )
         epochs = -(-_STEPS // (rows // BATCH))
@@ -114,8 +114,11 @@ class Forgetful(Journal):
     def sync(self) -> None:
         """Nothing."""
 
-    def sync_soon(self) -> None:
-        """Nothing."""
+    def soon(self, make: Callable[[], Record]) -> Future[Place]:
+        """Remember it at once."""
+        done: Future[Place] = Future()
+        done.set_result(self.append(make()))
+        return done
 
     def rotate(self, turn: int) -> None:
         """Nothing."""

@@ -14,11 +14,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tacit.align.batches import batches
+from tacit.bench._alignment import results
 from tacit.bench._measure import Result
-from tacit.bench._two_processes import party, set_up
+from tacit.bench._two_processes import WIDTH, party, set_up
 from tacit.bench.step import BATCH, ROWS
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
+from tacit.lab.torture.relay import Relay
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair
 
@@ -42,6 +44,8 @@ def run() -> Iterator[Result]:
     yield Result("parties", "two processes, mutual TLS, journals", 1 / two, "steps/s")
     yield Result("parties", "steps/s of two processes over one", one / two, "x", 0.7, at_least=True)
     yield Result("parties", "step with journals over one without", two / unwritten, "x", 1.10)
+    yield Result("parties", "bytes of a step on the wire over its payload", _bytes(), "x", 1.02)
+    yield from results()
 
 
 def _one_process() -> Callable[[int], float]:
@@ -71,13 +75,24 @@ def _one_process() -> Callable[[int], float]:
     return work
 
 
+def _bytes() -> float:
+    """What TLS sends for a step, in both directions, over an embedding and a gradient."""
+    port = _free_port()
+    with Relay(port) as relay, _two_processes("journal", port, relay.port) as work:
+        work(STEPS)
+        before = relay.passed
+        work(STEPS)
+        return (relay.passed - before) / STEPS / (2 * 4 * BATCH * WIDTH)
+
+
 @contextmanager
-def _two_processes(journal: str) -> Iterator[Callable[[int], float]]:
+def _two_processes(
+    journal: str, listen: int | None = None, connect: int | None = None
+) -> Iterator[Callable[[int], float]]:
+    """Both parties as processes; what it gives trains so many steps and tells the seconds."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{found.getsockname()[1]}"
-        set_up(Path(scratch), address, rows=ROWS)
+        port = listen or _free_port()
+        set_up(Path(scratch), port, connect or port, rows=ROWS)
         command = [sys.executable, "-m", "tacit.bench._two_processes", scratch]
         environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # as `tacit train` sets it
         label = subprocess.Popen([*command, "label", PROTECT, journal], env=environment)
@@ -99,3 +114,10 @@ def _two_processes(journal: str) -> Iterator[Callable[[int], float]]:
             return float(features.stdout.readline())  # type: ignore[union-attr]
 
         yield work
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from tacit.align.tables import load
 from tacit.config import Contract
 from tacit.contracts import Link
 from tacit.errors import LinkError, RefusedError, StorageError, UsageError
+from tacit.party._files import replaced, storing
 from tacit.party.folder import Folder
 from tacit.party.meeting import alignment_limits, meet, server
 from tacit.wire.codec import control, read_control
@@ -260,19 +260,9 @@ def _tell(link: Link, error: RefusedError) -> None:
 
 
 def _store(found: _Found, own: Ids, where: Path) -> None:
-    """The row numbers first, then the file that says that they are there; both whole or not at all."""
-    rows, told = where / _ROWS, where / _FILE
-    told.unlink(missing_ok=True)
-    fresh = rows.with_name("fresh.npy")
-    with fresh.open("wb") as file:
-        np.save(file, own.rows[found.positions])
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(rows)
-    content: dict[str, Any] = {key: value for key, value in asdict(found.aligned).items() if key != "folder"}
-    part = told.with_name("fresh.json")
-    with part.open("w") as file:
-        json.dump(content, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(told)
+    """The row numbers first, then the file that says that they are there."""
+    with storing(where / _FILE):
+        (where / _FILE).unlink(missing_ok=True)
+    replaced(where / _ROWS, lambda file: np.save(file, own.rows[found.positions]))
+    told: dict[str, Any] = {key: value for key, value in asdict(found.aligned).items() if key != "folder"}
+    replaced(where / _FILE, lambda file: file.write(json.dumps(told, indent=2).encode()))

@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from tacit.audit.run import Finding, worst
 from tacit.audit.standard import on_batches, on_visits
+from tacit.party._files import replaced
 from tacit.party.training import Trained
 
 __all__ = ["audited"]
@@ -36,5 +37,5 @@ def audited(trained: Trained, progress: Callable[[int, int], None] = lambda done
             for one in findings
         ],
     }
-    (trained.folder / "audit.json").write_text(json.dumps(told, indent=2) + "\n")
+    replaced(trained.folder / "audit.json", lambda file: file.write((json.dumps(told, indent=2) + "\n").encode()))
     return findings

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import StorageError, UsageError
+from tacit.errors import UsageError
+from tacit.party._files import replaced, storing
 from tacit.party.folder import Folder
 
 __all__ = ["Status", "read"]
@@ -38,21 +39,15 @@ class Status:
         self._now.update(changes)
         if at_once or time.monotonic() - self._written >= _PAUSE:
             self._now["time"] = _time()
-            part = self._folder / f"{_FILE}.part"
-            _guarded(part, lambda: part.write_text(json.dumps(self._now, indent=2) + "\n"))
-            part.replace(self._folder / _FILE)
+            told = json.dumps(self._now, indent=2) + "\n"
+            replaced(self._folder / _FILE, lambda file: file.write(told.encode()), durable=False)
             self._written = time.monotonic()
 
     def log(self, event: str, **details: Any) -> None:
         """Add a line about something that happened."""
         path = self._folder / _LOG
-        line = json.dumps({"time": _time(), "event": event, **details}) + "\n"
-
-        def write() -> None:
-            with path.open("a") as file:
-                file.write(line)
-
-        _guarded(path, write)
+        with storing(path), path.open("a") as file:
+            file.write(json.dumps({"time": _time(), "event": event, **details}) + "\n")
 
 
 def read(folder: Folder | str | Path) -> list[dict[str, Any]]:
@@ -93,13 +88,3 @@ def _alive(pid: Any) -> bool:
 
 def _time() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _guarded(path: Path, write: Any) -> None:
-    try:
-        write()
-    except OSError as error:
-        raise StorageError(
-            f"{path} can't be written ({error.strerror}): make room on the disk, then give the same command again; it "
-            "goes on where it was"
-        ) from error

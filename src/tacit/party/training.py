@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from tacit._version import __version__
@@ -24,6 +23,7 @@ from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan
 from tacit.cut.session import Durable, FeatureSession, LabelSession, Turned
 from tacit.errors import UsageError
+from tacit.party._files import replaced
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.building import build_party
 from tacit.party.folder import Folder
@@ -235,13 +235,7 @@ class _Run:
 
     def _finish(self, model: nn.Module, history: list[dict[str, float]]) -> Trained:
         where = self.folder.run_folder(self.contract)
-        fresh = where / "fresh.safetensors"
-        save_file({name: value.detach().cpu().contiguous() for name, value in _tensors(model)}, fresh)
-        fresh.replace(where / "model.safetensors")
+        weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}  # tied ones apart
+        content = save({name: value.contiguous() for name, value in weights.items()})
+        replaced(where / "model.safetensors", lambda file: file.write(content))
         return Trained(model, history, where)
-
-
-def _tensors(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The state's tensors; tied ones as copies, for a file has room for each name."""
-    for name, value in model.state_dict().items():
-        yield name, value.clone()
