@@ -66,14 +66,24 @@ def test_segments_are_rotated_and_dropped(tmp_path):
         assert journal.torn == 0
 
 
-def test_syncing_in_the_background(tmp_path):
+def test_writing_in_the_background(tmp_path):
     with Journal(tmp_path) as journal:
         for turn in range(20):
-            journal.append(record(turn, b"z" * 1000))
-            journal.sync_soon()
+            written = journal.soon(lambda turn=turn: record(turn, b"z" * 1000))
             journal.append(record(turn, b"y" * 1000))
+            assert written.done(), "nothing is appended before what was to be written soon"
+            assert journal.read(written.result()) == record(turn, b"z" * 1000)
             journal.sync()
-        assert len(content(journal)) == 40
+        assert [each.parts[0][:1] for each in content(journal)] == [b"z", b"y"] * 20
+
+
+def test_a_record_that_can_not_be_made_is_told_to_who_waits_for_it_and_harms_nothing(tmp_path):
+    with Journal(tmp_path) as journal:
+        failed = journal.soon(lambda: record(-1, b""))
+        with pytest.raises(UsageError, match="a record of turn -1"):
+            failed.result(timeout=10)
+        journal.append(record(0, b"good"))
+        assert content(journal) == [record(0, b"good")]
 
 
 def test_a_second_user_of_the_folder_is_refused(tmp_path):
@@ -183,7 +193,8 @@ def test_it_behaves_as_a_list_does(acts):
             elif act == "sync":
                 journal.sync()
             elif act == "soon":
-                journal.sync_soon()
+                journal.soon(lambda turn=turn: record(turn, b"soon"))
+                model[-1].append(record(turn, b"soon"))
             elif act in ("reopen", "crash"):
                 journal.close() if act == "reopen" else journal._release()
                 journal = Journal(folder, sync=False)

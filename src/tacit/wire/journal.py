@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +54,7 @@ class Journal:
         self.torn = 0
         self._sync = sync
         self._dead: StorageError | None = None
-        self._running: deque[tuple[int, Future[None]]] = deque()
-        self._appending: Future[Place] | None = None
+        self._writing: Future[Place] | None = None
         self._helper: ThreadPoolExecutor | None = None
         self._fd = -1
         make_folder(self.folder)
@@ -88,39 +85,32 @@ class Journal:
 
     def sync(self) -> None:
         """Return once everything appended so far is durable."""
-        self._usable(wait=True)
+        self._usable()
+        self._make_durable()
+
+    def _make_durable(self) -> None:
         if self._durable < self._newest.end:
             if self._sync:
                 with self._deadly():
                     sync_file(self._fd, self._newest.path)
             self._durable = self._newest.end
 
-    def sync_soon(self) -> None:
-        """Begin to make durable what was appended, in a helper thread; a later `sync` waits for it."""
-        self._usable()
-        started = self._running[-1][0] if self._running else self._durable
-        if not self._sync or started == self._newest.end:
-            return
-        job = self._executor().submit(sync_file, self._fd, self._newest.path)
-        self._running.append((self._newest.end, job))
-
     def soon(self, make: Callable[[], Record]) -> Future[Place]:
         """Make a record, append it and make it durable, all in the helper thread, while the caller computes.
 
         Whatever is asked of the journal next waits until that is done.
         """
-        self._usable(wait=True)
+        self._usable()
 
         def work() -> Place:
             place = self._append(make())
-            if self._sync:
-                with self._deadly():
-                    sync_file(self._fd, self._newest.path)
-            self._durable = self._newest.end
+            self._make_durable()
             return place
 
-        self._appending = self._executor().submit(work)
-        return self._appending
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(1, thread_name_prefix="tacit-journal")
+        self._writing = self._helper.submit(work)
+        return self._writing
 
     def rotate(self, turn: int) -> None:
         """Go on in a new segment that begins with this turn, so that the one before can be dropped some day."""
@@ -173,6 +163,7 @@ class Journal:
 
     def read(self, place: Place) -> Record:
         """The record at a place that `append` or `records` gave, from disk and checked again."""
+        self._usable()
         for segment in self._segments:
             if segment.first_turn == place.segment:
                 for record in self._read(segment, place.offset, 0):
@@ -185,12 +176,12 @@ class Journal:
 
     def records(self, from_turn: int = 0) -> Iterator[tuple[Place, Record]]:
         """All records of this and later turns, in the order they were appended, one in memory at a time."""
+        self._usable()
         for segment in list(self._segments):
             if segment.last_turn >= from_turn:
                 yield from self._read(segment, layout.HEAD_SIZE, from_turn)
 
     def _read(self, segment: layout.Segment, start: int, from_turn: int) -> Iterator[tuple[Place, Record]]:
-        self._usable()
         fd, place = os.open(segment.path, os.O_RDONLY), start
         try:
             for offset, header in layout.headers(fd, segment, start, segment.end):
@@ -276,23 +267,13 @@ class Journal:
     def _newest(self, segment: layout.Segment) -> None:
         self._segments[-1] = segment
 
-    def _executor(self) -> ThreadPoolExecutor:
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, thread_name_prefix="tacit-journal")
-        return self._helper
-
-    def _usable(self, *, wait: bool = False) -> None:
-        """Take note of what the helper thread has done, and refuse where the journal can't be used any more."""
-        if self._appending is not None:
-            wait_for([self._appending])  # its own error is for whoever holds the future, and has left the journal dead
-            self._appending = None
+    def _usable(self) -> None:
+        """Wait for the helper thread, and refuse where the journal can't be used any more."""
+        if self._writing is not None:
+            wait([self._writing])  # its error is for whoever holds the future; it has left the journal dead
+            self._writing = None
         if self._fd < 0:
             raise StorageError(f"{self.folder}: the journal is closed: open it again")
-        while self._running and (wait or self._running[0][1].done()):
-            upto, job = self._running.popleft()
-            with self._deadly():
-                job.result()
-            self._durable = upto
         if self._dead is not None:
             raise StorageError(f"{self.folder}: the journal can't be used after an error: {self._dead}") from self._dead
 
@@ -315,7 +296,6 @@ class Journal:
     def _release(self) -> None:
         if self._helper is not None:
             self._helper.shutdown()
-            self._running.clear()
         for fd in (self._fd, self._lock):
             if fd >= 0:
                 os.close(fd)
