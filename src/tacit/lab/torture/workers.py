@@ -16,6 +16,7 @@ import selectors
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,7 +166,13 @@ def _obey(order: dict[str, Any], running: dict[int, int]) -> None:
     pid = os.fork()
     if not pid:
         _become(order.pop("log"))
-        sys.exit(work(Start(**order)))
+        code = 1  # of a traceback, which is in the log
+        try:
+            code = work(Start(**order))
+        finally:
+            if code == 1:
+                traceback.print_exc()
+            os._exit(code)  # as forks end: what the parent has imported is not taken down once more in each of them
     running[pid] = number
     _say(number=number, pid=pid)
 
