@@ -105,11 +105,10 @@ class Columns(nn.Module):
 def _glorot_table(
     cardinalities: Sequence[int], embedding: int, sparse: bool, generator: torch.Generator | None
 ) -> nn.Embedding:
-    table = nn.Embedding(sum(cardinalities), embedding, sparse=sparse, device="meta").to_empty(device="cpu")
-    with torch.no_grad():
-        start = 0
-        for size in cardinalities:
-            bound = math.sqrt(6 / (size + embedding))
-            table.weight[start : start + size].uniform_(-bound, bound, generator=generator)
-            start += size
-    return table
+    weight = torch.empty(sum(cardinalities), embedding)
+    start = 0
+    for size in cardinalities:
+        bound = math.sqrt(6 / (size + embedding))
+        weight[start : start + size].uniform_(-bound, bound, generator=generator)
+        start += size
+    return nn.Embedding.from_pretrained(weight, freeze=False, sparse=sparse)
