@@ -146,7 +146,7 @@ def check(mine: Hello, theirs: Hello, *, name: str) -> None:
         here, there = getattr(mine, field), getattr(theirs, field)
         if here != there:
             raise RefusedError(field, f"{field} is {_short(here)} here and {_short(there)} at {name}: {remedy}")
-    if theirs.party != name or theirs.role == mine.role:
+    if theirs.party != name or {mine.role, theirs.role} != {"features", "label"}:
         raise RefusedError(
             "party",
             f"{name} calls itself {_short(theirs.party)}, {_short(theirs.role)}: its certificate says otherwise",
@@ -159,17 +159,27 @@ def check(mine: Hello, theirs: Hello, *, name: str) -> None:
 
 
 def _check_journals(feature: Hello, label: Hello, mine: Hello) -> None:
-    """A journal that is behind what the other side has seen is an old copy: going on from it would answer twice."""
-    if feature.complete <= label.complete <= feature.asked <= feature.complete + 1:
+    """A journal that is behind what the other side has seen is an old copy: going on from it would answer twice.
+
+    An answer is written down by the label party first, and a request by the feature party.
+    """
+    for one in (feature, label):
+        if not 0 <= one.complete <= one.asked <= one.complete + 1:
+            raise RefusedError("journal", f"{_short(one.party)} says that it has {_counted(one)}: no journal has that")
+    if feature.complete <= label.complete and label.asked <= feature.asked:
         return
     behind, ahead = (label, feature) if label.complete < feature.complete else (feature, label)
     said = (
-        f"the journal of {_short(behind.party)} ends at turn {behind.complete}, {_short(ahead.party)} has seen "
-        f"{ahead.complete} turns"
+        f"the journal of {_short(behind.party)} has {_counted(behind)}, that of {_short(ahead.party)} has "
+        f"{_counted(ahead)}"
     )
     if behind is mine:
         raise StorageError(f"{said}: this folder is an older copy. Bring back the newest one, or start a new run")
     raise RefusedError("journal", f"{said}: it is an older copy; bring back the newest one, or start a new run")
+
+
+def _counted(hello: Hello) -> str:
+    return f"{hello.asked} requests and {hello.complete} answers"
 
 
 def _short(value: object) -> str:

@@ -7,6 +7,7 @@ every later one. See `tacit.wire.exactly_once` for why.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -270,8 +271,11 @@ class LabelSession(_Session[AnsweringChannel]):
 
     def leave(self, patience: float = 60.0) -> bool:
         """After the last turn: stay until all feature parties have everything, or so long; whether they have."""
-        stayed = [channel.linger(patience) for channel in self.channels]
-        return all(stayed)
+        end = time.monotonic() + patience
+        while not all([channel.linger() for channel in self.channels]):  # each of them: nobody waits for another one
+            if time.monotonic() >= end:
+                return False
+        return True
 
     def _versions(self) -> list[bytes]:
         """The weights are a matter of where they began and of all that was said since."""

@@ -6,7 +6,6 @@ from there and compared, and where the journal ends the peer is asked. There is 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -158,21 +157,19 @@ class AnsweringChannel:
             self.line.send(message)
             self._trace("answer sent")
 
-    def linger(self, seconds: float) -> bool:
-        """Stay for a peer that may not have the last answer yet, until it says so; whether it did in this time."""
-        end = time.monotonic() + seconds
-        while not self.exchange.confirmed and time.monotonic() < end:
-            message = self.line.look()
-            if message is None:
-                continue
-            if message.fingerprint == CONFIRMED.fingerprint:
-                self.exchange.confirm()
-                continue
-            try:
-                self._is_new(message, "", -1)
-            except RefusedError as error:
-                self.line.refuse(error)
-        return self.exchange.confirmed
+    def linger(self) -> bool:
+        """Serve, for a moment, a peer that may not have the last answer yet; whether it has said that it has all."""
+        message = None if self.exchange.confirmed else self.line.look()
+        if message is None:
+            return self.exchange.confirmed
+        if message.fingerprint == CONFIRMED.fingerprint:
+            self.exchange.confirm()
+            return True
+        try:
+            self._is_new(message, "", -1)
+        except RefusedError as error:
+            self.line.refuse(error)
+        return False
 
     def _is_new(self, message: Message, kind: str, step: int) -> bool:
         """Whether this is the request that is due; a known one is answered from the journal."""

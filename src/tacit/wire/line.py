@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from tacit.contracts import Link, Message
-from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.wire.codec import control, read_control
 
 __all__ = ["Alarm", "Desk", "DeskLine", "Dialer", "Waiting", "refusal", "refused_by"]
@@ -25,16 +25,17 @@ _FIRST, _LONGEST, _GROWTH = 0.1, 10.0, 1.7  # seconds between two attempts to co
 class _Clock:
     """How long nothing has come, told once a second."""
 
-    def __init__(self, peer: str, waiting: Waiting) -> None:
+    def __init__(self, peer: str, waiting: Waiting, now: Callable[[], float]) -> None:
         self._peer = peer
         self._waiting = waiting
+        self._now = now
         self.restart()
 
     def restart(self) -> None:
-        self._since = self._told = time.monotonic()
+        self._since = self._told = self._now()
 
     def tell(self, why: str) -> None:
-        now = time.monotonic()
+        now = self._now()
         if now - self._told >= 1.0:
             self._told = now
             self._waiting(self._peer, now - self._since, why)
@@ -46,8 +47,11 @@ def refusal(error: RefusedError) -> Message:
 
 
 def refused_by(message: Message, peer: str) -> RefusedError:
-    """The error for a refusal that came from a peer."""
-    said = read_control(message)
+    """The error for a refusal that came from a peer; one that can't be read is a refusal all the same."""
+    try:
+        said = read_control(message)
+    except ProtocolError as error:
+        said = {"reason": str(error)}
     field, reason = str(said.get("field", "?"))[:100], str(said.get("reason", "?"))[:2000]
     return RefusedError(field, f"{peer} refused to go on, about {field!r}: {reason}")
 
@@ -72,6 +76,8 @@ class Dialer:
             two can't go on.
         waiting: told while nothing comes.
         jitter: draws the pauses between attempts, so that several parties do not come all at once.
+        sleep: lets so many seconds pass.
+        now: a clock that never goes back.
     """
 
     def __init__(
@@ -82,13 +88,18 @@ class Dialer:
         *,
         waiting: Waiting = lambda *_: None,
         jitter: random.Random | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.peer = peer
         self.reconnects = -1  # the first connection is none
         self._connect = connect
         self._greet = greet
-        self._clock = _Clock(peer, waiting)
+        self._clock = _Clock(peer, waiting, now)
         self._jitter = jitter or random.SystemRandom()
+        self._sleep = sleep
+        self._now = now
+        self._pause = _FIRST
         self._link: Link | None = None
 
     def send(self, message: Message) -> None:
@@ -104,12 +115,10 @@ class Dialer:
         self._clock.restart()
         while True:
             try:
-                if self._link is None:
-                    self._dial()
-                    continue
-                message = self._link.recv(TICK)
-            except LinkError:
+                message = self._open().recv(TICK)
+            except LinkError as error:
                 self._drop()
+                self._rest(str(error))
                 continue
             if message is None:
                 self._clock.tell("no answer yet")
@@ -117,35 +126,36 @@ class Dialer:
                 self.close()
                 raise refused_by(message, self.peer)
             else:
+                self._pause = _FIRST
                 return message
 
     def close(self) -> None:
         """End the link."""
         self._drop()
 
-    def _dial(self) -> None:
-        """One link, greeted; as many attempts as it takes."""
-        pause = _FIRST
-        while self._link is None:
+    def _open(self) -> Link:
+        """The link that there is, or a new one, greeted."""
+        if self._link is None:
+            link = self._connect()
             try:
-                self._open()
-            except LinkError as error:
-                self._clock.tell(str(error))
-                time.sleep(pause * self._jitter.uniform(0.5, 1.0))
-                pause = min(pause * _GROWTH, _LONGEST)
-        self.reconnects += 1
+                self._greet(link)
+            except RefusedError as error:
+                _last_words(link, error)
+                raise
+            except TacitError:
+                link.close()
+                raise
+            self._link = link
+            self.reconnects += 1
+        return self._link
 
-    def _open(self) -> None:
-        link = self._connect()
-        try:
-            self._greet(link)
-        except RefusedError as error:
-            _last_words(link, error)
-            raise
-        except (LinkError, ProtocolError):
-            link.close()
-            raise
-        self._link = link
+    def _rest(self, why: str) -> None:
+        """Pause before the next attempt, longer each time until a message has come; `waiting` is told meanwhile."""
+        end = self._now() + self._pause * self._jitter.uniform(0.5, 1.0)
+        self._pause = min(self._pause * _GROWTH, _LONGEST)
+        while (left := end - self._now()) > 0:
+            self._sleep(min(left, TICK))
+            self._clock.tell(why)
 
     def _drop(self) -> None:
         if self._link is not None:
@@ -165,6 +175,7 @@ class Desk:
         peers: the feature parties' names.
         waiting: told while nothing comes.
         alarm: told of everything that was refused.
+        now: a clock that never goes back.
     """
 
     def __init__(
@@ -175,17 +186,19 @@ class Desk:
         *,
         waiting: Waiting = lambda *_: None,
         alarm: Alarm = lambda *_: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._accept = accept
         self._greet = greet
         self._waiting = waiting
+        self._now = now
         self.alarm = alarm
         self.links: dict[str, Link | None] = dict.fromkeys(peers)
         self.connections = 0
 
     def line(self, peer: str) -> DeskLine:
         """The line to one feature party."""
-        return DeskLine(self, peer, self._waiting)
+        return DeskLine(self, peer, _Clock(peer, self._waiting, self._now))
 
     def poll(self, timeout: float) -> None:
         """Let in whoever is at the door, or comes in this time."""
@@ -193,6 +206,8 @@ class Desk:
         if link is None:
             return
         try:
+            if link.peer not in self.links:
+                raise RefusedError("party", f"{link.peer} has no part in this run: compare contract.toml")
             self._greet(link)
         except RefusedError as error:
             self.alarm(link.peer, error.field, str(error))
@@ -222,10 +237,10 @@ class Desk:
 class DeskLine:
     """The label party's line to one feature party; see `Desk.line`."""
 
-    def __init__(self, desk: Desk, peer: str, waiting: Waiting) -> None:
+    def __init__(self, desk: Desk, peer: str, clock: _Clock) -> None:
         self.peer = peer
         self._desk = desk
-        self._clock = _Clock(peer, waiting)
+        self._clock = clock
 
     def send(self, message: Message) -> None:
         """Send if the party is there; if it is not, it will ask again when it comes."""

@@ -1,0 +1,367 @@
+"""Parties that crash, lose power, are cut off, hear things twice, lie and come back from old copies: always one answer.
+
+`TACIT_STATE_MACHINE=1000 pytest tests/cut/machine` tries a thousand runs instead of a few.
+"""
+
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tacit.cut import handshake
+from tacit.errors import RefusedError, StorageError, TacitError
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
+from tacit.wire.exchange import Exchange
+
+WHO, WHICH = st.integers(0, 5), st.sampled_from((0, 1, 2, 4, 7))
+THEN = st.sampled_from((0, 1, 2, 3, 5, 8, 13, 21, 34, 55))  # how much goes on after a rule: a turn is about 15 events
+
+
+class Machine(RuleBasedStateMachine):
+    """What may happen to the parties of a trial, and what must hold all the time.
+
+    Attributes:
+        trials: the tools of conftest.
+        names: of the feature parties.
+        known: what an undisturbed run says and ends with; see `undisturbed`.
+        broken: parts of the parties that are to be other ones.
+    """
+
+    trials, names, known, broken = None, (), None, {}
+
+    def __init__(self):
+        super().__init__()
+        self.trial = self.trials.Trial(self.names, **self.broken)
+        self.copies = []  # whose, where, and how many turns it can know of with each peer
+
+    @property
+    def everybody(self):
+        return ("label", *self.names)
+
+    def who(self, number):
+        return self.everybody[number % len(self.everybody)]
+
+    def process(self, name):
+        """A party that runs and has opened its journal, else None."""
+        found = self.trial.processes.get(name)
+        return found if found is not None and not found.over and found.exchanges else None
+
+    # --- rules ---
+
+    @initialize(slow=st.booleans(), then=THEN)
+    def begin(self, slow, then):
+        self.trial.slow = slow
+        self.start_all(then)
+
+    @rule(then=THEN)
+    def go_on(self, then):
+        for _ in range(then):
+            self.trial.event()
+
+    @rule(who=WHO, count=st.sampled_from((1, 2, 4, 9)))
+    def go_alone(self, who, count):
+        """One party is fast, or the others are slow."""
+        process = self.trial.processes[self.who(who)]
+        for _ in range(count):
+            if not process.over and (process.ready() or process.deadline < float("inf")):
+                self.trial.now = self.trial.now if process.ready() else max(self.trial.now, process.deadline)
+                process.go()
+
+    @rule(who=WHO, power=st.booleans(), again=st.sampled_from((True, True, False)), then=THEN)
+    def crash(self, who, power, again, then):
+        if not self.trial.processes[self.who(who)].over:
+            self.trial.end(self.who(who), power)
+        if again:
+            self.trial.start(self.who(who))
+        self.go_on(then)
+
+    @rule(then=THEN)
+    def start_all(self, then):
+        for name in self.everybody:
+            self.trial.start(name)
+        self.go_on(then)
+
+    @rule(then=THEN)
+    def cut(self, then):
+        self.trial.cut()
+        self.go_on(then)
+
+    @rule(who=WHO, then=THEN)
+    def lose(self, who, then):
+        for link in self.trial.processes[self.who(who)].links:
+            if link.inbox:
+                link.inbox.popleft()
+        self.go_on(then)
+
+    @rule(who=WHO, which=WHICH, first=st.booleans(), then=THEN)
+    def deliver_again(self, who, which, first, then):
+        """Something that was said to a party once is said to it again, before or after what is under way."""
+        process = self.process(self.who(who))
+        links = [link for link in process.links if link.open] if process else []
+        old = list(self.trial.said.get((links[-1].peer, process.name), {}).values()) if links else []
+        if old:
+            put = links[-1].inbox.appendleft if first else links[-1].inbox.append
+            put((old[-1 - which % len(old)], "again"))
+        self.go_on(then)
+
+    @rule(who=WHO, which=WHICH, then=THEN)
+    def equivocate(self, who, which, then):
+        """A feature party asks for something else in a step that is answered or open."""
+        label, name = self.process("label"), self.names[who % len(self.names)]
+        links = [link for link in label.links if link.open and link.greeted and link.peer == name] if label else []
+        known = sorted(label.exchanges[name]._turns) if links else []
+        if known:
+            true = label.exchanges[name].request(known[-1 - which % len(known)])
+            changes = {"payload": true.payload + 1} if true.payload.numel() else {"rows": bytes(16)}
+            links[-1].inbox.appendleft((replace(true, **changes), "forged"))
+        self.go_on(then)
+
+    @rule(who=WHO, then=THEN)
+    def copy(self, who, then):
+        """Somebody makes a backup, while the party works."""
+        process = self.process(self.who(who))
+        if process is not None:
+            folder = self.trial.folder / f"copy-{len(list(self.trial.folder.iterdir()))}"
+            exchanges = process.exchanges.items()
+            counted = {peer: exchange.complete for peer, exchange in exchanges}
+            if process.name == "label":  # where it has all requests of a turn it comes to the answers by itself
+                counted = dict.fromkeys(self.names, min(exchange.asked for _, exchange in exchanges))
+            shutil.copytree(self.trial.folder / process.name, folder)
+            self.copies.append((process.name, folder, counted))
+        self.go_on(then)
+
+    @precondition(lambda self: self.copies)
+    @rule(which=WHICH)
+    def come_back_from_a_copy(self, which):
+        trial, at = self.trial, -1 - which % len(self.copies)
+        name, folder, counted = self.copies[at]
+        self.start_all(0)
+        trial.until(lambda: all(self.process(one) for one in self.everybody) or self.somebody_is_through())
+        if self.somebody_is_through():
+            return
+        trial.cut()
+        trial.end(name)
+        (trial.folder / name).rename(trial.folder / "newest")
+        shutil.copytree(folder, trial.folder / name)
+        stale = {peer for peer, complete in counted.items() if self.has_seen_more(peer, name, complete)}
+        trial.start(name)
+        if stale:
+            self.is_refused(name, stale)
+            shutil.rmtree(trial.folder / name)
+            (trial.folder / "newest").rename(trial.folder / name)
+            trial.start(name)
+        else:
+            shutil.rmtree(trial.folder / "newest")
+            self.forget_what_is_lost(name, counted)
+            self.copies = self.copies[: len(self.copies) + at]  # those after it are of a time that never was
+
+    def has_seen_more(self, peer, name, complete):
+        """Whether a peer knows of an answer, or of a request, that an old copy can't come to know of by itself."""
+        process = self.trial.processes[peer]
+        exchange, in_hand = process.exchanges[name], process.taken[name]
+        return max(exchange.complete if name == "label" else exchange.asked - 1, in_hand) > complete
+
+    def is_refused(self, name, stale):
+        """A party that came back from an old copy never gets or gives an answer, and stops."""
+        trial, process = self.trial, self.trial.processes[name]
+        to = stale if name == "label" else {name}
+        before = {peer: trial.sent["label", peer] for peer in to}
+        trial.until(lambda: process.over)
+        assert {peer: trial.sent["label", peer] for peer in to} == before
+        if name == "label":
+            assert isinstance(process.error, StorageError), process.error
+            assert "older copy" in str(process.error)
+        else:
+            assert isinstance(process.error, RefusedError), process.error
+            assert process.error.field == "journal"
+            trial.due["journal"] += 1
+        process.kill()
+        del trial.processes[name]
+
+    def forget_what_is_lost(self, name, counted):
+        """What a copy does not know of, and nobody else saw, is never heard again: it will be said anew."""
+        for peer, complete in counted.items():
+            said = self.trial.said.setdefault((name, peer), {})
+            self.trial.said[name, peer] = {what: m for what, m in said.items() if self.trials.TURN_OF[what] < complete}
+
+    def somebody_is_through(self):
+        running = [self.process(name) for name in self.names]
+        return any(p is not None and p.exchanges["label"].complete == self.trials.TURNS for p in running) or any(
+            self.trial.finished(name) for name in self.everybody
+        )
+
+    # --- what must hold ---
+
+    @invariant()
+    def every_answer_that_left_is_the_one_answer(self):
+        answers = self.known["answers"]
+        for what, found in self.trial.answers.items():
+            assert found == answers[what], f"{what} was answered otherwise, or twice"
+
+    @invariant()
+    def all_remember_what_was_said(self):
+        for process in self.trial.processes.values():
+            for peer, exchange in process.exchanges.items():
+                one, other = (peer, "label") if process.name == "label" else (process.name, peer)
+                for turn, said in exchange._transcripts.items():
+                    assert said == self.known["transcripts"][one, other][turn]
+
+    @invariant()
+    def there_is_an_alarm_for_every_lie_and_for_nothing_else(self):
+        assert +self.trial.alarms == +self.trial.due
+
+    @invariant()
+    def nobody_stops_without_a_reason(self):
+        for name in self.trial.ended():
+            process = self.trial.processes[name]
+            if process.error is not None and name not in self.trial.excused:
+                raise process.error
+
+    def teardown(self):
+        """After everything the run comes to its end, and it is the end of an undisturbed run."""
+        try:
+            self.trial.to_the_end()
+            self.every_answer_that_left_is_the_one_answer()
+            self.all_remember_what_was_said()
+            self.there_is_an_alarm_for_every_lie_and_for_nothing_else()
+            assert self.trial.answers.keys() == self.known["answers"].keys()
+            assert torch.equal(self.trial.weights(), self.known["weights"])
+        finally:
+            self.trial.close()
+
+
+@pytest.fixture(name="machine", scope="module")
+def _machine(trials):
+    """Makes machines, and compares each with one undisturbed run of the same parties."""
+    runs = {}
+
+    def make(names, **broken):
+        if names not in runs:
+            runs[names] = undisturbed(trials.Trial(names))
+        return type("Disturbed", (Machine,), {"trials": trials, "names": names, "known": runs[names], "broken": broken})
+
+    return make
+
+
+def undisturbed(trial):
+    transcripts = {(name, "label"): {} for name in trial.names}
+    for name in ("label", *trial.names):
+        trial.start(name)
+    while not all(process.over for process in trial.processes.values()):
+        trial.event()
+        for name in trial.names:
+            for exchange in trial.processes[name].exchanges.values():
+                transcripts[name, "label"] |= exchange._transcripts
+    trial.to_the_end()
+    assert not trial.alarms
+    assert all(len(found) == 1 for found in trial.answers.values())
+    known = {"answers": dict(trial.answers), "transcripts": transcripts, "weights": trial.weights()}
+    trial.close()
+    return known
+
+
+def tried(examples, **more):
+    return settings(
+        max_examples=int(os.environ.get("TACIT_STATE_MACHINE", examples)), stateful_step_count=30, deadline=None,
+        derandomize=True, database=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck), **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("names", "examples"), [(("one",), 40), (("one", "two"), 30)], ids=["two", "three"])
+def test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had(machine, names, examples):
+    run_state_machine_as_test(machine(names), settings=tried(examples))
+
+
+# --- that the machine would notice -----------------------------------------------------------------------------------
+
+
+class DrawsAnew(AnsweringChannel):
+    """Answers a repeated request with fresh noise."""
+
+    def _is_new(self, message, kind, step):
+        turn = self.exchange.turn_of(message)
+        answer = None if turn is None else self.exchange.answer(turn)
+        if answer is not None and answer.payload.numel():
+            self.line.send(replace(answer, payload=answer.payload + 1e-3))
+            return False
+        return super()._is_new(message, kind, step)
+
+
+class TakesAnything(AnsweringChannel):
+    """Answers a changed request as if it were the one before."""
+
+    def _is_new(self, message, kind, step):
+        turn = self.exchange._places.get((message.kind, message.step))
+        return super()._is_new(message if turn is None else self.exchange.request(turn), kind, step)
+
+
+class SendsFirst(AnsweringChannel):
+    """Sends an answer before it is written down."""
+
+    def send(self, message):
+        self.line.send(message)
+        super().send(message)
+
+
+class AsksFirst(AskingChannel):
+    """Sends a request before it is written down."""
+
+    def send(self, message):
+        self.line.send(message)
+        self._trace("request sent")
+        super().send(message)
+
+
+class HearsTwice(AskingChannel):
+    """Takes any answer for the one to its question."""
+
+    def recv(self, kind, step):
+        answer = self.exchange.answer(self.turn)
+        if answer is None:
+            answer = replace(self.line.recv(), kind=kind, step=step)
+            self.exchange.write_answer(self.turn, answer)
+        self.turn += 1
+        return answer
+
+
+BROKEN = [
+    {"answering": DrawsAnew}, {"answering": TakesAnything}, {"answering": SendsFirst}, {"asking": AsksFirst},
+    {"asking": HearsTwice},
+]  # fmt: skip
+
+
+def notices(machine, **broken):
+    few = tried(100, phases=[Phase.generate])
+    with pytest.raises((AssertionError, TacitError)):
+        run_state_machine_as_test(machine(("one",), **broken), settings=few)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: next(iter(broken.values())).__name__)
+def test_a_channel_that_breaks_its_word_is_noticed(machine, broken):
+    notices(machine, **broken)
+
+
+def test_a_journal_that_is_not_synced_is_noticed(machine, trials):
+    notices(machine, journal=type("Unsynced", (trials.Disk,), {"sync": lambda self: self._usable()}))
+
+
+def test_a_handshake_that_does_not_look_at_the_journals_is_noticed(machine, monkeypatch):
+    monkeypatch.setattr(handshake, "_check_journals", lambda *_: None)
+    notices(machine)
+
+
+def test_an_exchange_that_forgets_what_it_was_asked_is_noticed(machine, monkeypatch):
+    monkeypatch.setattr(Exchange, "turn_of", lambda self, message: None)
+    notices(machine)
