@@ -87,7 +87,7 @@ class LabelParty:
         loss.backward()
         gradients = [_gradient(z) for z in cuts]
         clean, embedding = _joint(gradients), _joint([z.detach() for z in cuts])
-        sent = self.protect.update(clean, self.labels[rows], self.state, self._noise(messages), embedding)
+        sent = self.protect.update(clean, self.labels[rows], self.state, self._noise(messages, clean), embedding)
         for channel, message, value in zip(each, messages, _apart(sent.value, gradients), strict=True):
             channel.send(Message(self.steps, "gradient", value, message.rows))
         self.state = sent.state
@@ -104,12 +104,17 @@ class LabelParty:
         self.evaluations += 1
         return logits
 
-    def _noise(self, messages: Sequence[Message]) -> Noise:
-        """This step's randomness; a keyed one is bound to what was asked, so that no other request gets the same."""
+    def _noise(self, messages: Sequence[Message], clean: Tensor) -> Noise:
+        """This step's randomness.
+
+        A keyed one is bound to what was asked and to the very gradient that it will hide: whatever else changes, the
+        labels, the weights, the code, no two gradients are ever sent under the same noise.
+        """
         if self.noise is None:
             raise UsageError("there is no source of noise: pass noise=torch.Generator(), or train between two folders")
         if isinstance(self.noise, StepNoise):
-            return self.noise.at(self.steps, *(message.fingerprint for message in messages))
+            hidden = Message(self.steps, "gradient", clean, b"").fingerprint
+            return self.noise.at(self.steps, *(message.fingerprint for message in messages), hidden)
         return self.noise
 
     def _logits(self, cuts: Sequence[Tensor], rows: Tensor) -> Tensor:

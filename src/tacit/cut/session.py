@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -20,13 +21,16 @@ from tacit.contracts import Message, NoiseSource, StepNoise
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
-from tacit.errors import RefusedError, StorageError, TensorError, UsageError
+from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.wire.checkpoint import Checkpoint, Checkpoints
-from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Trace
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Judge, Trace
 from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 
 __all__ = ["Durable", "FeatureSession", "LabelSession", "Measure", "Turned"]
+
+LARGEST = 1e6
+"""No number that a peer sends may be larger: one that is finite and huge can wreck a model as well."""
 
 Measure = Callable[[Tensor, Tensor], Mapping[str, float]]
 """Figures of an evaluation, from the logits and the labels of the rows for testing."""
@@ -65,19 +69,32 @@ class Durable:
     every: int = 200
     trace: Trace = field(default=lambda point: None)
 
+    @property
+    def _mark(self) -> Path:
+        """Beside the checkpoints: that the run has begun, even when all else is gone."""
+        return self.checkpoints.folder.parent / "begun"
+
     def open(self, fresh: Callable[[], Mapping[str, Any]]) -> Checkpoint:
         """The newest good checkpoint; the first one is made of `fresh` where there never was one."""
         newest = self.checkpoints.newest()
         if newest is None:
-            if self.checkpoints.damaged or any(True for _ in self.journal.records()):
+            if self.checkpoints.damaged or self._mark.exists() or any(True for _ in self.journal.records()):
                 raise StorageError(
-                    f"{self.checkpoints.folder}: no good checkpoint is left, but the journal says that the run has "
-                    "begun: bring the checkpoints back, or start a new run under another name"
+                    f"{self.checkpoints.folder}: no good checkpoint is left, but the run has begun, and what was "
+                    "answered may not be answered again: bring the folder back, or start a new run under another name"
                 )
             self.checkpoints.write(0, fresh(), {"guard": dict(self.guard)})
             newest = self.checkpoints.newest()
             assert newest is not None
+        self._mark.touch()
         self._check(newest.meta["guard"])
+        last = (newest.turn or 0) - 1
+        if last >= 0 and not any(record.turn == last for _, record in self.journal.records(last)):
+            raise StorageError(
+                f"{self.journal.folder}: the journal does not know turn {last}, which the checkpoint follows: it is "
+                "lost or an older copy, and what was answered may not be answered again. Bring it back, or start a new "
+                "run under another name"
+            )
         return newest
 
     def keep(self, turn: int, state: Mapping[str, Any], exchanges: Sequence[Exchange]) -> None:
@@ -137,6 +154,8 @@ class _Session(Generic[_C]):
         trace = self.durable.trace
         for task in self.plan.tasks(self.turn):
             replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
+            for channel in self.channels:
+                channel.judge = self._judge(task)
             figures = self._do(task)
             trace("applied")
             self.turn = task.turn + 1
@@ -146,6 +165,28 @@ class _Session(Generic[_C]):
         self._keep()
 
     def _do(self, task: Task) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def _judge(self, task: Task) -> Judge:
+        """What may be wrong with what the peer says in this turn."""
+        rows = b"" if task.what == "done" else digest(task.rows)
+        count = self._count(task)
+
+        def judge(message: Message) -> str | None:
+            if message.rows != rows:
+                return "it is about other rows: compare data, alignment and contract"
+            if count is not None and len(message.payload) != count:
+                return f"{len(message.payload)} rows or figures came, {count} are due"
+            if message.payload.is_floating_point() and message.payload.numel():
+                low, high = torch.aminmax(message.payload)
+                if max(-float(low), float(high)) > LARGEST:
+                    return f"it holds numbers beyond {LARGEST:.0e}: look at inputs and learning rate"
+            return None
+
+        return judge
+
+    def _count(self, task: Task) -> int | None:
+        """How long what the peer says must be; None where the contract's shape says it."""
         raise NotImplementedError
 
     def exchanges(self, peers: Sequence[str], role: str, limits: Mapping[str, Any]) -> list[Exchange]:
@@ -211,10 +252,15 @@ class FeatureSession(_Session[AskingChannel]):
         """Say over which channel the label party is asked."""
         self.channels = (channel,)
 
-    def leave(self) -> None:
-        """After the last turn: let the label party know that everything has arrived."""
+    def leave(self, patience: float = 10.0) -> bool:
+        """After the last turn: let the label party know that everything has arrived; whether it has heard that."""
         (channel,) = self.channels
-        channel.confirm()
+        return channel.confirm(patience)
+
+    def _count(self, task: Task) -> int | None:
+        if task.what == "evaluate":
+            return len(self.shared) if task.last else 0
+        return 0 if task.what == "done" else None
 
     def _do(self, task: Task) -> Mapping[str, Any]:
         (channel,) = self.channels
@@ -222,8 +268,6 @@ class FeatureSession(_Session[AskingChannel]):
             return self.features.step(task.rows, channel)
         if task.what == "evaluate":
             values = self.features.evaluate(task.rows, channel).tolist()
-            if len(values) != (len(self.shared) if task.last else 0):
-                raise TensorError(f"epoch {task.epoch}: {len(values)} figures came, {len(self.shared)} were agreed")
             if not task.last:
                 return {}
             figures = dict(zip(self.shared, values, strict=True))
@@ -272,10 +316,13 @@ class LabelSession(_Session[AnsweringChannel]):
     def leave(self, patience: float = 60.0) -> bool:
         """After the last turn: stay until all feature parties have everything, or so long; whether they have."""
         end = time.monotonic() + patience
-        while not all([channel.linger() for channel in self.channels]):  # each of them: nobody waits for another one
-            if time.monotonic() >= end:
-                return False
-        return True
+        while True:
+            confirmed = [channel.linger() for channel in self.channels]  # each of them: nobody waits for another one
+            if all(confirmed) or time.monotonic() >= end:
+                return all(confirmed)
+
+    def _count(self, task: Task) -> int | None:
+        return len(task.rows)
 
     def _versions(self) -> list[bytes]:
         """The weights are a matter of where they began and of all that was said since."""

@@ -111,4 +111,5 @@ def _glorot_table(
         bound = math.sqrt(6 / (size + embedding))
         weight[start : start + size].uniform_(-bound, bound, generator=generator)
         start += size
-    return nn.Embedding.from_pretrained(weight, freeze=False, sparse=sparse)
+    table: nn.Embedding = nn.Embedding.from_pretrained(weight, freeze=False, sparse=sparse)
+    return table

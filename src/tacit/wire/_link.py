@@ -12,7 +12,10 @@ from tacit.contracts import Message
 from tacit.errors import LinkError
 from tacit.wire.codec import Assembler, Limit, frames
 
-__all__ = ["FrameLink", "Pipe"]
+__all__ = ["SEND_SECONDS", "FrameLink", "Pipe"]
+
+SEND_SECONDS = 30.0
+"""How long a peer may take nothing of what is sent before it counts as gone."""
 
 T = TypeVar("T")
 
@@ -35,13 +38,14 @@ class Pipe(Generic[T]):
         self._filled = threading.Condition(lock)
         self._freed = threading.Condition(lock)
 
-    def put(self, item: T) -> None:
-        """Wait for a free place and put an item into it."""
+    def put(self, item: T, timeout: float | None = None) -> None:
+        """Wait for a free place and put an item into it; a `LinkError` where none gets free in so many seconds."""
         with self._freed:
-            while self._reason is None and len(self._items) >= self._room:
-                self._freed.wait()
+            free = self._freed.wait_for(lambda: self._reason is not None or len(self._items) < self._room, timeout)
             if self._reason is not None:
                 raise LinkError(self._reason)
+            if not free:
+                raise LinkError(f"nothing was taken for {timeout:g} s")
             self._items.append(item)
             self._filled.notify()
 
@@ -102,10 +106,13 @@ class FrameLink:
         self._assembler.limits = limits
 
     def send(self, message: Message) -> None:
-        """Hand a message over; wait while the queue is full. The tensor is copied and may be changed afterwards."""
+        """Hand a message over; wait while the queue is full, but not for ever: a peer that takes nothing is gone.
+
+        The tensor is copied and may be changed afterwards.
+        """
         with self._one_message:
             for frame in frames(message):
-                self.outgoing.put(frame)
+                self.outgoing.put(frame, SEND_SECONDS)
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next message, or None where it was not complete in so many seconds; what came of it is kept."""

@@ -15,12 +15,19 @@ from tacit.contracts import Message
 from tacit.errors import ProtocolError, RefusedError, StorageError
 from tacit.wire.exchange import Exchange
 
-__all__ = ["CONFIRMED", "AnsweringChannel", "AnsweringLine", "AskingChannel", "Line", "Trace"]
+__all__ = ["CONFIRMED", "AnsweringChannel", "AnsweringLine", "AskingChannel", "AskingLine", "Judge", "Line", "Trace"]
 
 Trace = Callable[[str], None]
 """Told of each point that a step passes, by name: for logs, and for trials that end a process just there."""
 
+Judge = Callable[[Message], str | None]
+"""What is wrong with a message that has the right kind and step, or None. It is asked before anything is written."""
+
 _TOLERANCE = 1e-3  # of what a device other than the CPU computes twice
+
+
+def _anything(message: Message) -> str | None:
+    return None
 
 
 class Line(Protocol):
@@ -31,6 +38,13 @@ class Line(Protocol):
 
     def send(self, message: Message) -> None:
         """Hand a message over if there is a link; where there is none, the peer will ask again."""
+
+
+class AskingLine(Line, Protocol):
+    """The feature party's end of one."""
+
+    def deliver(self, message: Message, seconds: float) -> bool:
+        """Send a last message until the peer sends it back, for so long; whether it did."""
 
 
 class AnsweringLine(Line, Protocol):
@@ -44,7 +58,7 @@ class AnsweringLine(Line, Protocol):
 
 
 CONFIRMED = Message(1, "done", torch.empty(0, dtype=torch.uint8), b"")
-"""What a feature party says when the last answer is durable; nobody answers that."""
+"""What a feature party says when the last answer is durable; the label party says it back."""
 
 
 class AskingChannel:
@@ -55,12 +69,16 @@ class AskingChannel:
         line: the way to the label party. It must send the open request again over each new link.
         turn: where this party's model stands: the turns before it are not asked again.
         trace: told of each point that a step passes.
+
+    Attributes:
+        judge: looks at an answer before it is written down; what it finds wrong ends the run, and nothing has changed.
     """
 
-    def __init__(self, exchange: Exchange, line: Line, *, turn: int, trace: Trace = lambda point: None) -> None:
+    def __init__(self, exchange: Exchange, line: AskingLine, *, turn: int, trace: Trace = lambda point: None) -> None:
         self.exchange = exchange
         self.line = line
         self.turn = turn
+        self.judge: Judge = _anything
         self._trace = trace
 
     def send(self, message: Message) -> None:
@@ -86,10 +104,13 @@ class AskingChannel:
         self.turn += 1
         return answer
 
-    def confirm(self) -> None:
-        """Make everything durable, and tell the label party that it need not wait."""
-        self.exchange.journal.sync()
-        self.line.send(CONFIRMED)
+    def confirm(self, seconds: float) -> bool:
+        """Make everything durable, and tell the label party that it need not wait; whether it has heard that."""
+        if not self.exchange.confirmed:
+            self.exchange.journal.sync()
+            if self.line.deliver(CONFIRMED, seconds):
+                self.exchange.confirm()
+        return self.exchange.confirmed
 
     def _ask(self, kind: str, step: int) -> Message:
         while True:
@@ -98,6 +119,9 @@ class AskingChannel:
                 continue
             if (answer.kind, answer.step) != (kind, step):
                 raise ProtocolError(_unexpected(answer, kind, step))
+            wrong = self.judge(answer)
+            if wrong is not None:
+                raise ProtocolError(f"{kind} of step {step}: {wrong}")
             self._trace("answer received")
             self.exchange.write_answer(self.turn, answer, soon=True)  # durable before the next request goes out
             self._trace("answer written")
@@ -112,6 +136,9 @@ class AnsweringChannel:
         line: the way to one feature party.
         turn: where this party's model stands: the turns before it are not computed again.
         trace: told of each point that a step passes.
+
+    Attributes:
+        judge: looks at a request before it is written down; what it finds wrong is refused, and nothing has changed.
     """
 
     def __init__(
@@ -120,6 +147,7 @@ class AnsweringChannel:
         self.exchange = exchange
         self.line = line
         self.turn = turn
+        self.judge: Judge = _anything
         self._trace = trace
 
     def recv(self, kind: str, step: int) -> Message:
@@ -164,6 +192,7 @@ class AnsweringChannel:
             return self.exchange.confirmed
         if message.fingerprint == CONFIRMED.fingerprint:
             self.exchange.confirm()
+            self.line.send(CONFIRMED)
             return True
         try:
             self._is_new(message, "", -1)
@@ -181,6 +210,9 @@ class AnsweringChannel:
             return False
         if (message.kind, message.step) != (kind, step):
             raise RefusedError("request", _unexpected(message, kind, step))
+        wrong = self.judge(message)
+        if wrong is not None:
+            raise RefusedError("request", f"{kind} of step {step}: {wrong}")
         return True
 
 
@@ -192,8 +224,8 @@ def _unexpected(message: Message, kind: str, step: int) -> str:
 def check_same(stored: Message, computed: Message) -> None:
     """Refuse to go on where a step that is computed again does not give what was said then.
 
-    On a CPU every bit must be the same. Other devices may add up in another order; what was said stays what was said,
-    and a small difference only shows that the machine is not exact.
+    On a CPU every bit must be the same. Other devices may add up in another order; what was said stays what was said.
+    There a gradient can't be compared, for its noise is bound to its last bit.
     """
     if stored.fingerprint == computed.fingerprint:
         return
@@ -202,6 +234,8 @@ def check_same(stored: Message, computed: Message) -> None:
         computed.kind, computed.step, computed.rows, now.shape, now.dtype,
     )  # fmt: skip
     if alike and now.device.type != "cpu":
+        if stored.kind == "gradient":
+            return
         scale = float(said.abs().max()) if said.numel() else 0.0
         if torch.allclose(now.cpu(), said, rtol=_TOLERANCE, atol=_TOLERANCE * scale):
             return

@@ -10,7 +10,7 @@ from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.wire.codec import control, read_control
 
-__all__ = ["Alarm", "Desk", "DeskLine", "Dialer", "Waiting", "refusal", "refused_by"]
+__all__ = ["Alarm", "Desk", "DeskLine", "Dialer", "Waiting", "last_words", "refusal", "refused_by"]
 
 Waiting = Callable[[str, float, str], None]
 """Called about once a second while nothing comes: the peer's name, the seconds so far, and why, as far as known."""
@@ -56,7 +56,7 @@ def refused_by(message: Message, peer: str) -> RefusedError:
     return RefusedError(field, f"{peer} refused to go on, about {field!r}: {reason}")
 
 
-def _last_words(link: Link, error: RefusedError) -> None:
+def last_words(link: Link, error: RefusedError) -> None:
     """Say why, as far as the link still carries it, and end it."""
     try:
         link.send(refusal(error))
@@ -129,6 +129,22 @@ class Dialer:
                 self._pause = _FIRST
                 return message
 
+    def deliver(self, message: Message, seconds: float) -> bool:
+        """Send a last message until the peer sends it back, for so long; whether it did."""
+        end = self._now() + seconds
+        while self._now() < end:
+            try:
+                link = self._open()
+                link.send(message)
+                while self._now() < end:
+                    said = link.recv(TICK)
+                    if said is not None and said.fingerprint == message.fingerprint:
+                        return True
+            except LinkError as error:
+                self._drop()
+                self._rest(str(error))
+        return False
+
     def close(self) -> None:
         """End the link."""
         self._drop()
@@ -140,7 +156,7 @@ class Dialer:
             try:
                 self._greet(link)
             except RefusedError as error:
-                _last_words(link, error)
+                last_words(link, error)
                 raise
             except TacitError:
                 link.close()
@@ -211,7 +227,7 @@ class Desk:
             self._greet(link)
         except RefusedError as error:
             self.alarm(link.peer, error.field, str(error))
-            _last_words(link, error)
+            last_words(link, error)
         except ProtocolError as error:
             self.alarm(link.peer, "message", str(error))
             link.close()
@@ -288,5 +304,5 @@ class DeskLine:
         self._desk.alarm(self.peer, error.field, str(error))
         link = self._desk.links[self.peer]
         if link is not None:
-            _last_words(link, error)
+            last_words(link, error)
             self._desk.links[self.peer] = None
