@@ -1,7 +1,8 @@
-"""Files of a run that are whole or not there, and a full disk said in one sentence."""
+"""Files of a run that are whole or not there, and what a disk refuses said in one sentence."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +10,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from tacit.errors import StorageError
+from tacit.wire._files import sync_folder
 
 __all__ = ["replaced", "storing"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -19,9 +23,11 @@ def storing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        full = error.errno in _FULL
+        remedy = "make room on the disk" if full else f"look at the disk, and at who may write in {path.parent}"
         raise StorageError(
-            f"{path} can't be written ({error.strerror or error}): make room on the disk, then give the same command "
-            "again; it goes on where it was"
+            f"{path} can't be written ({error.strerror or error}): {remedy}, then give the same command again; it goes "
+            "on where it was"
         ) from error
 
 
@@ -31,7 +37,7 @@ def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = T
     Args:
         path: the file.
         write: writes the content to a file that is open in binary mode.
-        durable: whether it must be on the disk when this returns.
+        durable: whether it must be on the disk, under its name, when this returns.
     """
     part = path.with_name(path.name + ".part")
     with storing(path):
@@ -41,3 +47,5 @@ def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = T
                 file.flush()
                 os.fsync(file.fileno())
         part.replace(path)
+        if durable:
+            sync_folder(path.parent)
