@@ -43,6 +43,10 @@ class Line:
     def refuse(self, error):
         self.refused.append(error)
 
+    def deliver(self, message, seconds):
+        self.send(message)
+        return bool(self.inbox) and self.inbox.popleft().fingerprint == message.fingerprint
+
 
 class Watched(Journal):
     """A journal that knows how many of its records are durable."""
@@ -164,9 +168,27 @@ def test_a_stored_answer_of_another_step_is_not_used(start):
 def test_a_confirmation_goes_out_when_everything_is_durable(start):
     channel, line, _ = start("features")
     ask(channel, line, 0)
-    channel.confirm()
+    assert not channel.confirm(1.0)  # nobody says it back
     assert line.sent[-1] == CONFIRMED.fingerprint
     assert line.durable[-1] == 2
+    line.inbox.append(CONFIRMED)
+    assert channel.confirm(1.0)
+    said = len(line.sent)
+    assert channel.confirm(1.0)
+    assert len(line.sent) == said, "what was heard is not said again"
+    channel, _, _ = start("features")
+    assert channel.confirm(1.0), "not even by a party that starts again"
+
+
+def test_an_answer_that_is_judged_wrong_is_not_written_down(start):
+    channel, line, _ = start("features")
+    channel.send(request(0))
+    channel.judge = lambda message: "it is wrong" if message.payload[0, 0] > 5 else None
+    line.inbox.append(answer(0, 7.0))
+    with pytest.raises(ProtocolError, match="gradient of step 0: it is wrong"):
+        channel.recv("gradient", 0)
+    line.inbox.append(answer(0))
+    assert channel.recv("gradient", 0).fingerprint == answer(0).fingerprint
 
 
 # --- the label party's end -------------------------------------------------------------------------------------------
@@ -266,13 +288,25 @@ def test_a_stored_request_of_another_step_is_not_used(start):
         channel.recv("embedding", 3)
 
 
+def test_a_request_that_is_judged_wrong_is_refused_and_not_written_down(start):
+    """One that was written down would be found again at every start, and end the party for good."""
+    channel, line, _ = start("label")
+    channel.judge = lambda message: "it is wrong" if message.payload[0, 0] > 5 else None
+    line.inbox.extend([request(0, 7.0), request(0)])
+    assert channel.recv("embedding", 0).fingerprint == request(0).fingerprint
+    assert [str(error) for error in line.refused] == ["embedding of step 0: it is wrong"]
+    channel.send(answer(0))
+    channel, _, _ = start("label")
+    assert channel.recv("embedding", 0).fingerprint == request(0).fingerprint
+
+
 def test_whoever_lingers_serves_a_late_peer_until_it_confirms(start):
     channel, line, _ = start("label")
     serve(channel, line, 0)
     assert not channel.linger()  # nobody says anything
     line.inbox.extend([request(0), request(0, 1.0), request(1), CONFIRMED, request(0)])
     assert [channel.linger() for _ in range(5)] == [False, False, False, True, True]
-    assert line.sent == 2 * [answer(0).fingerprint]
+    assert line.sent == [*2 * [answer(0).fingerprint], CONFIRMED.fingerprint]
     assert [error.field for error in line.refused] == ["request", "request"]
     assert "the run is over, got the embedding of step 1" in str(line.refused[1])
     assert len(line.inbox) == 1  # after the confirmation nothing is looked at
@@ -309,8 +343,9 @@ class Elsewhere(torch.Tensor):
 
 @pytest.mark.parametrize(("off", "fits"), [(1e-4, True), (1e-2, False)])
 def test_on_another_device_a_small_difference_is_none(off, fits):
-    said = Message(1, "gradient", torch.tensor([[2.0, -1.0, 0.0]]), bytes(16))
+    said = Message(1, "embedding", torch.tensor([[2.0, -1.0, 0.0]]), bytes(16))
     now = replace(said, payload=(said.payload + off).as_subclass(Elsewhere))
+    check_same(replace(said, kind="gradient"), replace(now, kind="gradient"))  # its noise hangs on every bit
     if fits:
         check_same(said, now)
         with pytest.raises(StorageError):
