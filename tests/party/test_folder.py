@@ -121,11 +121,18 @@ def test_secrets_that_others_can_read_are_refused_with_the_remedy(airline, name,
         Folder(airline.path)
 
 
-@pytest.mark.parametrize("inner", ["", "trusted"])
-def test_folders_that_others_can_write_are_refused(airline, inner):
-    (airline.path / inner).chmod(0o770)
+@pytest.mark.parametrize("inner", ["", "keys", "trusted", "runs"])
+@pytest.mark.parametrize("wrong", [0o770, 0o702])
+def test_folders_that_others_can_write_are_refused(airline, inner, wrong):
+    (airline.path / inner).chmod(wrong)
     with pytest.raises(UsageError, match=r"can be changed by others .*chmod go-w "):
         Folder(airline.path)
+
+
+def test_a_run_that_others_can_write_is_refused(airline):
+    airline.run_folder(contract(run="one")).chmod(0o770)
+    with pytest.raises(UsageError, match=r"runs/one can be changed by others .*chmod go-w "):
+        airline.run_folder(contract(run="one"))
 
 
 @pytest.mark.parametrize("name", ["party.key", "secret"])

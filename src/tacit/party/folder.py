@@ -94,8 +94,8 @@ class Folder:
             )
         _private(self.path / "keys" / "party.key")
         _private(self.path / "keys" / "secret")
-        for inner in (self.path, self.path / "trusted"):
-            _no_strangers(inner)
+        for inner in ("", "keys", "trusted", "runs"):
+            _no_strangers(self.path / inner)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -218,6 +218,7 @@ class Folder:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{path} can't be made a folder ({error.strerror}): look at what is there") from None
+        _no_strangers(path)
         return path
 
     @property
@@ -234,11 +235,13 @@ class Folder:
             )
         return self.config.data
 
-    def align(self, data: Source | None = None, *, ids: str | Sequence[str] | None = None) -> Aligned:
+    def align(
+        self, data: Source | None = None, *, ids: str | Sequence[str] | None = None, again: bool = False
+    ) -> Aligned:
         """Find the rows that all parties have, or what was found before; see `tacit.party.aligning.align`."""
         from tacit.party.aligning import align
 
-        return align(self, data, ids=ids)
+        return align(self, data, ids=ids, again=again)
 
     def train(self, party: LabelParty | FeatureParty | None = None) -> Trained:
         """Train with the other parties; see `tacit.party.training.train`. Started again, it goes on where it was."""
@@ -306,7 +309,7 @@ def _private(path: Path) -> None:
 
 
 def _no_strangers(path: Path) -> None:
-    """Refuse a folder in which others could put a certificate of theirs."""
+    """Refuse a folder in which others could put a certificate, a key or a journal of theirs."""
     mode = path.stat().st_mode if path.exists() else 0
     if stat.S_IMODE(mode) & 0o022:
         raise UsageError(f"{path} can be changed by others (mode {stat.S_IMODE(mode):04o}): chmod go-w {path}")
