@@ -1,6 +1,5 @@
 """What a party holds in memory depends on its model and batch, not on how many rows or steps there are."""
 
-import json
 import socket
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import polars as pl
 import pytest
 
 from tacit.config import Contract
+from tacit.party.aligning import store
 from tacit.party.folder import create
 
 CONTRACT = """
@@ -68,12 +68,9 @@ def prepared(folder, rows):
             f'name = "{name}"\nrole = "{role}"\nnetwork.{where}\ndata.path = "data.parquet"\ndata.ids = ["id"]\n'
             + ('data.label = "y"\nprotect.gradient.name = "none"\n' if label else f"data.numeric = {columns}\n")
             + "training = { threads = 1, checkpoint_every = 50 }\nmodel = { name = 'wide_deep', layers = 1 }\n"
-            + "record = { last = 0, follow = 0 }\n"
         )
         run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
-        np.save(run / "rows.npy", np.argsort(order))
-        told = {"run": "memory", "count": rows, "id": "00", "seed": 1, "digest": "00"}
-        (run / "alignment.json").write_text(json.dumps(told))
+        store(run, run="memory", id="00", seed=1, digest="00", rows=np.argsort(order))
     made["label"].trust(folder / "features" / "features.crt")
     made["features"].trust(folder / "label" / "label.crt")
 

@@ -8,7 +8,6 @@ seconds. JOURNAL is "journal", or "none" for a journal that forgets, to see what
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from tacit.bench.step import BATCH, data, models
 from tacit.config import Contract
@@ -24,11 +24,12 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.models import adam
 from tacit.party import training
+from tacit.party.aligning import store
 from tacit.party.folder import Folder, create
 from tacit.protect.gradient import protection
 from tacit.wire.journal import Journal, Place, Record
 
-__all__ = ["WIDTH", "party", "set_up"]
+__all__ = ["WIDTH", "party", "set_up", "weights"]
 
 WIDTH = 128
 _STEPS = 10**6  # far more than are ever asked for
@@ -74,9 +75,7 @@ def set_up(folder: Path, listen: int, connect: int, *, rows: int) -> None:
         epochs = -(-_STEPS // (rows // BATCH))
         (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=min(epochs, 100_000)))
         where_run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
-        np.save(where_run / "rows.npy", np.arange(rows))
-        told = {"run": "bench", "count": rows, "id": "00", "seed": 0, "digest": "00"}
-        (where_run / "alignment.json").write_text(json.dumps(told))
+        store(where_run, run="bench", id="00", seed=0, digest="00", rows=np.arange(rows))
     made["label"].trust(folder / "features" / "features.crt")
     made["features"].trust(folder / "label" / "label.crt")
 
@@ -91,6 +90,14 @@ def party(role: str, protect: str) -> LabelParty | FeatureParty:
     return LabelParty(
         top=top, labels=labels, features=(codes, numbers), optimizer=adam(top), protect=protection(name, **options)
     )
+
+
+def weights(model: nn.Module) -> str:
+    """A digest of a model's weights, to see whether two trainings came to the same."""
+    found = hashlib.sha256()
+    for value in model.state_dict().values():
+        found.update(value.numpy().tobytes())
+    return found.hexdigest()
 
 
 class Forgetful(Journal):
@@ -132,6 +139,8 @@ def main(folder: Path, role: str, protect: str, journal: str) -> None:
     """Train until the reader of the times has enough."""
     if journal == "none":
         vars(training)["Journal"] = Forgetful
+    half = party(role, protect)
+    trained = half.bottom if isinstance(half, FeatureParty) else half.top
     left = [0]
     started = [0.0]
 
@@ -140,14 +149,14 @@ def main(folder: Path, role: str, protect: str, journal: str) -> None:
             return
         left[0] -= 1
         if left[0] <= 0:
-            print(time.perf_counter() - started[0], flush=True)
+            print(time.perf_counter() - started[0], weights(trained), flush=True)
             line = sys.stdin.readline()
             if not line.strip():
                 sys.exit()
             left[0] = int(line)
             started[0] = time.perf_counter()
 
-    training.train(folder / role, party(role, protect), progress=pace)
+    training.train(folder / role, half, progress=pace)
 
 
 if __name__ == "__main__":

@@ -5,82 +5,41 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
 from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
-from tacit.align.tables import load
 from tacit.config import Contract
 from tacit.contracts import Link
-from tacit.errors import LinkError, RefusedError, StorageError, UsageError
-from tacit.party._files import replaced, storing
+from tacit.errors import LinkError, RefusedError, UsageError
+from tacit.party._aligned import FILE, Aligned, Source, read, store
 from tacit.party.folder import Folder
 from tacit.party.meeting import alignment_limits, meet, server
 from tacit.wire.codec import control, read_control
-from tacit.wire.line import Alarm, Waiting
+from tacit.wire.line import Alarm, Waiting, last_words
 from tacit.wire.network import Server
 
-__all__ = ["Aligned", "align", "aligned"]
+__all__ = ["Aligned", "Source", "align", "aligned", "store"]
 
-Source = str | Path | pl.DataFrame
 Progress = Callable[[str, int, int], None]
-
-_FILE, _ROWS = "alignment.json", "rows.npy"
-
-
-@dataclass(frozen=True)
-class Aligned:
-    """What an alignment leaves with one party.
-
-    Attributes:
-        run: the contract's run.
-        count: rows that all parties have.
-        id: digest of all parties' commitments: the name of this alignment.
-        seed: draws the batches; nobody chose it.
-        digest: keyed digest of the common ids in their order, equal on all sides.
-        folder: where the row numbers are kept.
-    """
-
-    run: str
-    count: int
-    id: str
-    seed: int
-    digest: str
-    folder: Path
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Row numbers in this party's table, in the common order; read from disk as they are used."""
-        rows: NDArray[np.int64] = np.load(self.folder / _ROWS, mmap_mode="r")
-        if len(rows) != self.count:
-            raise StorageError(f"{self.folder / _ROWS} has {len(rows)} rows, not {self.count}: run `tacit align` again")
-        return rows
-
-    def table(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
-        """These columns of the party's table, the common rows alone, in the common order."""
-        return load(source, self.rows, columns)
 
 
 def aligned(folder: Folder | str | Path) -> Aligned:
     """What was aligned for the contract's run; an error that says what to do where nothing was."""
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     where = folder.run_folder(folder.contract)
-    path = where / _FILE
-    if not path.exists():
-        raise UsageError(f"nothing is aligned for the run {folder.contract.run!r} yet: run `tacit align` on all sides")
-    try:
-        found = json.loads(path.read_text())
-        return Aligned(**found, folder=where)
-    except (ValueError, TypeError) as error:
-        raise StorageError(f"{path} can't be read ({error}): run `tacit align` again on all sides") from None
+    if not (where / FILE).exists():
+        raise UsageError(
+            f"nothing is aligned for the run {folder.contract.run!r} here: run `tacit align` on all sides, or "
+            "`tacit align --again` on all sides where the others have aligned before"
+        )
+    return read(where, folder.contract.run)
 
 
 def align(
@@ -113,7 +72,7 @@ def align(
     contract = folder.contract
     folder.check_pair(contract)
     where = folder.run_folder(contract)
-    if (where / _FILE).exists() and not again:
+    if (where / FILE).exists() and not again:
         return aligned(folder)
     if any((where / "checkpoints").glob("*.safetensors")):
         raise UsageError(
@@ -139,8 +98,14 @@ def align(
         else:
             with server(folder, contract, limits) as door:
                 found = _until_done(lambda: work.run(_all(door, work, waiting, alarm)))
-    _store(found, own, where)
-    return found.aligned
+    return store(
+        where,
+        run=contract.run,
+        id=found.id,
+        seed=found.seed,
+        digest=found.digest,
+        rows=own.rows[found.positions],
+    )
 
 
 def _all(door: Server, work: _Work, waiting: Waiting, alarm: Alarm) -> dict[str, Link]:
@@ -149,7 +114,9 @@ def _all(door: Server, work: _Work, waiting: Waiting, alarm: Alarm) -> dict[str,
 
 @dataclass(frozen=True)
 class _Found:
-    aligned: Aligned
+    id: str
+    seed: int
+    digest: str
     positions: NDArray[np.int64]
 
 
@@ -179,7 +146,7 @@ class _Work:
             return self._run(links)
         except RefusedError as error:
             for link in links.values():
-                _tell(link, error)
+                last_words(link, error)
             raise
         finally:
             for link in links.values():
@@ -204,10 +171,7 @@ class _Work:
             _same_end(link, digest)
         said = sorted(agreed.commitments.items())
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
-        where = self.folder.run_folder(self.contract)
-        return _Found(
-            Aligned(self.contract.run, len(positions), identity, agreed.seed, digest, where), positions
-        )  # fmt: skip
+        return _Found(identity, agreed.seed, digest, positions)
 
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment
@@ -215,7 +179,11 @@ class _Work:
 
         def admit(peer_count: int) -> None:
             """Written down before the peer gets any answer."""
-            begun.append(self.history.begin(name, self.own.hashes, peer_count))
+            try:
+                begun.append(self.history.begin(name, self.own.hashes, peer_count))
+            except RefusedError as error:
+                where = f"`[align] runs_a_month` and `allow_edits` in the party.toml of {self.folder.config.name}"
+                raise RefusedError(error.field, f"{error} ({where} set the limits)") from error
 
         try:
             found = psi.intersect(
@@ -249,20 +217,6 @@ def _same_end(link: Link, digest: str) -> None:
     if message is None:
         raise LinkError(f"{link.peer} does not say how it ended")
     if message.kind != "done" or read_control(message) != {"rows": digest}:
-        raise RefusedError("rows", f"{link.peer} ended with other rows than this party: run `tacit align` again")
-
-
-def _tell(link: Link, error: RefusedError) -> None:
-    try:
-        link.send(control("refusal", 0, {"field": error.field, "reason": str(error)}))
-    except LinkError:
-        return
-
-
-def _store(found: _Found, own: Ids, where: Path) -> None:
-    """The row numbers first, then the file that says that they are there."""
-    with storing(where / _FILE):
-        (where / _FILE).unlink(missing_ok=True)
-    replaced(where / _ROWS, lambda file: np.save(file, own.rows[found.positions]))
-    told: dict[str, Any] = {key: value for key, value in asdict(found.aligned).items() if key != "folder"}
-    replaced(where / _FILE, lambda file: file.write(json.dumps(told, indent=2).encode()))
+        raise RefusedError(
+            "rows", f"{link.peer} ended with other rows than this party: run `tacit align --again` on all sides"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -14,10 +14,10 @@ from tacit.align.psi import CHUNK, SHORT
 from tacit.config import Contract
 from tacit.contracts import Link
 from tacit.cut.handshake import PROTOCOL
-from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.party.folder import Folder
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
-from tacit.wire.line import Alarm, Waiting, refusal, refused_by
+from tacit.wire.line import Alarm, Waiting, last_words, refused_by
 from tacit.wire.network import Server, connect, listen
 
 __all__ = ["alignment_limits", "meet", "said_hello", "server", "training_limits"]
@@ -90,7 +90,7 @@ def meet(
         except (RefusedError, ProtocolError) as error:
             field = error.field if isinstance(error, RefusedError) else "message"
             alarm(link.peer, field, str(error))
-            _close(link, RefusedError(field, str(error)))
+            last_words(link, RefusedError(field, str(error)))
         except LinkError:
             link.close()
         else:
@@ -106,7 +106,14 @@ def _reach(folder: Folder, contract: Contract, limits: Mapping[str, Limit], wait
     while True:
         try:
             link = dial(folder, contract, limits)
-            said_hello(link, folder, contract)
+            try:
+                said_hello(link, folder, contract)
+            except RefusedError as error:
+                last_words(link, error)
+                raise
+            except TacitError:
+                link.close()
+                raise
             return link
         except LinkError as error:
             waiting(contract.label_party, time.monotonic() - since, str(error))
@@ -116,32 +123,25 @@ def _reach(folder: Folder, contract: Contract, limits: Mapping[str, Limit], wait
 
 def said_hello(link: Link, folder: Folder, contract: Contract, patience: float = 30.0) -> None:
     """Tell the peer what this party means to do, and refuse one that means something else."""
-    mine = {"protocol": PROTOCOL, "version": __version__, "contract": contract.digest, "purpose": "align"}
+    mine = {"protocol": PROTOCOL, "version": __version__, "purpose": "align", "contract": contract.digest}
     link.send(control("hello", 0, mine))
     message = link.recv(patience)
     if message is None:
         raise LinkError(f"{link.peer} says nothing for {patience:.0f} s")
     if message.kind == "refusal":
         raise refused_by(message, link.peer)
-    theirs = read_control(message)
+    theirs = read_control(message) if message.kind == "hello" else {}
+    if "purpose" not in theirs and "transcript" in theirs:  # the hello of a training
+        raise RefusedError(
+            "purpose",
+            f"{link.peer} trains, {folder.config.name} aligns: run `tacit train` on all sides to use what is aligned, "
+            "or stop, and run `tacit align --again` on all sides",
+        )
     for field, here in mine.items():
         if message.kind != "hello" or theirs.get(field) != here:
-            there = str(theirs.get(field, f"a {message.kind}"))[:70]
+            there = repr(theirs.get(field, f"a {message.kind}"))[:70]
             raise RefusedError(
                 field,
-                f"{field} is {here} here and {there} at {link.peer}: both must run `tacit align` with the same version "
-                "and the same contract.toml (compare with `tacit contract`)",
+                f"{field} is {here!r} here and {there} at {link.peer}: both must run `tacit align` with the same "
+                "version and the same contract.toml (compare with `tacit contract`)",
             )
-
-
-def _close(link: Link, error: RefusedError) -> None:
-    try:
-        link.send(refusal(error))
-    except LinkError:
-        pass
-    finally:
-        link.close()
-
-
-Step = Callable[[str, int, int], None]
-"""Progress: what is being done, how much of it is done, and how much there is."""
