@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.align.tables import Columns, Encoder, Inputs, inputs_digest, labels, load, scramble, train_test
+from tacit.align.tables import Columns, Encoder, Inputs, inputs_digest, labels, load, scramble
 from tacit.errors import DataError, LabelsError, UsageError
 
 TABLE = pl.DataFrame(
@@ -84,7 +84,7 @@ def test_any_rows_of_a_file_in_row_groups(tmp_path_factory, rows, group):
 
 
 def test_a_file_that_lost_rows_is_not_the_one_that_was_aligned(source):
-    with pytest.raises(DataError, match=r"no longer all of the 3 aligned rows \(2 are missing\).*align again"):
+    with pytest.raises(DataError, match=r"no longer all of the 3 aligned rows \(2 are missing\).*tacit align --again"):
         load(source, np.array([0, 5, 99]), ["carrier"])
 
 
@@ -280,43 +280,6 @@ def test_the_digest_sees_every_change():
         inputs_digest(Inputs(inputs.categorical, inputs.numeric.T.reshape(5, 2), inputs.cardinalities), targets),
     ]
     assert len({first, *changed}) == 1 + len(changed)
-
-
-def test_training_and_test_rows_are_known():
-    """They must be the same at all parties and for ever: this is the pinned answer."""
-    train, test = train_test(12, 0.25, seed=5)
-    assert (train.dtype, test.dtype) == (torch.int64, torch.int64)
-    assert test.tolist() == [0, 3, 11]
-    assert sorted([*train.tolist(), *test.tolist()]) == list(range(12))
-    assert train.tolist() == sorted(train.tolist())
-
-
-def test_test_rows_are_spread_evenly_and_depend_on_the_seed():
-    """Share of test rows in each of 20 stretches: within 5 deviations, a false alarm in 80,000 runs of other seeds."""
-    _, test = train_test(100_000, 0.2, seed=2**62 + 1)
-    _, other = train_test(100_000, 0.2, seed=2**62 + 2)
-    assert len(test) == 20_000
-    counts = np.bincount(test.numpy() // 5000, minlength=20)
-    assert abs(counts - 1000).max() < 5 * (5000 * 0.2 * 0.8) ** 0.5
-    common = len(set(test.tolist()) & set(other.tolist()))
-    assert abs(common - 4000) < 5 * (20_000 * 0.2 * 0.8) ** 0.5
-
-
-def test_no_test_rows_where_none_are_wanted():
-    train, test = train_test(7, 0.0, seed=1)
-    assert (len(train), len(test)) == (7, 0)
-
-
-@pytest.mark.parametrize(("count", "share", "error"), [(2, 0.2, DataError), (2, 0.9, DataError), (0, 0.0, DataError)])
-def test_too_few_rows(count, share, error):
-    with pytest.raises(error, match="for training and"):
-        train_test(count, share, seed=0)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_impossible_shares(share):
-    with pytest.raises(UsageError, match="test_share"):
-        train_test(10, share, seed=0)
 
 
 def test_scrambled_numbers_are_uniform():

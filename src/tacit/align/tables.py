@@ -28,7 +28,6 @@ __all__ = [
     "load",
     "rows_error",
     "scramble",
-    "train_test",
     "wrong_labels",
 ]
 
@@ -107,7 +106,7 @@ def rows_error(source: str | Path | pl.DataFrame, count: int, missing: int) -> D
     """What to raise where a source lacks so many of the rows that were aligned."""
     return DataError(
         f"{_name(source)} has no longer all of the {count} aligned rows ({missing} are missing): put the file back "
-        "that was aligned, or align again"
+        "that was aligned, or run `tacit align --again` on all sides"
     )
 
 
@@ -151,7 +150,7 @@ def labels_error(column: str, loss: str, row: int, value: object, count: int) ->
     wanted = "0 or 1" if loss == "binary" else "class numbers 0, 1, ..."
     return LabelsError(
         f"row {row} {what} in the column {column!r} (and {count - 1} others): the loss {loss!r} takes {wanted}; "
-        "correct them, or leave those rows out of the file and align again"
+        "correct them, or leave those rows out of the file and run `tacit align --again` on all sides"
     )
 
 
@@ -166,29 +165,6 @@ def inputs_digest(inputs: Inputs, targets: Tensor | None = None) -> bytes:
         found.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
         found.update(memoryview(tensor.contiguous().numpy()).cast("B") if tensor.numel() else b"")
     return found.digest()
-
-
-def train_test(count: int, test_share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The training and the test rows of so many common rows, each in the common order.
-
-    All parties find the same ones from the joint seed. It takes only whole-number arithmetic that is written out here
-    (`scramble`), so it stays the same on every machine and with every version of every library.
-
-    >>> train, test = train_test(10, 0.3, seed=1)
-    >>> len(train), len(test), sorted([*train.tolist(), *test.tolist()]) == list(range(10))
-    (7, 3, True)
-    """
-    if not 0.0 <= test_share < 1.0:
-        raise UsageError(f"test_share is {test_share}: choose a share from 0 to below 1, for example 0.2")
-    for_test = round(count * test_share)
-    if for_test >= count or (test_share and not for_test):
-        raise DataError(
-            f"{count} rows leave {count - for_test} for training and {for_test} for testing: align more rows, or "
-            "choose another test_share"
-        )
-    key = int.from_bytes(hashlib.sha256(f"tacit test rows {seed}".encode()).digest()[:8], "big")
-    order = torch.from_numpy(np.argsort(scramble(np.arange(count), key), kind="stable"))
-    return order[for_test:].sort().values, order[:for_test].sort().values
 
 
 def scramble(ids: NDArray[np.integer[Any]], seed: int) -> NDArray[np.float64]:
