@@ -8,6 +8,7 @@ seconds. JOURNAL is "journal", or "none" for a journal that forgets, to see what
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
