@@ -390,4 +390,5 @@ def fixed(model, seed):
 @pytest.fixture(name="trials", scope="session")
 def _trials():
     """The tools of this file, for tests that may not import it."""
-    return types.SimpleNamespace(Trial=Trial, Disk=Disk, TURN_OF=TURN_OF, TURNS=PLAN.turns)
+    asked = {turn: what for what, turn in TURN_OF.items() if what[0] in REQUESTS}
+    return types.SimpleNamespace(Trial=Trial, Disk=Disk, TURN_OF=TURN_OF, ASKED=asked, TURNS=PLAN.turns)

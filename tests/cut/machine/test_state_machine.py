@@ -20,7 +20,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tacit.contracts import Message
 from tacit.cut import handshake
+from tacit.cut.session import LabelSession
 from tacit.errors import RefusedError, StorageError, TacitError
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.exchange import Exchange
@@ -116,16 +118,31 @@ class Machine(RuleBasedStateMachine):
             put((old[-1 - which % len(old)], "again"))
         self.go_on(then)
 
+    def greeted(self, number):
+        """The label party's end of a feature party's link, and what it was asked there; None where there is no link."""
+        label, name = self.process("label"), self.names[number % len(self.names)]
+        links = [link for link in label.links if link.open and link.greeted and link.peer == name] if label else []
+        return (links[-1], label.exchanges[name]) if links else (None, None)
+
     @rule(who=WHO, which=WHICH, then=THEN)
     def equivocate(self, who, which, then):
         """A feature party asks for something else in a step that is answered or open."""
-        label, name = self.process("label"), self.names[who % len(self.names)]
-        links = [link for link in label.links if link.open and link.greeted and link.peer == name] if label else []
-        known = sorted(label.exchanges[name]._turns) if links else []
+        link, exchange = self.greeted(who)
+        known = sorted(exchange._turns) if link else []
         if known:
-            true = label.exchanges[name].request(known[-1 - which % len(known)])
+            true = exchange.request(known[-1 - which % len(known)])
             changes = {"payload": true.payload + 1} if true.payload.numel() else {"rows": bytes(16)}
-            links[-1].inbox.appendleft((replace(true, **changes), "forged"))
+            link.inbox.appendleft((replace(true, **changes), "forged"))
+        self.go_on(then)
+
+    @rule(who=WHO, which=WHICH, then=THEN)
+    def ask_about_other_rows(self, who, which, then):
+        """A feature party asks what is due, or will be, about rows that are not those of the batch."""
+        link, exchange = self.greeted(who)
+        if link:
+            kind, step = self.trials.ASKED[min(exchange.complete + which, self.trials.TURNS - 1)]
+            like = torch.empty(0, dtype=torch.uint8) if kind == "done" else torch.zeros(4, 2)
+            link.inbox.appendleft((Message(step, kind, like, bytes(16)), "forged"))
         self.go_on(then)
 
     @rule(who=WHO, then=THEN)
@@ -364,4 +381,9 @@ def test_a_handshake_that_does_not_look_at_the_journals_is_noticed(machine, monk
 
 def test_an_exchange_that_forgets_what_it_was_asked_is_noticed(machine, monkeypatch):
     monkeypatch.setattr(Exchange, "turn_of", lambda self, message: None)
+    notices(machine)
+
+
+def test_a_session_that_does_not_look_at_requests_is_noticed(machine, monkeypatch):
+    monkeypatch.setattr(LabelSession, "_judge", lambda self, task: lambda message: None)
     notices(machine)
