@@ -370,3 +370,32 @@ def test_a_bottom_that_gives_no_embedding(bottom, error, says):
 def test_features_that_do_not_fit_together(features, says):
     with pytest.raises(UsageError, match=says):
         feature_party(features=features)
+
+
+class Remembered:
+    """A source for each step that remembers what it was bound to."""
+
+    def __init__(self):
+        self.bound = []
+
+    def at(self, step, *context):
+        self.bound.append((step, *context))
+        return torch.Generator().manual_seed(0)
+
+
+def test_keyed_noise_is_bound_to_the_request_and_to_the_gradient_that_it_hides():
+    """The same request to other weights gives another gradient, and must not get the same noise."""
+    bound = []
+    for scale in (1.0, 1.0, 2.0):
+        noise = Remembered()
+        party = label_party(noise=noise)
+        with torch.no_grad():
+            for weight in party.top.parameters():
+                weight.mul_(scale)
+        left, right = pair()
+        feature_party().send(ROWS, left)
+        party.step(ROWS, right)
+        bound += noise.bound
+    assert bound[0] == bound[1]
+    assert bound[0][:-1] == bound[2][:-1]
+    assert bound[0][-1] != bound[2][-1]

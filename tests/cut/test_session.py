@@ -1,7 +1,13 @@
 """A training that is killed anywhere ends as if it had never been, and every request has one answer."""
 
+import shutil
+
 import pytest
 import torch
+
+from tacit.align.batches import digest
+from tacit.contracts import Message
+from tacit.errors import StorageError
 
 POINTS = {
     "label": (
@@ -71,3 +77,33 @@ def test_three_parties_and_one_of_them_killed(parties, undisturbed, tmp_path):
         sessions = parties.train(world, {name: parties.Killer("answer written", 5)})
         assert same(weights, parties.weights(sessions))
         assert world.answers == answers
+
+
+def test_what_a_feature_party_says_is_judged_before_it_is_written_down(parties, tmp_path):
+    world = parties.World(tmp_path)
+    durable = world.durable("label", lambda point: None)
+    session = world._label_session(durable, lambda point: None)
+    tasks = {task.what: task for task in world.plan.tasks()}
+    train, evaluate = tasks["train"], tasks["evaluate"]
+    good = Message(0, "embedding", torch.zeros(parties.BATCH, 6), digest(train.rows))
+    judge = session._judge(train)
+    assert judge(good) is None
+    assert "other rows" in judge(Message(0, "embedding", good.payload, digest(evaluate.rows)))
+    assert "beyond 1e+06" in judge(Message(0, "embedding", good.payload - 2e6, good.rows))
+    few = Message(0, "evaluation", torch.zeros(len(evaluate.rows) - 1, 6), digest(evaluate.rows))
+    assert "rows or figures came" in session._judge(evaluate)(few)
+    durable.journal.close()
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [(["journal"], "does not know turn"), (["checkpoints"], "no good checkpoint"),
+     (["journal", "checkpoints"], "no good checkpoint")],
+)  # fmt: skip
+def test_a_party_that_has_lost_its_memory_does_not_answer_again(parties, tmp_path, lost, says):
+    world = parties.World(tmp_path)
+    parties.train(world)
+    for name in lost:
+        shutil.rmtree(tmp_path / "label" / name)
+    with pytest.raises(StorageError, match=says):
+        world.label()

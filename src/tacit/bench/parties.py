@@ -16,13 +16,16 @@ from pathlib import Path
 from tacit.align.batches import batches
 from tacit.bench._alignment import results
 from tacit.bench._measure import Result
-from tacit.bench._two_processes import WIDTH, party, set_up
+from tacit.bench._two_processes import WIDTH, party, set_up, weights
 from tacit.bench.step import BATCH, ROWS
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.lab.torture.relay import Relay
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair
+
+Work = Callable[[int], tuple[float, str]]
+"""Trains so many steps; tells the seconds, and a digest of the bottom's weights."""
 
 PROTECT = "matched=0.6"
 STEPS, ROUNDS = 20, 12
@@ -31,26 +34,35 @@ STEPS, ROUNDS = 20, 12
 def run() -> Iterator[Result]:
     """All by turns, so that a busy machine disturbs them alike; the parties take turns, so each may use all cores."""
     with ExitStack() as stack:
-        variants: list[Callable[[int], float]] = [
-            _one_process(),
-            stack.enter_context(_two_processes("journal")),
-            stack.enter_context(_two_processes("none")),
+        variants: list[Work] = [
+            _one_process(PROTECT),
+            stack.enter_context(_two_processes(PROTECT, "journal")),
+            stack.enter_context(_two_processes(PROTECT, "none")),
         ]
         for work in variants:
             work(STEPS)
-        times: list[list[float]] = [[work(STEPS) / STEPS for work in variants] for _ in range(ROUNDS)]
+        times = [[work(STEPS)[0] / STEPS for work in variants] for _ in range(ROUNDS)]
     one, two, unwritten = (statistics.median(column) for column in zip(*times, strict=True))
     yield Result("parties", f"one process, batch {BATCH}, {PROTECT}", 1 / one, "steps/s")
     yield Result("parties", "two processes, mutual TLS, journals", 1 / two, "steps/s")
     yield Result("parties", "steps/s of two processes over one", one / two, "x", 0.7, at_least=True)
     yield Result("parties", "step with journals over one without", two / unwritten, "x", 1.10)
+    yield Result("parties", "bottoms that differ from one process's, none(), 20 steps", _differing(), "of 1", 0.0)
     yield Result("parties", "bytes of a step on the wire over its payload", _bytes(), "x", 1.02)
     yield from results()
 
 
-def _one_process() -> Callable[[int], float]:
+def _differing() -> float:
+    """Whether two processes come to other weights than one: bare gradients, for the noise of a run is its own."""
+    alone = _one_process("none")
+    alone(1)
+    with _two_processes("none", "journal") as together:  # which has done its first step
+        return float(alone(STEPS)[1] != together(STEPS)[1])
+
+
+def _one_process(protect: str) -> Work:
     left, right = pair()
-    features, label = party("features", PROTECT), party("label", PROTECT)
+    features, label = party("features", protect), party("label", protect)
     assert isinstance(features, FeatureParty)
     assert isinstance(label, LabelParty)
     label.noise = KeyedNoise(bytes(range(32)), "gradient")
@@ -63,14 +75,14 @@ def _one_process() -> Callable[[int], float]:
 
     plan = rows_of()
 
-    def work(steps: int) -> float:
+    def work(steps: int) -> tuple[float, str]:
         started = time.perf_counter()
         for _ in range(steps):
             rows = next(plan)
             features.send(rows, left)  # type: ignore[arg-type]
             label.step(rows, right)  # type: ignore[arg-type]
             features.finish(left)
-        return time.perf_counter() - started
+        return time.perf_counter() - started, weights(features.bottom)
 
     return work
 
@@ -78,7 +90,7 @@ def _one_process() -> Callable[[int], float]:
 def _bytes() -> float:
     """What TLS sends for a step, in both directions, over an embedding and a gradient."""
     port = _free_port()
-    with Relay(port) as relay, _two_processes("journal", port, relay.port) as work:
+    with Relay(port) as relay, _two_processes(PROTECT, "journal", port, relay.port) as work:
         work(STEPS)
         before = relay.passed
         work(STEPS)
@@ -86,19 +98,17 @@ def _bytes() -> float:
 
 
 @contextmanager
-def _two_processes(
-    journal: str, listen: int | None = None, connect: int | None = None
-) -> Iterator[Callable[[int], float]]:
-    """Both parties as processes; what it gives trains so many steps and tells the seconds."""
+def _two_processes(protect: str, journal: str, listen: int | None = None, connect: int | None = None) -> Iterator[Work]:
+    """Both parties as processes, after their first step."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         port = listen or _free_port()
         set_up(Path(scratch), port, connect or port, rows=ROWS)
         command = [sys.executable, "-m", "tacit.bench._two_processes", scratch]
         environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # as `tacit train` sets it
-        label = subprocess.Popen([*command, "label", PROTECT, journal], env=environment)
+        label = subprocess.Popen([*command, "label", protect, journal], env=environment)
         stack.callback(label.kill)
         features = subprocess.Popen(
-            [*command, "features", PROTECT, journal],
+            [*command, "features", protect, journal],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -109,9 +119,10 @@ def _two_processes(
         assert features.stdout is not None
         features.stdout.readline()  # the first step
 
-        def work(steps: int) -> float:
+        def work(steps: int) -> tuple[float, str]:
             print(steps, file=features.stdin, flush=True)
-            return float(features.stdout.readline())  # type: ignore[union-attr]
+            seconds, digest = features.stdout.readline().split()  # type: ignore[union-attr]
+            return float(seconds), digest
 
         yield work
 

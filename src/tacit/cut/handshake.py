@@ -23,8 +23,8 @@ _EQUAL = {
     "version": "install the same version of Tacit on both sides",
     "run": "compare `run` in contract.toml",
     "contract": "compare contract.toml with `tacit contract` on both sides: the digests must be equal",
-    "alignment": "one side has aligned again since: run `tacit align` on both sides",
-    "rows": "the aligned rows differ: run `tacit align` on both sides",
+    "alignment": "one side has aligned again since: run `tacit align --again` on all sides",
+    "rows": "the aligned rows differ: run `tacit align --again` on all sides",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ from tacit.wire.line import Desk, Dialer, Waiting
 from tacit.wire.record import Recorder
 
 __all__ = ["Trained", "train"]
+
+_FOLLOWED_BYTES = 64 * 2**20
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
@@ -167,7 +170,8 @@ class _Run:
             ]
         )
         record = self.folder.config.record
-        recorder = Recorder(last=record.last, follow=record.follow) if record.last + record.follow else None
+        follow = min(record.follow, self._most_followed())
+        recorder = Recorder(last=record.last, follow=follow) if record.last + follow else None
         for turned in session.run():
             self._note(turned, session.history)
             if recorder is not None and turned.task.what == "train":
@@ -181,6 +185,11 @@ class _Run:
         done = self._finish(session.model, session.history)
         labels = party.labels[: self.plan.train_count]
         return Trained(done.model, done.history, done.folder, labels, recorder)
+
+    def _most_followed(self) -> int:
+        """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
+        width = sum(math.prod(shape) for shape in self.contract.cut.widths.values())
+        return _FOLLOWED_BYTES // (3 * 4 * width * self.contract.epochs)  # embedding, sent and clean gradient
 
     def _secret(self) -> bytes:
         """Of this run alone: of this contract over this alignment."""
