@@ -127,7 +127,7 @@ def both(companies, **options):
 
 def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
     airline, airport = companies
-    with pytest.raises(UsageError, match="nothing is aligned for the run 'small' here.*`tacit align --again` on all"):
+    with pytest.raises(UsageError, match=r"nothing is aligned for the run 'small' here.*`tacit align --again` on all"):
         aligned(airline)
     settings = airline.path / "party.toml"
     settings.write_text(settings.read_text() + "align.runs_a_month = 2\n")

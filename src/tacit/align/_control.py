@@ -36,7 +36,7 @@ def decoded(message: Message, fields: Mapping[str, type]) -> dict[str, Any]:
     if not isinstance(found, list) or not all(isinstance(pair, tuple) for pair in found):
         raise ProtocolError(f"{what} is no JSON object: the peer runs another protocol")
     if sorted(name for name, _ in found) != sorted(fields):
-        names = ", ".join(sorted(name for name, _ in found)) or "none"
+        names = _plain(", ".join(sorted(name for name, _ in found)) or "none", 200)
         raise ProtocolError(f"{what} has the fields {names}, expected {', '.join(sorted(fields))}: compare versions")
     for name, value in found:
         if type(value) is not fields[name]:
@@ -64,7 +64,10 @@ def expect(link: Link, kind: str, step: int, patience: float) -> Message:
 
 
 def raise_refusal(peer: str, message: Message) -> None:
-    """Where the peer says that it will not go on, say so here as well, about the same field."""
+    """Where the peer says that it will not go on, say so here as well, about the same field.
+
+    The peer's words end on a terminal and in a log: what would move a cursor there or begin a new line becomes "?".
+    """
     if message.kind != "refusal":
         return
     try:
@@ -73,7 +76,12 @@ def raise_refusal(peer: str, message: Message) -> None:
         said = None
     said = said if isinstance(said, dict) else {}
     reason = said.get("reason", said.get("message", "without a reason"))
-    raise RefusedError(str(said.get("field", "refusal")), f"{peer} refused to go on: {reason}")
+    raise RefusedError(_plain(said.get("field", "refusal"), 100), f"{peer} refused to go on: {_plain(reason, 2000)}")
+
+
+def _plain(words: object, most: int) -> str:
+    """At most so many characters of what a peer said, each of which only shows."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(words)[:most])
 
 
 def unhex(name: str, text: str, size: int) -> bytes:

@@ -47,12 +47,18 @@ def refusal(error: RefusedError) -> Message:
 
 
 def refused_by(message: Message, peer: str) -> RefusedError:
-    """The error for a refusal that came from a peer; one that can't be read is a refusal all the same."""
+    """The error for a refusal that came from a peer; one that can't be read is a refusal all the same.
+
+    The peer's words end on a terminal and in a log: what would move a cursor there or begin a new line becomes "?".
+    """
     try:
         said = read_control(message)
     except ProtocolError as error:
         said = {"reason": str(error)}
-    field, reason = str(said.get("field", "?"))[:100], str(said.get("reason", "?"))[:2000]
+    field, reason = (
+        "".join(letter if letter.isprintable() else "?" for letter in str(said.get(name, "?"))[:most])
+        for name, most in (("field", 100), ("reason", 2000))
+    )
     return RefusedError(field, f"{peer} refused to go on, about {field!r}: {reason}")
 
 
