@@ -36,13 +36,18 @@ def groups(text: str) -> str:
     return "\n".join("  " + " ".join(groups[place : place + 8]) for place in range(0, len(groups), 8))
 
 
+def plain(text: object) -> str:
+    """What came from outside, with a "?" for everything that would move a cursor or begin a new line."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
 def progress_bar(*, quiet: bool) -> Progress:
     """A progress bar on the error stream, so that what is piped on is the result alone."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     return Progress(
-        TextColumn("{task.description:<46}"),
+        TextColumn("{task.description:<46}", markup=False),  # it may hold a peer's words
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),

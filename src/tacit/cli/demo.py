@@ -90,7 +90,8 @@ def _print_two_companies(told: dict[str, Any], out: Path | None) -> None:
         " worst attack. `tacit demo --compare` shows the same attacks without protection and under older ones."
     )
     if out is not None:
-        console.print(f"Both companies' folders, with keys, journals and models: {out / 'airline'}, {out / 'airport'}")
+        where = f"Both companies' folders, with keys, journals and models: {out / 'airline'}, {out / 'airport'}"
+        console.print(where, markup=False)
 
 
 def _print_comparison(rows: list[Row]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._show import Folder, Json, Quiet, one_bar, print_findings
+from tacit.cli._show import Folder, Json, Quiet, one_bar, plain, print_findings
 
 if TYPE_CHECKING:
     from tacit.audit.run import Finding
@@ -117,29 +117,31 @@ def _print_trained(trained: Trained, findings: list[Finding]) -> None:
 
 def _print_status(run: dict[str, Any]) -> None:
     state = run["state"]
-    running = state != "finished"
-    if running and not run["alive"]:
+    if state not in ("finished", "unknown") and not run["alive"]:
         state = "stopped; `tacit train` goes on where it was"
     elif state == "waiting":
         state = f"waiting for {run['peer']} since {run['waiting_seconds']} s ({_short(run['why'])})"
-    typer.echo(f"{run['run']} ({run['party']}, {run['role']}): {state}")
+    who = f" ({run['party']}, {run['role']})" if "party" in run else ""
+    typer.echo(plain(f"{run['run']}{who}: {state}"))
+    for problem in run["problems"]:
+        typer.echo(plain(f"  {problem}"))
     if "turn" in run:
-        share = run["turn"] / run["turns"]
-        typer.echo(f"  turn {run['turn']} of {run['turns']} ({share:.0%}), epoch {run['epoch'] + 1} of {run['epochs']}")
+        share, epoch = run["turn"] / run["turns"], min(run["epoch"] + 1, run["epochs"])  # a farewell is in no epoch
+        typer.echo(f"  turn {run['turn']} of {run['turns']} ({share:.0%}), epoch {epoch} of {run['epochs']}")
     for line in run.get("history", [])[-1:]:
         told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
-        typer.echo(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}")
+        typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}"))
     if "journal_bytes" in run:
-        typer.echo(f"  journal {run['journal_bytes'] / 2**20:.0f} MiB, alarms {run['alarms']}, at {run['time']}")
+        typer.echo(f"  journal {run['journal_bytes'] / 2**20:.0f} MiB, alarms {run['alarms']}, at {plain(run['time'])}")
     for event in run["events"]:
         rest = ", ".join(f"{name} {value}" for name, value in event.items() if name not in ("time", "event"))
-        typer.echo(f"  {event['time']} {event['event']}: {rest}")
+        typer.echo(plain(f"  {event['time']} {event['event']}: {rest}"))
 
 
 def _alarm(peer: str, field: str, reason: str) -> None:
-    typer.echo(f"refused: {peer}, about {field!r}: {reason}", err=True)
+    typer.echo(plain(f"refused: {peer}, about {field!r}: {reason}"), err=True)
 
 
 def _short(text: str) -> str:
-    line = text.partition("\n")[0]
+    line = plain(text.partition("\n")[0])
     return line if len(line) <= 60 else line[:59] + "…"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,73 +17,173 @@ from tacit.party.folder import Folder
 
 __all__ = ["Status", "read"]
 
-_FILE, _LOG = "status.json", "log.jsonl"
+_FILE, _LOG, _OLDER = "status.json", "log.jsonl", "log.older.jsonl"
 _PAUSE = 1.0  # seconds between two writes of what changes at every step
+_LARGEST = 4 * 2**20  # bytes of a log; then it becomes the older one, in the place of the one before
+_MINUTE = 60.0  # seconds in which refusals about one field count as one flood
+_EACH = 10  # refusals of a flood that have a line of their own
+
+# What a status may hold, of which kind; the first ones are always there.
+_ALWAYS = {"run": str, "party": str, "role": str, "state": str, "time": str}
+_SOMETIMES = {"turn": int, "turns": int, "epoch": int, "epochs": int, "history": list, "journal_bytes": int,
+              "peer": str, "waiting_seconds": int, "why": str, "pid": int}  # fmt: skip
+_TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"))
+
+
+@dataclass
+class _Flood:
+    """Refusals of one peer about one field, since the first of them."""
+
+    since: float
+    written: int = 0
+    counted: int = 0
+    last: dict[str, Any] = field(default_factory=dict)  # of those that were only counted
 
 
 class Status:
     """The status file and the log of one run, for its owner alone.
 
-    The file is replaced as a whole, so that a reader sees one state or the next; the log is only added to.
+    The file is replaced as a whole, so that a reader sees one state or the next; the log is only added to. A peer that
+    is refused again and again does not fill the disk: after a few lines of one minute its refusals are counted into a
+    single one, and a log that has become large is kept once and then let go.
 
     Args:
         folder: of the run.
+        now: a clock that never goes back.
         fixed: what stays the same during a run.
     """
 
-    def __init__(self, folder: Path, **fixed: Any) -> None:
+    def __init__(self, folder: Path, *, now: Callable[[], float] = time.monotonic, **fixed: Any) -> None:
         self._folder = folder
+        self._clock = now
         self._now: dict[str, Any] = {**fixed, "pid": os.getpid()}
-        self._written = 0.0
+        self._written = float("-inf")
+        self._floods: dict[tuple[str, str], _Flood] = {}
 
     def update(self, *, at_once: bool = False, **changes: Any) -> None:
         """Change some fields; the file follows at once, or when a second has passed since it was written."""
         self._now.update(changes)
-        if at_once or time.monotonic() - self._written >= _PAUSE:
+        self._count(everything=changes.get("state") == "finished")
+        if at_once or self._clock() - self._written >= _PAUSE:
             self._now["time"] = _time()
             told = json.dumps(self._now, indent=2) + "\n"
             replaced(self._folder / _FILE, lambda file: file.write(told.encode()), durable=False)
-            self._written = time.monotonic()
+            self._written = self._clock()
 
     def log(self, event: str, **details: Any) -> None:
-        """Add a line about something that happened."""
-        path = self._folder / _LOG
-        with storing(path), path.open("a") as file:
-            file.write(json.dumps({"time": _time(), "event": event, **details}) + "\n")
+        """Add a line about something that happened; of many refusals alike, one that says how many `times`."""
+        self._count()
+        line = {"time": _time(), "event": event, **details}
+        if event == "refused":
+            about = (str(details.get("peer")), str(details.get("field")))
+            flood = self._floods.setdefault(about, _Flood(self._clock()))
+            if flood.written >= _EACH:
+                flood.counted += 1
+                flood.last = line
+                return
+            flood.written += 1
+        self._append(line)
+
+    def _count(self, *, everything: bool = False) -> None:
+        """Write what was only counted, of floods that began more than a minute ago, or of all."""
+        over = [about for about, flood in self._floods.items() if self._clock() - flood.since >= _MINUTE]
+        for about in list(self._floods) if everything else over:
+            flood = self._floods.pop(about)
+            if flood.counted:
+                self._append({**flood.last, "times": flood.counted})
+
+    def _append(self, line: dict[str, Any]) -> None:
+        path, text = self._folder / _LOG, json.dumps(line).encode() + b"\n"
+        with storing(path):
+            if path.exists() and path.stat().st_size + len(text) > _LARGEST:
+                path.replace(path.with_name(_OLDER))
+            with path.open("ab+") as file:
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    text = text if file.read(1) == b"\n" else b"\n" + text  # a crash cut the last line short
+                file.write(text)
 
 
 def read(folder: Folder | str | Path) -> list[dict[str, Any]]:
-    """The status of every run in a party's folder, newest first; alarms are counted, and the last events are added."""
+    """The status of every run in a party's folder, newest first; alarms are counted, and the last events are added.
+
+    What can't be read is said under "problems" and does not stop the rest.
+    """
     path = folder.path if isinstance(folder, Folder) else Path(folder)
     if not (path / "party.toml").exists():
         raise UsageError(f"{path} is no party's folder: make one with `tacit init`, or say which with --folder")
-    found = []
-    for status in sorted((path / "runs").glob(f"*/{_FILE}")):
-        content: dict[str, Any] = json.loads(status.read_text())
-        events = _events(status.with_name(_LOG))
-        content["alarms"] = sum(event["event"] == "refused" for event in events)
-        content["events"] = events[-5:]
-        content["alive"] = _alive(content.get("pid"))
-        found.append(content)
+    found = [_run(status) for status in sorted((path / "runs").glob(f"*/{_FILE}"))]
     return sorted(found, key=lambda one: str(one["time"]), reverse=True)
 
 
-def _events(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
+def _run(path: Path) -> dict[str, Any]:
+    """One run's status; of a damaged one what is known all the same."""
+    problems: list[str] = []
+    try:
+        content = json.loads(path.read_bytes())
+        wrong = _wrong(content)
+    except (OSError, ValueError, RecursionError) as error:
+        content, wrong = {}, str(error)
+    if wrong:
+        content = {"run": path.parent.name, "state": "unknown", "time": ""}
+        problems.append(f"{path} can't be read ({wrong[:100]}): `tacit train` writes it anew when it goes on")
+    events = _events(path.with_name(_OLDER), problems) + _events(path.with_name(_LOG), problems)
+    times = [event.get("times", 1) for event in events if event["event"] == "refused"]
+    content["alarms"] = sum(many if type(many) is int else 1 for many in times)
+    content["events"] = events[-5:]
+    content["alive"] = _alive(content.get("pid"))
+    content["problems"] = problems
+    return dict(content)
+
+
+def _wrong(content: Any) -> str:
+    """What is wrong with a status, in a few words; nothing where it can be shown."""
+    if not isinstance(content, dict):
+        return f"it is a {type(content).__name__}"
+    kinds = {**_ALWAYS, **_SOMETIMES}
+    missing = [name for name in _ALWAYS if name not in content]
+    for first, *others in _TOGETHER:
+        missing += [name for name in others if first in content and name not in content]
+    odd = [name for name, kind in kinds.items() if name in content and type(content[name]) is not kind]
+    if "turns" in content and "turns" not in odd and content["turns"] < 1:
+        odd.append("turns")
+    if "history" in content and "history" not in odd and not all(map(_shows, content["history"])):
+        odd.append("history")
+    told = (("missing", missing), ("of another kind", odd))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in told if names)
+
+
+def _shows(line: Any) -> bool:
+    """Whether a line of the history is an epoch and its figures."""
+    return isinstance(line, dict) and "epoch" in line and all(type(value) in (int, float) for value in line.values())
+
+
+def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:
+    """The lines of a log; those that say nothing are counted among the problems."""
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        problems.append(f"{path} can't be read ({error.strerror})")
         return []
-    events = []
-    for line in path.read_text().splitlines():
+    events, lost = [], 0
+    for line in filter(None, lines):
         try:
-            events.append(json.loads(line))
-        except ValueError:  # a line that a crash cut short says nothing
-            continue
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if isinstance(event, dict) and type(event.get("event")) is type(event.get("time")) is str:
+            events.append(event)
+        else:
+            lost += 1
+    if lost:
+        problems.append(f"{path}: {lost} of {len(events) + lost} lines can't be read; a crash cuts the last one short")
     return events
 
 
 def _alive(pid: Any) -> bool:
     try:
         os.kill(int(pid), 0)
-    except (OSError, TypeError, ValueError):
+    except (OSError, TypeError, ValueError, OverflowError):
         return False
     return True
 
