@@ -1,17 +1,20 @@
 """The command line, as a user meets it."""
 
+import io
 import json
 import re
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import tacit
 from tacit.bench import Result
 from tacit.bench import names as benchmarks
-from tacit.cli import app
+from tacit.cli import app, main
+from tacit.cli._show import one_bar
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -93,6 +96,41 @@ def test_a_mistake_is_one_clear_message_and_exit_code_2(arguments, words):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert all(word in done.stderr for word in words), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/x/party.toml"),
+            "tacit: /x/party.toml: Permission denied: look at who owns",
+        ),
+        (
+            IsADirectoryError(21, "Is a directory", "/x/contract.toml"),
+            "tacit: /x/contract.toml: Is a directory: look at",
+        ),
+        (OSError("something else"), "tacit: something else: look at the disk"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(monkeypatch, capsys, error, words):
+    def fail():
+        raise error
+
+    monkeypatch.setattr("tacit.cli.app", fail)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(words)
+    assert said.count("\n") == 1
+
+
+def test_progress_shows_words_as_they_are(monkeypatch):
+    shown = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr("rich.console.Console", lambda **_: shown)
+    with one_bar(quiet=False, first="begin") as show:
+        show("waiting for airport, 3 s ([/a] [red]x)", 0, 0)
+    assert "([/a] [red]x)" in shown.file.getvalue()
 
 
 def test_bench_solver_gives_the_promised_json():

@@ -55,3 +55,10 @@ def main() -> None:
     except TacitError as error:
         typer.echo(f"tacit: {error}", err=True)
         sys.exit(3 if isinstance(error, LinkError | ProtocolError) else 2)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        remedy = (
+            "look at who owns it" if isinstance(error, PermissionError) else "look at the disk, and at what is there"
+        )
+        typer.echo(f"tacit: {where}{error.strerror or error}: {remedy}, then give the same command again", err=True)
+        sys.exit(2)
