@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from tacit.config import LESS_IS_STRONGER, Contract
 from tacit.contracts import Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
+from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan
 from tacit.errors import UsageError
 from tacit.party.aligning import Aligned
@@ -40,19 +43,21 @@ def build_party(
     """
     if party is None:
         party, data = _from_settings(folder, contract, rows, plan)
-        settings = repr((folder.config.model, folder.config.training.optimizer, folder.config.training.learning_rate))
+        model = ", ".join(f"{name} {value}" for name, value in folder.config.model if value is not None)
     else:
         data = _check_own(party, rows)
         if isinstance(party, LabelParty):
             _check_minimum(contract, party.protect)
-        settings = repr([type(part).__name__ for part in (_model(party), party.optimizer)])
+        model = type(_model(party)).__name__
     guard = {
         "version": __version__,
         "contract": contract.digest,
         "alignment": rows.id,
         "data": data.hex(),
-        "settings": hashlib.sha256(settings.encode()).hexdigest(),
-        "protection": _protection(party),
+        "model": model,
+        "network": _hashed(repr(_model(party))),
+        **_optimizer(party.optimizer),
+        **_label_side(party),
     }
     return party, guard
 
@@ -101,11 +106,51 @@ def _check_own(party: LabelParty | FeatureParty, rows: Aligned) -> bytes:
             raise UsageError(
                 f"the party has {len(tensor)} rows, {rows.count} are aligned: take the rows of tacit.aligned(folder)"
             )
+    return _digest(own)
+
+
+def _digest(tensors: Iterable[Tensor]) -> bytes:
     found = hashlib.sha256()
-    for tensor in own:
+    for tensor in tensors:
         found.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
         found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return found.digest()
+
+
+def _hashed(description: str) -> str:
+    """A digest of an object's description; where the object lies in memory is another place at every start."""
+    return hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", description).encode()).hexdigest()
+
+
+def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, str]:
+    """Everything that decides how weights follow from gradients, each under its own name.
+
+    Two starts that differ in any of it send different gradients, which the same noise must never hide.
+    """
+    groups = optimizer.param_groups
+    names = sorted({name for group in groups for name in group} - {"params"})
+    options = {name: ", ".join(str(group.get(name)) for group in groups) for name in names}
+    rate = options.pop("lr", "none")
+    shapes = [[tuple(param.shape) for param in group["params"]] for group in groups]
+    return {
+        **{f"optimizer {name}": value for name, value in options.items()},
+        "learning_rate": rate,
+        "optimizer": type(optimizer).__name__,
+        "parameters": _hashed(repr(shapes)),
+    }
+
+
+def _label_side(party: LabelParty | FeatureParty) -> dict[str, str]:
+    """What only a label party has: what it learns, and what it does to what it sends."""
+    if isinstance(party, FeatureParty):
+        return {"protection": "none"}
+    loss = next(name for name, function in LOSSES.items() if function is party.loss)
+    same = party.targets is party.labels
+    return {
+        "loss": loss,
+        "protection": repr(party.protect),
+        "targets": "the labels" if same else _digest([party.targets]).hex(),
+    }
 
 
 def _check_minimum(contract: Contract, protect: Protection) -> None:
@@ -136,7 +181,3 @@ def _at_least(own: Protection, least: Protection) -> bool:
 
 def _model(party: LabelParty | FeatureParty) -> Any:
     return party.top if isinstance(party, LabelParty) else party.bottom
-
-
-def _protection(party: LabelParty | FeatureParty) -> str:
-    return repr(party.protect) if isinstance(party, LabelParty) else "none"

@@ -262,7 +262,11 @@ REFUSALS: dict[str, Callable[[Bench], Result]] = {
     "intruder with the right certificate": intruders,
     "data changed on resume": lambda bench: _resumed(bench, FEATURES, _other_data, "RefusedError", "data"),
     "settings changed on resume": lambda bench: _resumed(
-        bench, FEATURES, _edit(FEATURES, "learning_rate = 0.002", "learning_rate = 0.003"), "RefusedError", "settings"
+        bench,
+        FEATURES,
+        _edit(FEATURES, "learning_rate = 0.002", "learning_rate = 0.003"),
+        "RefusedError",
+        "learning_rate",
     ),
     "weaker protection on resume": lambda bench: _resumed(
         bench, LABEL, _edit(LABEL, *_WEAKER, _PROTECT.format(0.61)), "RefusedError", "protection"
