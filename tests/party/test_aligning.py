@@ -149,6 +149,16 @@ def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
     assert [line.result for line in history.lines()].count("begun") == 2
 
 
+@pytest.mark.parametrize("left", ["begun", "checkpoints/000.safetensors"])
+def test_a_run_that_has_begun_keeps_its_rows(companies, left):
+    airline, _ = companies
+    trace = airline.run_folder(airline.contract) / left
+    trace.parent.mkdir(exist_ok=True)
+    trace.touch()
+    with pytest.raises(UsageError, match=r"'small' has begun, and its rows stay what they are.*another `run`"):
+        airline.align(again=True)
+
+
 # --- a peer that does something else ---------------------------------------------------------------------------------
 
 

@@ -74,7 +74,7 @@ def align(
     where = folder.run_folder(contract)
     if (where / FILE).exists() and not again:
         return aligned(folder)
-    if any((where / "checkpoints").glob("*.safetensors")):
+    if (where / "begun").exists() or any((where / "checkpoints").glob("*.safetensors")):
         raise UsageError(
             f"the run {contract.run!r} has begun, and its rows stay what they are: agree on another `run` in "
             "contract.toml to align anew"
