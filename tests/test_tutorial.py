@@ -24,7 +24,7 @@ def followed(tmp_path_factory):
     """Every block in its order; what the commands printed, block by block."""
     folder, port = tmp_path_factory.mktemp("tutorial"), str(free_port())
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
     said = []
     for language, name, text in BLOCKS:
         text = text.replace("7443", port)
