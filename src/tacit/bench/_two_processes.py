@@ -53,11 +53,11 @@ role = "{role}"
 network.{where} = "{address}"
 data = {{ path = "none.parquet", ids = ["id"], {more} }}
 {protect}record = {{ last = 0, follow = 0 }}
-training.checkpoint_every = 200
+training = {{ checkpoint_every = 200, threads = {threads} }}
 """
 
 
-def set_up(folder: Path, listen: int, connect: int, *, rows: int) -> None:
+def set_up(folder: Path, listen: int, connect: int, *, rows: int, threads: int) -> None:
     """Two folders with keys, trust and a contract, as if their ids had been aligned; the ports may be a relay's."""
     made: dict[str, Folder] = {}
     for name, role, where, port in (("label", "label", "listen", listen), ("features", "features", "connect", connect)):
@@ -69,6 +69,7 @@ def set_up(folder: Path, listen: int, connect: int, *, rows: int) -> None:
                 role=role,
                 where=where,
                 address=f"127.0.0.1:{port}",
+                threads=threads,
                 more='label = "y"' if label else 'numeric = ["x"]',
                 protect='protect.gradient.name = "none"\n' if label else "",
             )

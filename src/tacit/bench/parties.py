@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import statistics
 import subprocess
@@ -12,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import torch
 
 from tacit.align.batches import batches
 from tacit.bench._alignment import results
@@ -32,7 +33,11 @@ STEPS, ROUNDS = 20, 12
 
 
 def run() -> Iterator[Result]:
-    """All by turns, so that a busy machine disturbs them alike; the parties take turns, so each may use all cores."""
+    """All by turns, so that a busy machine disturbs them alike.
+
+    One process uses all cores. Of the two, each has one thread: more would spin while they wait for each other, on the
+    cores that the other one needs, which was slower in every setting tried. On a machine of its own a party takes all.
+    """
     with ExitStack() as stack:
         variants: list[Work] = [
             _one_process(PROTECT),
@@ -56,7 +61,7 @@ def _differing() -> float:
     """Whether two processes come to other weights than one: bare gradients, for the noise of a run is its own."""
     alone = _one_process("none")
     alone(1)
-    with _two_processes("none", "journal") as together:  # which has done its first step
+    with _two_processes("none", "journal", threads=torch.get_num_threads()) as together:  # it has done its first step
         return float(alone(STEPS)[1] != together(STEPS)[1])
 
 
@@ -102,14 +107,12 @@ def _two_processes(protect: str, journal: str, listen: int | None = None, connec
     """Both parties as processes, after their first step."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         port = listen or _free_port()
-        set_up(Path(scratch), port, connect or port, rows=ROWS)
+        set_up(Path(scratch), port, connect or port, rows=ROWS, threads=threads)
         command = [sys.executable, "-m", "tacit.bench._two_processes", scratch]
-        environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # as `tacit train` sets it
-        label = subprocess.Popen([*command, "label", protect, journal], env=environment)
+        label = subprocess.Popen([*command, "label", protect, journal])
         stack.callback(label.kill)
         features = subprocess.Popen(
             [*command, "features", protect, journal],
-            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

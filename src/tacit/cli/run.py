@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,9 +61,6 @@ def train(
 
     Example: `tacit train --folder airline`
     """
-    # The parties take turns, and may share a machine: threads that spin while they wait take the other's cores (a
-    # training of two processes on two cores was half as fast). It is read when torch is loaded, so it stands here.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from tacit.party.auditing import audited
     from tacit.party.training import train as run
 

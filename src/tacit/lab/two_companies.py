@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -40,6 +41,7 @@ flagged = {flagged}
 name = "wide_deep"
 [training]
 learning_rate = 0.002
+threads = {threads}
 seed = {seed}
 {protect}"""
 
@@ -116,6 +118,7 @@ def prepare(out: Path, *, epochs: int, rows: int | None, seed: int) -> tuple[Com
                 numeric=json.dumps(columns.numeric),
                 flagged=json.dumps(columns.flagged),
                 seed=seed,
+                threads=max(1, (os.cpu_count() or 2) // 2),  # both share this machine
                 protect='[protect]\ngradient = { name = "matched", leak_auc = 0.6 }\n' if label else "",
             )
         )

@@ -12,10 +12,14 @@ from tacit.contracts import Message
 from tacit.errors import LinkError
 from tacit.wire.codec import Assembler, Limit, frames
 
-__all__ = ["SEND_SECONDS", "FrameLink", "Pipe"]
+__all__ = ["HANDOVER_SECONDS", "SEND_SECONDS", "FrameLink", "Pipe"]
 
 SEND_SECONDS = 30.0
 """How long a peer may take nothing of what is sent before it counts as gone."""
+
+HANDOVER_SECONDS = 0.01
+"""How long a sender waits for its frames to be taken. A thread that goes on computing at once keeps the interpreter from
+the one that sends, and the message leaves milliseconds later."""
 
 T = TypeVar("T")
 
@@ -56,8 +60,13 @@ class Pipe(Generic[T]):
                 return None
             if not self._items:
                 raise LinkError(self._reason)
-            self._freed.notify()
+            self._freed.notify_all()
             return self._items.popleft()
+
+    def taken(self, timeout: float) -> None:
+        """Wait a moment until everything was taken out."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._reason is not None or not self._items, timeout)
 
     def end(self, reason: str) -> None:
         """Let nothing more in. The first reason given stays."""
@@ -113,6 +122,7 @@ class FrameLink:
         with self._one_message:
             for frame in frames(message):
                 self.outgoing.put(frame, SEND_SECONDS)
+            self.outgoing.taken(HANDOVER_SECONDS)
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
