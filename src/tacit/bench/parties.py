@@ -103,7 +103,9 @@ def _bytes() -> float:
 
 
 @contextmanager
-def _two_processes(protect: str, journal: str, listen: int | None = None, connect: int | None = None) -> Iterator[Work]:
+def _two_processes(
+    protect: str, journal: str, listen: int | None = None, connect: int | None = None, *, threads: int = 1
+) -> Iterator[Work]:
     """Both parties as processes, after their first step."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         port = listen or _free_port()

@@ -18,8 +18,8 @@ SEND_SECONDS = 30.0
 """How long a peer may take nothing of what is sent before it counts as gone."""
 
 HANDOVER_SECONDS = 0.01
-"""How long a sender waits for its frames to be taken. A thread that goes on computing at once keeps the interpreter from
-the one that sends, and the message leaves milliseconds later."""
+"""How long a sender waits for its frames to be taken. Where it goes on computing at once, it keeps the interpreter from
+the thread that sends, and the message leaves milliseconds later."""
 
 T = TypeVar("T")
 
