@@ -7,8 +7,10 @@ of who is let on when. Time is a number that goes on when everybody waits.
 
 import os
 import shutil
+import sys
 import tempfile
 import threading
+import traceback
 import types
 from collections import Counter, deque
 from dataclasses import replace
@@ -116,7 +118,9 @@ class Process:
 
     def go(self):
         self._mine.release()
-        assert self._yours.acquire(timeout=30), f"{self.name} hangs"
+        if not self._yours.acquire(timeout=60):
+            where = traceback.format_stack(sys._current_frames()[self._thread.ident])
+            raise AssertionError(f"{self.name} hangs: {''.join(where)}")
 
     def pause(self, ready=lambda: True, seconds=inf):
         """Called by the party: let the others run, until something is ready or so much time has passed."""
