@@ -86,9 +86,11 @@ class Hello:
         if message.kind != "hello":
             raise ProtocolError(f"a {message.kind} came before any hello")
         said = read_control(message)
+        if "purpose" in said:  # the hello of an alignment
+            raise RefusedError("purpose", "one side aligns and the other trains: give both the same command")
         wanted: Mapping[str, str] = {field.name: str(field.type) for field in fields(cls)}
         if set(said) != set(wanted):
-            differ = ", ".join(sorted(set(said) ^ set(wanted)))
+            differ = ", ".join(repr(name) for name in sorted(set(said) ^ set(wanted)))
             raise ProtocolError(f"hello: fields are missing or unknown: {differ[:200]}")
         for name, kind in wanted.items():
             if type(said[name]).__name__ != kind:

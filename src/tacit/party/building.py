@@ -48,6 +48,8 @@ def build_party(
         data = _check_own(party, rows)
         if isinstance(party, LabelParty):
             _check_minimum(contract, party.protect)
+            if party.loss is not LOSSES[contract.loss]:
+                raise UsageError(f"the party's loss is not the contract's: pass loss={contract.loss!r} to LabelParty")
         model = type(_model(party)).__name__
     guard = {
         "version": __version__,
@@ -104,7 +106,7 @@ def _check_own(party: LabelParty | FeatureParty, rows: Aligned) -> bytes:
     for tensor in own:
         if len(tensor) != rows.count:
             raise UsageError(
-                f"the party has {len(tensor)} rows, {rows.count} are aligned: take the rows of tacit.aligned(folder)"
+                f"the party has {len(tensor)} rows, {rows.count} are aligned: take the rows of folder.align()"
             )
     return _digest(own)
 

@@ -80,7 +80,7 @@ def train(
 
     Args:
         folder: the party's folder, aligned.
-        party: a party of your own, over the rows of `tacit.aligned(folder)`; made of party.toml if not given.
+        party: a party of your own, over the rows of `folder.align()`; made of party.toml if not given.
         progress: told after each turn.
         waiting: told while a peer lets us wait.
         alarm: told of everything that was refused: the peer, the field, the reason.

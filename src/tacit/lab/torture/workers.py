@@ -29,6 +29,7 @@ from tacit.errors import RefusedError, TacitError
 from tacit.lab.torture.intruder import intrude
 from tacit.party.aligning import align
 from tacit.party.training import train
+from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
 
 __all__ = ["FAILED", "Start", "main", "serve", "work"]
@@ -121,8 +122,9 @@ def _watch_answers(events: _Events) -> None:
     inner = DeskLine.send
 
     def send(line: DeskLine, message: Message) -> None:
-        key = f"{line.peer} {message.kind} {message.step}"
-        events.tell("answer", key=key, fingerprint=message.fingerprint.hex())
+        if message is not CONFIRMED:  # a word of farewell, not an answer
+            key = f"{line.peer} {message.kind} {message.step}"
+            events.tell("answer", key=key, fingerprint=message.fingerprint.hex())
         inner(line, message)
 
     DeskLine.send = send  # type: ignore[assignment, method-assign]
