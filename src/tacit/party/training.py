@@ -95,8 +95,8 @@ def train(
     plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
     if plan.steps == 1 and "train_loss" in contract.share.metrics:
         raise UsageError(
-            "an epoch has a single batch, and its train_loss would be that batch's, which nobody may be told: agree on a "
-            "smaller batch_size, or on other metrics to share"
+            "an epoch has a single batch, and its train_loss would be that batch's, which nobody may be told: agree on "
+            "a smaller batch_size, or on other metrics to share"
         )
     status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns)
     with ExitStack() as stack:
