@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,7 +134,7 @@ class _Bound:
 _C = TypeVar("_C", AskingChannel, AnsweringChannel)
 
 
-class _Session(Generic[_C]):
+class _Session(ABC, Generic[_C]):
     """What both sides share: the state of a party, its turns, its checkpoints."""
 
     def __init__(self, model: nn.Module, party: LabelParty | FeatureParty, plan: Plan, durable: Durable) -> None:
@@ -164,8 +165,9 @@ class _Session(Generic[_C]):
             yield Turned(task, replayed, figures)
         self._keep()
 
+    @abstractmethod
     def _do(self, task: Task) -> Mapping[str, Any]:
-        raise NotImplementedError
+        """One turn's work; its figures, for this party alone."""
 
     def _judge(self, task: Task) -> Judge:
         """What may be wrong with what the peer says in this turn."""
@@ -185,9 +187,9 @@ class _Session(Generic[_C]):
 
         return judge
 
+    @abstractmethod
     def _count(self, task: Task) -> int | None:
         """How long what the peer says must be; None where the contract's shape says it."""
-        raise NotImplementedError
 
     def exchanges(self, peers: Sequence[str], role: str, limits: Mapping[str, Any]) -> list[Exchange]:
         """What was said with each peer, as checkpoint and journal have it."""
