@@ -97,7 +97,7 @@ def test_what_a_feature_party_says_is_judged_before_it_is_written_down(parties, 
 
 @pytest.mark.parametrize(
     ("lost", "says"),
-    [(["journal"], "does not know turn"), (["checkpoints"], "no good checkpoint"),
+    [(["journal"], "does not know what was said"), (["checkpoints"], "no good checkpoint"),
      (["journal", "checkpoints"], "no good checkpoint")],
 )  # fmt: skip
 def test_a_party_that_has_lost_its_memory_does_not_answer_again(parties, tmp_path, lost, says):
@@ -107,3 +107,16 @@ def test_a_party_that_has_lost_its_memory_does_not_answer_again(parties, tmp_pat
         shutil.rmtree(tmp_path / "label" / name)
     with pytest.raises(StorageError, match=says):
         world.label()
+
+
+def test_with_the_newest_checkpoint_damaged_the_one_before_serves(parties, undisturbed, tmp_path):
+    weights, answers, _, _ = reference(parties, undisturbed, tmp_path)
+    world = parties.World(tmp_path / "damaged")
+    sessions = parties.train(world)
+    newest = max((tmp_path / "damaged" / "label" / "checkpoints").glob("*.safetensors"))
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1
+    newest.write_bytes(content)
+    sessions["label"] = world.label()  # the journal has the turns since then, and nobody need be asked
+    assert same(weights, parties.weights(sessions))
+    assert world.answers == answers

@@ -89,12 +89,12 @@ class Durable:
             assert newest is not None
         self._mark.touch()
         self._check(newest.meta["guard"])
-        last = (newest.turn or 0) - 1
-        if last >= 0 and not any(record.turn == last for _, record in self.journal.records(last)):
+        turn = newest.turn or 0  # the journal has the turn before it or, where an older checkpoint serves, its own
+        if turn and not any(record.turn <= turn for _, record in self.journal.records(turn - 1)):
             raise StorageError(
-                f"{self.journal.folder}: the journal does not know turn {last}, which the checkpoint follows: it is "
-                "lost or an older copy, and what was answered may not be answered again. Bring it back, or start a new "
-                "run under another name"
+                f"{self.journal.folder}: the journal does not know what was said around turn {turn}, where the "
+                "checkpoint stands: it is lost or an older copy, and what was answered may not be answered again. Bring "
+                "it back, or start a new run under another name"
             )
         return newest
 
