@@ -93,8 +93,8 @@ class Durable:
         if turn and not any(record.turn <= turn for _, record in self.journal.records(turn - 1)):
             raise StorageError(
                 f"{self.journal.folder}: the journal does not know what was said around turn {turn}, where the "
-                "checkpoint stands: it is lost or an older copy, and what was answered may not be answered again. Bring "
-                "it back, or start a new run under another name"
+                "checkpoint stands: it is lost or an older copy, and what was answered may not be answered again. "
+                "Bring it back, or start a new run under another name"
             )
         return newest
 
