@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tacit.align import _sources, ids
 from tacit.align.ids import LONGEST, read_ids
+from tacit.align.tables import load
 from tacit.errors import DataError, UsageError
 
 FIXED = "228e748fa85c30ce4badbafbe797eb9ef1745b5131a74988c5551c50d86e9f20"
@@ -234,3 +235,14 @@ def test_hashes_that_agree_in_their_first_half_are_still_two_ids():
     keep, repeated, example = ids._distinct(same, first=False)
     assert keep.tolist() == [False, True, False]
     assert (repeated, example) == (1, (0, 2))
+
+
+@pytest.mark.parametrize("name", ["a.pq", "a.PARQUET", "a.CSV", "a.Tsv"])
+def test_ids_come_from_every_file_that_rows_come_from(tmp_path, name):
+    path, table = tmp_path / name, pl.DataFrame({"id": [3, 5]})
+    if name.lower().endswith("sv"):
+        table.write_csv(path, separator="," if name == "a.CSV" else "\t")
+    else:
+        table.write_parquet(path)
+    assert len(read_ids(path, "id")) == 2
+    assert load(path, np.array([1]), ["id"])["id"].cast(pl.Int64).to_list() == [5]

@@ -9,10 +9,12 @@ import polars as pl
 
 from tacit.errors import DataError
 
-__all__ = ["batches"]
+__all__ = ["SEPARATORS", "batches", "scan"]
 
 _BATCH = 1 << 17
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+"""What stands between the values of a text file, by the end of its name."""
 
 
 def batches(source: str | Path | pl.DataFrame, name: str, columns: list[str]) -> Iterator[pl.DataFrame]:
@@ -30,7 +32,7 @@ def batches(source: str | Path | pl.DataFrame, name: str, columns: list[str]) ->
         return
     path = Path(source)
     try:
-        table = _scan(path)
+        table = _table(path)
         casts = _casts(name, table.collect_schema(), columns)
         yield from table.select(columns).with_columns(casts).collect_batches(chunk_size=_BATCH)
     except OSError as error:
@@ -39,15 +41,23 @@ def batches(source: str | Path | pl.DataFrame, name: str, columns: list[str]) ->
         raise DataError(f"{path} can't be read: {_cause(path, error)}") from error
 
 
-def _scan(path: Path) -> pl.LazyFrame:
+def scan(path: Path) -> pl.LazyFrame | None:
+    """A file by the end of its name, not yet read; None where that is no table's. Text stays text: '042' is not 42."""
+    kind = path.suffix.lower()
+    if kind in (".parquet", ".pq"):
+        return pl.scan_parquet(path, glob=False)
+    if kind in SEPARATORS:
+        return pl.scan_csv(path, glob=False, infer_schema=False, separator=SEPARATORS[kind])
+    return None
+
+
+def _table(path: Path) -> pl.LazyFrame:
     if path.is_dir():
         raise DataError(f"{path} is a folder: pass one .parquet, .csv or .tsv file")
-    if path.suffix == ".parquet":
-        return pl.scan_parquet(path, glob=False)
-    if path.suffix in _SEPARATORS:
-        # Without a guess at types: '042' and '4.20' stay what the file says.
-        return pl.scan_csv(path, infer_schema=False, separator=_SEPARATORS[path.suffix], glob=False)
-    raise DataError(f"{path} is neither .parquet nor .csv nor .tsv: convert it, or pass a polars table")
+    table = scan(path)
+    if table is None:
+        raise DataError(f"{path} is neither .parquet nor .csv nor .tsv: convert it, or pass a polars table")
+    return table
 
 
 def _casts(name: str, schema: pl.Schema, columns: list[str]) -> list[pl.Expr]:
@@ -68,7 +78,7 @@ def _casts(name: str, schema: pl.Schema, columns: list[str]) -> list[pl.Expr]:
 
 def _cause(path: Path, error: Exception) -> str:
     """What is wrong with the file, with the line where that can be told."""
-    if "utf-8" in str(error).lower() and path.suffix in _SEPARATORS:
+    if "utf-8" in str(error).lower() and path.suffix.lower() in SEPARATORS:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:

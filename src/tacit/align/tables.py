@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.align._sources import SEPARATORS, scan
 from tacit.align.encoder import Columns, Encoder, Inputs, require, to_float
 from tacit.errors import DataError, LabelsError, UsageError
 
@@ -34,7 +35,6 @@ __all__ = [
 _ROW, _PLACE = "tacit row", "tacit place"
 _SMALLEST, _LARGEST = 1 << 12, 1 << 16  # rows of a block
 _VALUES = 1 << 21  # in a block, where its rows allow
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 def load(source: str | Path | pl.DataFrame, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
@@ -92,7 +92,7 @@ def _batches(source: str | Path | pl.DataFrame, columns: Sequence[str], size: in
     frame = _open(source, columns)
     if isinstance(source, pl.DataFrame):
         yield from source.select(columns).iter_slices(size)
-    elif Path(source).suffix.lower() in _SEPARATORS:
+    elif Path(source).suffix.lower() in SEPARATORS:
         yield from frame.collect_batches(chunk_size=size)
     else:
         # As a stream it would be read ahead by many row groups, which takes several times the memory.
@@ -219,9 +219,7 @@ def _scan(path: Path) -> pl.LazyFrame:
     """The file, not yet read."""
     if not path.is_file():
         raise DataError(f"{path} is no file: correct the path")
-    kind = path.suffix.lower()
-    if kind in (".parquet", ".pq"):
-        return pl.scan_parquet(path, glob=False)
-    if kind in _SEPARATORS:
-        return pl.scan_csv(path, glob=False, infer_schema=False, separator=_SEPARATORS[kind])
-    raise DataError(f"{path} ends with {kind!r}: use a .parquet, .csv or .tsv file")
+    table = scan(path)
+    if table is None:
+        raise DataError(f"{path} ends with {path.suffix.lower()!r}: use a .parquet, .csv or .tsv file")
+    return table

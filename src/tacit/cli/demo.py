@@ -34,7 +34,7 @@ def demo(
     late. Only the airline knows which did. Each has its own folder with keys, certificate, settings and journal. They
     pin each other's certificates, align their flights without showing the others, and train over mutual TLS, with
     every gradient protected. Then the airline attacks what the airport received: leak AUC 0.5 is a coin flip, 1.0 is
-    an open book. Takes about two minutes.
+    an open book. Takes about a minute.
     """
     if out is not None:
         make_folder(out)
