@@ -13,11 +13,12 @@ ALLOWED = {
     "contracts": set(),
     "errors": set(),
     "config": {"errors"},
+    "dependence": {"errors"},  # mathematics that a protection and a metric share
     "align": {"contracts", "errors"},
     "models": {"contracts", "errors"},
-    "protect": {"contracts", "errors"},
+    "protect": {"contracts", "errors", "dependence"},
     "wire": {"contracts", "errors"},
-    "audit": {"contracts", "errors"},
+    "audit": {"contracts", "errors", "dependence"},
     "cut": {"contracts", "errors", "align", "wire"},
 }
 

@@ -12,21 +12,26 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 __all__ = [
     "Attack",
     "Channel",
+    "EmbeddingProtection",
     "Estimate",
     "Event",
     "Guess",
+    "InputAttack",
     "Known",
+    "KnownInputs",
     "Link",
     "Message",
     "Noise",
     "NoiseSource",
     "Protected",
     "Protection",
+    "Reconstruction",
+    "Regularizer",
     "StepNoise",
     "View",
     "noise_source",
@@ -199,6 +204,57 @@ class Protection(Protocol):
         """Protect one batch on its own, with a fresh state."""
 
 
+class Regularizer(nn.Module):
+    """An extra loss of the feature party on what it hides and what it sends; a module, because it may learn as well.
+
+    Attributes:
+        optimizer: of its own parameters; None where it has none. Its owner steps it together with the bottom's.
+    """
+
+    optimizer: torch.optim.Optimizer | None = None
+
+    def forward(self, x: Tensor, z: Tensor, noise: NoiseSource) -> Tensor:
+        """The weighted loss of one batch, a scalar; its gradient goes into z and into its own parameters, never into x.
+
+        Args:
+            x: what is to be hidden: the input of the network before the cut, one flat row for each example.
+                (batch, inputs), detached
+            z: the embedding as it stands at this protection's place in the list.  (batch, *cut)
+            noise: this step's randomness.
+        """
+        raise NotImplementedError
+
+
+@runtime_checkable
+class EmbeddingProtection(Protocol):
+    """What a feature party does so that its embeddings give less away: to the embedding, to its own model, or both.
+
+    Several stand in a list and act in its order: each changes the embedding that the one before it left, and what a
+    regularizer sees is the embedding at its own place. What changes the embedding does so in training, in evaluation
+    and in serving alike; regularizers act in training alone.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in configs, reports and tables."""
+
+    @property
+    def event(self) -> Event:
+        """What the ledger needs to know."""
+
+    def transform(self, z: Tensor, noise: NoiseSource) -> Tensor:
+        """What goes on in the place of z, differentiable in z; z itself where this protection only adds a loss."""
+
+    def regularizer(self, x: Tensor, z: Tensor, others: Sequence[Regularizer]) -> Regularizer | None:
+        """The loss that it adds, made once for rows like these; None where it only changes the embedding.
+
+        Args:
+            x: a few rows of what is hidden, for their shape.  (rows, inputs)
+            z: the embedding of these rows.  (rows, *cut)
+            others: the regularizers of the protections before it in the list, with which it may share what they learn.
+        """
+
+
 # --- attacks and measures --------------------------------------------------------------------------------------------
 
 
@@ -274,6 +330,17 @@ class View:
         received = [Message(i, "gradient", g, b"") for i, g in enumerate(gradient)]
         return cls(role, [*sent, *received], {"rows": rows, **(layers or {})})
 
+    @classmethod
+    def of_embeddings(cls, embedding: Tensor, *, rows: Tensor | None = None, role: str = "label") -> View:
+        """A view of embeddings alone, (steps, batch, *cut): what a label party sees of a feature party.
+
+        >>> View.of_embeddings(torch.zeros(3, 4, 2)).embedding.shape
+        torch.Size([3, 4, 2])
+        """
+        _stacked("embedding", embedding)
+        view = cls.of(embedding, rows=rows, role=role)
+        return cls(role, [Message(m.step, "embedding", m.payload, m.rows) for m in view.messages], view.own)
+
     @property
     def rows(self) -> Tensor:
         """Ids of the examples in each batch.  (steps, batch)"""
@@ -315,11 +382,14 @@ class Known:
         labels: for each row id its label where the attacker knows it, -1 where it does not.  (number of ids,)
         positive_gradient: one clean gradient of a positive example for each step.  (steps, width)
         share: the share of positives among all examples.
+        prediction: for each row id what the finished model itself predicts: the honest baseline of an attack that
+            looks at embeddings.  (number of ids,)
     """
 
     labels: Tensor | None = None
     positive_gradient: Tensor | None = None
     share: float | None = None
+    prediction: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -348,6 +418,50 @@ class Attack(Protocol):
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
         """Score every row of the view."""
+
+
+@dataclass(frozen=True)
+class KnownInputs:
+    """What a label party that is after the inputs is granted beyond its view.
+
+    Attributes:
+        inputs: for each row id its input where the attacker knows it, NaN in the whole row where it does not.
+            (number of ids, *input)
+        samples: inputs of other rows like these, without their embeddings.  (samples, *input)
+        attribute: for each row id the code of its private attribute where it is known, -1 where it is not.
+            (number of ids,)
+    """
+
+    inputs: Tensor | None = None
+    samples: Tensor | None = None
+    attribute: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """An attacker's answer about inputs: what it believes each row was.
+
+    Attributes:
+        rows: ids of the examples.  (rows,)
+        value: what the attacker believes: the input itself (rows, *input), or for an attribute a score for each of its
+            codes (rows, codes).
+        counted: False where a row was used for fitting and must not be judged.  (rows,)
+    """
+
+    rows: Tensor
+    value: Tensor
+    counted: Tensor
+
+
+class InputAttack(Protocol):
+    """Guesses inputs from a view of the embeddings, from what it is granted, and from randomness."""
+
+    @property
+    def name(self) -> str:
+        """The attack's name in configs, reports and tables."""
+
+    def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
+        """A belief about every row of the view."""
 
 
 @dataclass(frozen=True)
