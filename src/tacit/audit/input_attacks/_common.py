@@ -1,0 +1,163 @@
+"""What several attacks on inputs do to a view and to what they are granted before they look at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import _common
+from tacit.contracts import KnownInputs, NoiseSource, View
+from tacit.errors import LabelsError, TensorError, UsageError
+
+spelled, check_count, slices = _common.spelled, _common.check_count, _common.slices
+
+_HELD = 0.2  # share of an attacker's own examples that only choose when to stop, or how strongly to shrink
+
+
+def check_share(attack: str, share: object) -> None:
+    """Refuse a share that is no number above 0 and at most 1."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise UsageError(f"{attack}(share={share!r}): a share of the rows is a number above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a label party received, one row for each visit of an example.
+
+    Attributes:
+        rows: ids of the examples.  (visits,)
+        z: their embeddings, each column with mean 0 and deviation 1; a column that never changes is 0.
+            (visits, width), float32
+    """
+
+    rows: Tensor
+    z: Tensor
+
+
+def seen(view: View, known: KnownInputs, attack: str) -> Seen:
+    """The embeddings of a view, flattened to rows and standardized; a refusal where there are none."""
+    if not isinstance(known, KnownInputs):
+        raise UsageError(
+            f"the attack {attack!r} guesses inputs, not labels, and was granted a {type(known).__name__}: run it with "
+            "attack_inputs, which grants it KnownInputs, or leave it out"
+        )
+    z = _common.embedding(view, attack).flatten(0, 1)  # (visits, width)
+    if not z.numel():
+        raise UsageError(f"the attack {attack!r} was shown no rows: record at least one batch")
+    spread, mean = torch.std_mean(z.double(), dim=0, correction=0)
+    flat = spread <= 1e-6 * mean.abs()  # what is left there is rounding
+    scale = torch.where(flat, torch.inf, spread)
+    return Seen(view.rows.flatten(), ((z - mean) / scale).float())
+
+
+def known_rows(rows: Tensor, known: Tensor, attack: str, field: str) -> Tensor:
+    """For each id whether it is known, if all ids of the view have an entry.  (number of ids,)
+
+    Args:
+        rows: ids of the view.  (visits,)
+        known: for each id what is known of it, NaN or -1 where nothing is.  (number of ids, *)
+        attack: on whose behalf.
+        field: the name of what is known, for messages.
+    """
+    low, high = (int(edge) for edge in torch.aminmax(rows))
+    if low < 0 or high >= known.shape[0]:
+        raise UsageError(f"row ids run from {low} to {high}, but known.{field} holds {known.shape[0]} entries")
+    if not known.is_floating_point():
+        return known >= 0
+    hidden = known.isnan().flatten(1)
+    if bool((hidden.any(1) != hidden.all(1)).any()) or bool(known.isinf().any()):
+        raise TensorError(
+            f"known.{field} holds rows that are NaN in part, or numbers that are not finite: a row is known whole or "
+            "NaN whole"
+        )
+    return ~hidden.any(1)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Which rows of a view an attacker learns from.
+
+    Attributes:
+        fit: numbers of the rows to fit.
+        held: numbers of the rows to check with, of other examples.
+        hidden: whether nothing is known about a row, so that it may be judged.  (visits,)
+    """
+
+    fit: Tensor
+    held: Tensor
+    hidden: Tensor
+
+    @property
+    def all(self) -> Tensor:
+        """Numbers of all rows that the attacker learns from."""
+        return torch.cat([self.fit, self.held])
+
+
+def pairs(rows: Tensor, granted: Tensor, share: float, source: NoiseSource, attack: str) -> Pairs:
+    """A share of the view's examples out of the granted ones, all visits of an example on one side of the split.
+
+    The examples of a small share are among those of a larger one, from the same noise.
+
+    Args:
+        rows: ids of the view.  (visits,)
+        granted: for each id whether it is known.  (number of ids,)
+        share: of all examples of the view; where fewer are granted, all of those are taken.
+        source: draws which.
+        attack: on whose behalf.
+    """
+    examples = rows.unique()
+    ticket = source.uniform((granted.numel(), 2), dtype=torch.float64, device=rows.device)
+    mine = examples[granted[examples]]
+    mine = mine[ticket[mine, 0].argsort()][: max(2, round(share * examples.numel()))]
+    if mine.numel() < 2:
+        raise UsageError(
+            f"the attack {attack!r} knows {mine.numel()} of the {examples.numel()} examples: grant it two or more, one "
+            "to fit and one to check with, or leave it out"
+        )
+    held = mine[ticket[mine, 1].argsort()][: max(1, round(_HELD * mine.numel()))]
+    side = torch.zeros(granted.numel(), dtype=torch.int8, device=rows.device)
+    side[mine], side[held] = 1, 2
+    of = side[rows]
+    return Pairs((of == 1).nonzero()[:, 0], (of == 2).nonzero()[:, 0], ~granted[rows])
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is known of the inputs, flat.
+
+    Attributes:
+        x: for each id its input, NaN where it is unknown.  (number of ids, inputs), float32
+        shape: of one input.
+    """
+
+    x: Tensor
+    shape: torch.Size
+
+    def like(self, flat: Tensor) -> Tensor:
+        """Flat rows in the shape of the inputs.  (rows, inputs) -> (rows, *input)"""
+        return flat.reshape(flat.shape[0], *self.shape)
+
+
+def inputs(known: KnownInputs, attack: str, device: torch.device) -> Inputs:
+    """The granted inputs on the view's device, one flat row for each id; a refusal where none were granted."""
+    if known.inputs is None:
+        raise UsageError(f"the attack {attack!r} needs known.inputs: grant it some pairs, or leave it out")
+    if known.inputs.ndim < 2 or not known.inputs.is_floating_point():
+        raise TensorError(
+            f"known.inputs are {tuple(known.inputs.shape)} {known.inputs.dtype}: pass floating point numbers, "
+            "(number of ids, *input)"
+        )
+    return Inputs(known.inputs.detach().to(device).float().flatten(1), known.inputs.shape[1:])
+
+
+def codes(known: KnownInputs, attack: str, device: torch.device) -> Tensor:
+    """The granted codes on the view's device; a refusal where none were granted.  (number of ids,)"""
+    if known.attribute is None:
+        raise UsageError(f"the attack {attack!r} needs known.attribute: grant it some codes, or leave it out")
+    if known.attribute.ndim != 1 or known.attribute.is_floating_point():
+        raise LabelsError(
+            f"known.attribute is {tuple(known.attribute.shape)} {known.attribute.dtype}: one code for each row id"
+        )
+    return known.attribute.to(device).long()

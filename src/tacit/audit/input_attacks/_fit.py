@@ -1,0 +1,133 @@
+"""Networks with first weights from the caller's noise, and their training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from tacit.audit.input_attacks import _common
+from tacit.audit.input_attacks._ridge import Line
+from tacit.contracts import NoiseSource
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+_BATCH = 256
+_CHECKS = 40  # how often the rows held out are asked
+_ASKED = 4096  # of them at most
+_RATE = 1e-3
+
+
+class Straight(nn.Module):
+    """Hidden layers beside a linear way from input to output; at first the hidden layers do not reach the output.
+
+    Args:
+        inputs: the width of the input.
+        hidden: the units of each hidden layer.
+        outputs: the width of the output.
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in pairwise([inputs, *hidden]):
+            layers += [nn.Linear(before, after, device="meta"), nn.ReLU()]
+        self.hidden = nn.Sequential(*layers)
+        self.out = nn.Linear([inputs, *hidden][-1], outputs, device="meta")
+        self.straight = nn.Linear(inputs, outputs, bias=False, device="meta")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, inputs) -> (rows, outputs)"""
+        out: Tensor = self.out(self.hidden(x)) + self.straight(x)
+        return out
+
+    def start(self, line: Line | None = None) -> None:
+        """Begin as a linear map, or as zero."""
+        with torch.no_grad():
+            self.out.weight.zero_()
+            self.straight.weight.zero_()
+            if line is not None:
+                self.straight.weight.copy_(line.weight.mT)
+                self.out.bias.copy_(line.bias)
+
+
+def drawn(network: nn.Module, source: NoiseSource, device: torch.device) -> nn.Module:
+    """The same network on a device with first weights from this source: He normal, biases 0, scales 1."""
+    if any(parameter.is_meta for parameter in network.parameters()):
+        network = network.to_empty(device=device)
+    network = network.to(device)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.ndim > 1:
+                first = source.normal(parameter.shape, dtype=torch.float32, device=device)
+                parameter.copy_(first * (2 / parameter[0].numel()) ** 0.5)
+            else:
+                parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+    return network
+
+
+def trained(
+    network: nn.Module,
+    z: Tensor,
+    target: Tensor,
+    fit: Tensor,
+    held: Tensor,
+    source: NoiseSource,
+    *,
+    updates: int,
+    loss: Loss,
+    decay: float = 1e-4,
+) -> bool:
+    """Fit a network in place by AdamW: of all checks it keeps the weights that were best on the rows held out.
+
+    Args:
+        network: what is fitted, on the device of z.
+        z: what it sees.  (rows, width)
+        target: what it shall say.  (rows, *)
+        fit: numbers of the rows to fit.
+        held: numbers of the rows to check with.
+        source: draws the batches.
+        updates: how many.
+        loss: of an answer and its target.
+        decay: AdamW's weight decay.
+
+    Returns:
+        Whether any check was better than the first weights, which stay where none was.
+    """
+    parameters = list(network.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=decay)
+    asked = held[:_ASKED]
+    first = least = _error(network, z[asked], target[asked], loss)
+    best = [p.detach().clone() for p in parameters]
+    every = max(1, updates // _CHECKS)
+    with torch.enable_grad():
+        for start in range(0, updates, every):
+            steps = min(every, updates - start)
+            draw = source.uniform((steps, min(_BATCH, fit.numel())), dtype=torch.float64, device=z.device)
+            picked = fit[(draw * fit.numel()).long().clamp_max(fit.numel() - 1)]  # (steps, batch)
+            for step, some in enumerate(picked, start):
+                optimizer.param_groups[0]["lr"] = _RATE * (1 + math.cos(math.pi * step / updates)) / 2
+                optimizer.zero_grad()
+                loss(network(z[some]), target[some]).backward()
+                optimizer.step()
+            now = _error(network, z[asked], target[asked], loss)
+            if now < least:
+                best, least = [p.detach().clone() for p in parameters], now
+    with torch.no_grad():
+        for parameter, kept in zip(parameters, best, strict=True):
+            parameter.copy_(kept)
+    return least < first
+
+
+def answer(network: nn.Module, z: Tensor, each: int) -> Tensor:
+    """What the network says about every row, in slices whose intermediate takes about `each` numbers a row."""
+    with torch.no_grad():
+        return torch.cat([network(z[part]) for part in _common.slices(z.shape[0], each)])
+
+
+def _error(network: nn.Module, z: Tensor, target: Tensor, loss: Loss) -> float:
+    with torch.no_grad():
+        return float(loss(network(z), target))

@@ -1,0 +1,104 @@
+"""The decoder: an independent network that learns to read inputs out of embeddings, after the fact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.audit.input_attacks import _common, _fit
+from tacit.audit.input_attacks._mirror import mirrored
+from tacit.audit.input_attacks._ridge import ridge
+from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
+
+__all__ = ["decoder"]
+
+_LINEAR = 4096  # up to this many directions the network starts from the best linear map
+_MIRRORED = 1 << 16  # numbers that a mirrored network takes for each row, more or less
+
+
+def decoder(
+    share: float = 0.5,
+    mirror: nn.Module | None = None,
+    hidden: Sequence[int] = (512, 512),
+    updates: int = 3000,
+) -> InputAttack:
+    """Guesses inputs by a network trained from scratch on a share of pairs, which it never saw in training.
+
+    Hidden ReLU layers beside a linear way, which starts as the ridge regression of the same pairs (embeddings of up to
+    4096 directions): the network has to learn only what a line misses, and is not worse than the line where pairs are
+    few. A fifth of its own examples chooses when to stop. The error it makes small is the squared distance in the
+    units of the inputs, so columns of large numbers count more: hand standardized inputs to an attacker who should care
+    for all columns alike.
+
+    With `mirror` the worst case of "Technical report of embedding protection in federated learning": the attacker knows
+    how the bottom is built, and builds its mirror image. Of the module only the sizes of its layers are read.
+
+    Args:
+        share: of all examples of the view, how many pairs it learns from; where fewer are granted, all of those.
+        mirror: the bottom to mirror, of linear layers, convolutions that keep the size, max pools, activations and
+            flattening; a table's embedding is passed over, because the input is what comes behind it.
+        hidden: the units of each hidden layer, where no bottom is mirrored.
+        updates: how many the network gets.
+
+    Knows: the embeddings; known.inputs; with `mirror` the bottom's architecture, never its weights.
+    Costs: `updates` updates of the network at 256 rows, and one linear_decoder.
+    """
+    _common.check_share("decoder", share)
+    _common.check_count("decoder", "updates", updates, "update")
+    for units in hidden:
+        _common.check_count("decoder", "hidden", units, "unit in each hidden layer")
+    return _Decoder(share, mirror, tuple(hidden), updates)
+
+
+@dataclass(frozen=True)
+class _Decoder:
+    share: float
+    mirror: nn.Module | None
+    hidden: tuple[int, ...]
+    updates: int
+
+    @property
+    def name(self) -> str:
+        shown = None if self.mirror is None else type(self.mirror).__name__
+        return _common.spelled("decoder", share=None if self.share == 0.5 else self.share, mirror=shown)
+
+    def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
+        source = noise_source(noise)
+        seen = _common.seen(view, known, "decoder")
+        given = _common.inputs(known, "decoder", seen.z.device)
+        granted = _common.known_rows(seen.rows, given.x, "decoder", "inputs")
+        pairs = _common.pairs(seen.rows, granted, self.share, source, "decoder")
+        x, mean, scale = _scaled(given.x[seen.rows], pairs.fit)
+        if self.mirror is None:
+            value = self._straight(seen.z, x, pairs, source)
+        else:
+            network = _fit.drawn(mirrored(self.mirror, given.shape, seen.z.shape[1]), source, seen.z.device)
+            self._train(network, seen.z, x, pairs, source)
+            value = _fit.answer(network, seen.z, _MIRRORED)
+        return Reconstruction(seen.rows, given.like(value * scale + mean), pairs.hidden)
+
+    def _straight(self, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> Tensor:
+        """The answers of a network that starts as the best line: of the line itself where it learns nothing more."""
+        network = _fit.Straight(z.shape[1], self.hidden, x.shape[1])
+        _fit.drawn(network, source, z.device)
+        small = min(z.shape[1], pairs.fit.numel()) <= _LINEAR
+        network.start(ridge(z, x, pairs.fit, pairs.held, refit=False) if small else None)
+        if not self._train(network, z, x, pairs, source) and small:
+            return ridge(z, x, pairs.fit, pairs.held)(z)
+        return _fit.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
+
+    def _train(self, network: nn.Module, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> bool:
+        mse = functional.mse_loss
+        return _fit.trained(network, z, x, pairs.fit, pairs.held, source, updates=self.updates, loss=mse)
+
+
+def _scaled(x: Tensor, fit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs around the mean of some rows and divided by one number, such that they are about 1 in size."""
+    mean = x[fit].mean(0)
+    scale = (x[fit] - mean).square().mean().sqrt()
+    scale = torch.where(scale > 0, scale, 1.0)
+    return (x - mean) / scale, mean, scale
