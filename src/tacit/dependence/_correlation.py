@@ -40,10 +40,10 @@ def distance_correlation(
 ) -> Tensor:
     """How much the rows of z say about those of x: 0 where they are independent, 1 where z is x moved, turned, scaled.
 
-    The distance correlation of Szekely, Rizzo and Bakirov (2007): the root of dCov^2(x, z) over the
-    root of dCov^2(x, x) dCov^2(z, z). The plain version lies in [0, 1] and is above 0 for independent rows too, the more so the fewer they are; compare it at
-    one batch size only. Where one side does not vary it is 0, with gradient 0. It is computed in float64 whatever the
-    dtype of the rows, and rows that are not finite give NaN.
+    The distance correlation of Szekely, Rizzo and Bakirov (2007): the root of dCov^2(x, z) over the root of
+    dCov^2(x, x) dCov^2(z, z). The plain version lies in [0, 1] and is above 0 for independent rows too, the more so the
+    fewer they are; compare it at one batch size only. Where one side does not vary it is 0, with gradient 0. It is
+    computed in float64 whatever the dtype of the rows, and rows that are not finite give NaN.
 
     Args:
         x: one row for each example; detach it where only z is to learn.  (n, *)
@@ -51,9 +51,10 @@ def distance_correlation(
         unbiased: the bias-corrected version (Szekely and Rizzo, 2013), whose square is centred at 0 for independent
             rows at every batch size. It may be negative: the root is that of the size, with the sign of the square.
             Its slope is held where the square is nearer to 0 than chance takes it (1/n), so that it serves as a loss.
-        projections: estimate from so many random projections in time n log n (Huang and Huo, 2017); the estimate may
-            be a little above 1. 0 looks at all pairs, in time and memory n^2, however many rows there are. If not
-            given, all pairs are looked at up to `EXACT_ROWS` rows, and `PROJECTIONS` projections above that.
+        projections: estimate from so many random projections in time n log n (Huang and Huo, 2017); chance may take
+            the estimate a little above 1 or, near independence, below 0, where its slope is held as above. 0 looks at
+            all pairs, in time and memory n^2, however many rows there are. If not given, all pairs are looked at up to
+            `EXACT_ROWS` rows, and `PROJECTIONS` projections above that.
         noise: randomness for the projections: a generator, or anything with a `normal` as sources of noise have.
         stacked: x and z are stacks of batches; the answer is one number for each.  (stack, n, *)
 
@@ -64,8 +65,7 @@ def distance_correlation(
     >>> distance_correlation(line, 5 - 2 * line).item()
     1.0
     """
-    square, n = _square(x, z, unbiased, projections, noise, stacked)
-    least = 1 / n if unbiased else SMALL
+    square, least = _square(x, z, unbiased, projections, noise, stacked)
     fixed = square.detach()
     root = fixed.sign() * fixed.abs().sqrt()
     slope = 0.5 / fixed.abs().clamp(min=least).sqrt()
@@ -84,15 +84,16 @@ def log_distance_correlation(
     """The logarithm of the distance correlation, as a loss: finite, with a finite gradient, at 0 too.
 
     Arguments are those of `distance_correlation`. The plain version stops at -13.8, a correlation of a millionth, with
-    gradient 0 below. The bias-corrected square r, which chance takes below 0, enters as log(max(r, 0) + 1/n) / 2: there
-    is nothing to gain below 0, and the slope just above is about that of the plain version at independence.
+    gradient 0 below; where it is estimated it stops at -log(n) / 2, which independent rows hardly reach. The
+    bias-corrected square r, which chance takes below 0, enters as log(max(r, 0) + 1/n) / 2: there is nothing to gain
+    below 0, and the slope just above is about that of the plain version at independence.
 
     >>> line = torch.tensor([[0.0], [1.0], [3.0], [4.0]])
     >>> log_distance_correlation(line, 5 - 2 * line).item()
     0.0
     """
-    square, n = _square(x, z, unbiased, projections, noise, stacked)
-    whole = square.clamp(min=0.0) + 1 / n if unbiased else square.clamp(min=SMALL)
+    square, least = _square(x, z, unbiased, projections, noise, stacked)
+    whole = square.clamp(min=0.0) + least if unbiased else square.clamp(min=least)
     return _narrow(whole.log() / 2, z)
 
 
@@ -103,8 +104,8 @@ def _square(
     projections: int | None,
     noise: torch.Generator | Normals | None,
     stacked: bool,
-) -> tuple[Tensor, int]:
-    """The squared correlation in float64, () or (stack,), and the number of rows."""
+) -> tuple[Tensor, float]:
+    """The squared correlation in float64, () or (stack,), and what it is hardly told from 0 below."""
     _check(x, z, unbiased, stacked)
     one, other = (side.flatten(2) if stacked else side.flatten(1)[None] for side in (x, z))
     n = one.shape[1]
@@ -117,7 +118,7 @@ def _square(
     else:
         normals = [_normals(noise, (len(side), side.shape[2], projections), side.device) for side in (one, other)]
         square = _projected.squared_correlation(one, other, *normals, unbiased=unbiased)
-    return square if stacked else square.squeeze(0), n
+    return square if stacked else square.squeeze(0), 1 / n if unbiased or projections else SMALL
 
 
 def _normals(noise: torch.Generator | Normals | None, shape: tuple[int, ...], device: torch.device) -> Tensor:

@@ -5,9 +5,15 @@ rows is the mean, over pairs of directions, of that of two columns of numbers, b
 correlation (Huang and Huo, "A statistically and numerically efficient independence test based on random projections and
 distance covariance", 2017). For two columns it is found in n log n: it is linear in each column as long as no two
 numbers of it change places, so it is the product of the column with its own slope.
+
+Which two directions meet matters far more than which directions there are. So each pair that was looked at counts by
+how much it differs from two normal columns of the same covariance, and to that comes the mean of what those would have
+over all pairs, which one product of matrices gives. The mean stays what it was; the error is a quarter and less.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -19,7 +25,7 @@ CHUNK = {"cpu": 2**16}  # numbers in the columns that are worked on together, so
 
 
 def squared_correlation(x: Tensor, z: Tensor, one: Tensor, other: Tensor, *, unbiased: bool) -> Tensor:
-    """An estimate of `_exact.squared_correlation`, differentiable in the same way; chance may take it above 1.
+    """An estimate of `_exact.squared_correlation`, differentiable; chance may take it above 1 or below 0.
 
     Args:
         x: rows in any floating dtype.  (stack, n, p)
@@ -32,18 +38,50 @@ def squared_correlation(x: Tensor, z: Tensor, one: Tensor, other: Tensor, *, unb
         In float64.  (stack,)
     """
     from_x, from_z = _columns(x, one), _columns(z, other)  # (stack, projections, n)
-    covariance = _covariance(from_x, from_z, unbiased).mean(-1)
-    of_x, of_z = (_covariance(side, side.roll(1, 1), unbiased).mean(-1) for side in (from_x, from_z))
+    spread = _normal(from_x, from_z)  # (stack, projections, projections)
+    looked_at = spread.diagonal(dim1=1, dim2=2)
+    covariance = (_covariance(from_x, from_z, unbiased) - looked_at).mean(-1) + spread.mean((1, 2))
+    of_x, of_z = _variance(from_x, unbiased), _variance(from_z, unbiased)
     empty = (of_x <= 0) | (of_z <= 0)  # neither side varies, or chance says so
     product = torch.where(empty, 1.0, of_x * of_z)
     return torch.where(empty, 0.0, covariance / product.sqrt())
+
+
+def _variance(columns: Tensor, unbiased: bool) -> Tensor:
+    """The squared distance variance of one side: each direction meets the next one, never itself.  (stack,)"""
+    count = columns.shape[1]
+    spread = _normal(columns, columns)
+    looked_at = spread.roll(1, 2).diagonal(dim1=1, dim2=2)
+    others = (spread.sum((1, 2)) - spread.diagonal(dim1=1, dim2=2).sum(-1)) / (count * (count - 1))
+    return (_covariance(columns, columns.roll(1, 1), unbiased) - looked_at).mean(-1) + others
+
+
+def _normal(x: Tensor, y: Tensor) -> Tensor:
+    """What each pair of columns would have as squared distance covariance if they were normal, with many rows.
+
+    Theorem 7 of Szekely, Rizzo and Bakirov, "Measuring and testing dependence by correlation of distances" (2007).
+    Columns have mean 0.  (stack, projections, n) twice -> (stack, projections, projections)
+    """
+    of_x, of_y = (_deviation(side) for side in (x, y))  # (stack, projections, 1)
+    r = (x / of_x) @ (y / of_y).mT / x.shape[-1]
+    fixed = r.detach().clamp(-1.0, 1.0)
+    half = fixed / 2
+    value = fixed * fixed.asin() + (1 - fixed**2).sqrt() - fixed * half.asin() - (4 - fixed**2).sqrt() + 1
+    tangent = fixed.asin() - half.asin()
+    return 4 / math.pi * of_x * of_y.mT * (value + tangent * (r - r.detach()))
+
+
+def _deviation(columns: Tensor) -> Tensor:
+    """The standard deviation of columns with mean 0; 1 for one that does not vary, which is all 0."""
+    variance = columns.square().mean(-1, keepdim=True)
+    return torch.where(variance == 0, 1.0, variance).sqrt()
 
 
 def _columns(rows: Tensor, normals: Tensor) -> Tensor:
     """The rows along each direction, rounded a little.  (stack, projections, n)"""
     narrow = _scaled(rows)
     directions = normals / torch.linalg.vector_norm(normals, dim=1, keepdim=True)
-    columns = directions.mT @ narrow.mT
+    columns: Tensor = directions.mT @ narrow.mT
     fixed = columns.detach()
     step = fixed.abs().amax(-1, keepdim=True) * GRID
     return columns + ((fixed / step.masked_fill(step == 0, 1.0)).round() * step - fixed)
