@@ -224,6 +224,7 @@ def test_training_goes_on_bit_for_bit(tmp_path, name):
 PROTECTIONS = {
     "clip": lambda: gradient.protection("clip", norm=1.0),
     "iso": lambda: gradient.protection("iso", t=1.0),
+    "label_distance_correlation": lambda: gradient.protection("label_distance_correlation", weight=0.1),
     "marvell": lambda: gradient.protection("marvell", leak_auc=0.6, warmup=2),
     "matched": lambda: gradient.protection("matched", leak_auc=0.6, warmup=2),
     "matched visits": lambda: gradient.protection("matched", leak_auc=0.6, visits=4, warmup=2),
@@ -239,7 +240,7 @@ def protect(protection, state, first, steps):
         draw = torch.Generator().manual_seed(step)
         labels = (torch.rand(32, generator=draw) < 0.3).float()
         grad = torch.randn(32, 48, generator=draw) * torch.linspace(0.01, 1, 48) + labels[:, None]
-        done = protection.update(grad, labels, state, draw)
+        done = protection.update(grad, labels, state, draw, embedding=grad.roll(1, 0))
         state = done.state
         sent.append(done.value)
     return torch.stack(sent), state

@@ -34,7 +34,7 @@ def protection(name: str, **options: Any) -> Protection:
     >>> protection("marvel", scale=4.0)
     Traceback (most recent call last):
     ...
-    tacit.errors.UsageError: there is no protection 'marvel'; there are: clip, iso, marvell, matched, max_norm, none
+    tacit.errors.UsageError: there is no protection 'marvel'; there are: clip, iso, label_distance_correlation, ...
     """
     if name not in names():
         raise UsageError(f"there is no protection {name!r}; there are: {', '.join(names())}")

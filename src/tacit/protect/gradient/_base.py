@@ -49,6 +49,8 @@ class Batch:
         scale: the largest absolute entry of each problem.  (stack,), in the dtype of `rows`
         squares: squared norms of `rows`.  (stack, batch)
         valid: False where a problem holds a value that is not finite, or a label that is not 0 or 1.  (stack,)
+        embedding: what the gradients are the gradients of, flattened, in its own units and dtype; None where the caller
+            did not say.  (stack, batch, width)
     """
 
     rows: Tensor
@@ -56,6 +58,7 @@ class Batch:
     scale: Tensor
     squares: Tensor
     valid: Tensor
+    embedding: Tensor | None = None
 
     @property
     def largest(self) -> Tensor:
@@ -127,7 +130,7 @@ class GradientProtection(abc.ABC):
         Bad input on a CPU raises. On another device nothing is read back: a problem with bad input comes out as NaN
         in all its entries, and its figure `valid` is 0.
         """
-        batch = read_batch(grad, labels)
+        batch = read_batch(grad, labels, embedding)
         drawn = self.draw(batch, state, noise_source(noise))
         rows = grad.detach().reshape(batch.rows.shape)
         value, power = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
@@ -154,14 +157,20 @@ class GradientProtection(abc.ABC):
         return protected
 
 
-def read_batch(grad: Tensor, labels: Tensor) -> Batch:
+def read_batch(grad: Tensor, labels: Tensor, embedding: Tensor | None = None) -> Batch:
     """Check a gradient and its labels and bring them into the form that protections work on."""
     check_shapes(grad, labels)
+    if embedding is not None and embedding.shape != grad.shape:
+        raise TensorError(
+            f"an embedding of shape {tuple(embedding.shape)} has no gradient of shape {tuple(grad.shape)}: pass the "
+            "embedding that the gradient belongs to"
+        )
     dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
     rows = grad.detach().to(dtype).reshape(1, *grad.shape) if labels.ndim == 1 else grad.detach().to(dtype)
     rows = rows.flatten(start_dim=2)
     y = labels.to(dtype).reshape(rows.shape[:2])
-    batch = Batch(*_scaled(rows, y))
+    flat = None if embedding is None else embedding.detach().reshape(rows.shape)
+    batch = Batch(*_scaled(rows, y), embedding=flat)
     if grad.device.type == "cpu" and not bool(batch.valid.all()):
         raise_invalid(grad, labels)
     return batch

@@ -1,0 +1,77 @@
+"""A gradient that teaches the bottom to carry less of the label, as a first link of a chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.contracts import NoiseSource
+from tacit.dependence import distance_correlation, log_distance_correlation
+from tacit.errors import TensorError, UsageError
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, positive_number
+
+
+@dataclass(frozen=True)
+class LabelDistanceCorrelation(GradientProtection):
+    """See `label_distance_correlation`."""
+
+    weight: float
+    log: bool
+
+    def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
+        """The gradient of the weighted correlation in the place of noise; 0 where the batch has one class or one row.
+
+        In float64, because embeddings that hardly vary have gradients far above those of the loss.
+        """
+        z = _embedding(batch)
+        pull, value = torch.zeros_like(z, dtype=torch.float64), torch.zeros_like(batch.scale, dtype=torch.float64)
+        if z.shape[1] > 1:
+            pull, value = self._pull(z, batch.labels, source)
+        added = pull / batch.scale.double()[:, None, None]
+        return Drawn(added, state, added.square().sum(-1).mean(-1), {"label_correlation": value})
+
+    def _pull(self, z: Tensor, labels: Tensor, source: NoiseSource) -> tuple[Tensor, Tensor]:
+        """The gradient in the embedding, (stack, batch, width), and the correlation itself, (stack,)."""
+        measure = log_distance_correlation if self.log else distance_correlation
+        with torch.enable_grad():
+            leaf = z.double().requires_grad_()
+            value = measure(labels[..., None].double(), leaf, noise=source, stacked=True)
+            (pull,) = torch.autograd.grad(value.sum(), leaf)
+        reached = value.detach()
+        return self.weight * pull, reached.exp() if self.log else reached
+
+
+def _embedding(batch: Batch) -> Tensor:
+    """The batch's embedding, if there is a finite one."""
+    z = batch.embedding
+    if z is None:
+        raise UsageError(
+            "label_distance_correlation needs the embedding that the gradient belongs to: pass embedding=..., as "
+            "LabelParty and simulate do"
+        )
+    if z.device.type == "cpu" and not bool(torch.isfinite(z).all()):
+        row = (~torch.isfinite(z).all(-1)).nonzero()[0, -1].item()
+        raise TensorError(f"the embedding of row {row} is not finite: look at the bottom model and its inputs")
+    return z
+
+
+def label_distance_correlation(weight: float, log: bool = True) -> GradientProtection:
+    """Add the gradient of what the embeddings tell about the labels, so that the bottom learns to carry less of it.
+
+    Training pulls the embeddings of the two classes apart, and the feature party sees its own embeddings: no noise on
+    the gradient hides that. This adds `weight` times the derivative of the distance correlation between embedding and
+    label, as if the label party's loss had that term for the bottom alone. Not a protection of the gradient by itself,
+    and not unbiased: what is added depends on the labels. It goes first, and what hides the gradient follows:
+    `chain(label_distance_correlation(0.1), matched(leak_auc=0.6))`. The price is the model's own: a bottom that carries
+    nothing of the label predicts nothing. A batch of one class gets nothing added.
+
+    Args:
+        weight: how much the correlation counts beside the loss.
+        log: take the logarithm of the correlation, which pulls on when there is little left.
+    """
+    if not isinstance(log, bool):
+        raise UsageError(f"log = {log!r} is neither true nor false: leave it out for the logarithm")
+    return LabelDistanceCorrelation(positive_number("weight", weight), log)
