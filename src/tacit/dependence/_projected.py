@@ -37,17 +37,22 @@ def squared_correlation(x: Tensor, z: Tensor, one: Tensor, other: Tensor, *, unb
     Returns:
         In float64.  (stack,)
     """
-    from_x, from_z = _columns(x, one), _columns(z, other)  # (stack, projections, n)
-    spread = _normal(from_x, from_z)  # (stack, projections, projections)
-    looked_at = spread.diagonal(dim1=1, dim2=2)
-    covariance = (_covariance(from_x, from_z, unbiased) - looked_at).mean(-1) + spread.mean((1, 2))
-    of_x, of_z = _variance(from_x, unbiased), _variance(from_z, unbiased)
+    from_x, from_z = columns_of(x, one), columns_of(z, other)  # (stack, projections, n)
+    covariance = between(from_x, from_z, unbiased=unbiased)
+    of_x, of_z = (within(side, unbiased=unbiased) for side in (from_x, from_z))
     empty = (of_x <= 0) | (of_z <= 0)  # neither side varies, or chance says so
     product = torch.where(empty, 1.0, of_x * of_z)
     return torch.where(empty, 0.0, covariance / product.sqrt())
 
 
-def _variance(columns: Tensor, unbiased: bool) -> Tensor:
+def between(x: Tensor, z: Tensor, *, unbiased: bool) -> Tensor:
+    """The squared distance covariance of two sides, but for a constant, from columns of each.  (stack,)"""
+    spread = _normal(x, z)  # (stack, projections, projections)
+    looked_at = spread.diagonal(dim1=1, dim2=2)
+    return (_covariance(x, z, unbiased) - looked_at).mean(-1) + spread.mean((1, 2))
+
+
+def within(columns: Tensor, *, unbiased: bool) -> Tensor:
     """The squared distance variance of one side: each direction meets the next one, never itself.  (stack,)"""
     count = columns.shape[1]
     spread = _normal(columns, columns)
@@ -77,7 +82,7 @@ def _deviation(columns: Tensor) -> Tensor:
     return torch.where(variance == 0, 1.0, variance).sqrt()
 
 
-def _columns(rows: Tensor, normals: Tensor) -> Tensor:
+def columns_of(rows: Tensor, normals: Tensor) -> Tensor:
     """The rows along each direction, rounded a little.  (stack, projections, n)"""
     narrow = _scaled(rows)
     directions = normals / torch.linalg.vector_norm(normals, dim=1, keepdim=True)

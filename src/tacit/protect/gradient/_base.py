@@ -170,7 +170,8 @@ def read_batch(grad: Tensor, labels: Tensor, embedding: Tensor | None = None) ->
     rows = rows.flatten(start_dim=2)
     y = labels.to(dtype).reshape(rows.shape[:2])
     flat = None if embedding is None else embedding.detach().reshape(rows.shape)
-    batch = Batch(*_scaled(rows, y), embedding=flat)
+    rows, y, scale, squares, valid = _scaled(rows, y)
+    batch = Batch(rows, y, scale, squares, valid, flat)
     if grad.device.type == "cpu" and not bool(batch.valid.all()):
         raise_invalid(grad, labels)
     return batch
