@@ -1,0 +1,71 @@
+"""A bottom model with less distance correlation to its input (section 3.2.1 of the report on embedding protection)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tacit import dependence
+from tacit.contracts import EmbeddingProtection, NoiseSource, Regularizer
+from tacit.errors import UsageError
+from tacit.protect.embedding._base import BaseProtection, pair
+from tacit.protect.gradient._base import positive_number
+
+
+@dataclass(frozen=True)
+class DistanceCorrelation(BaseProtection):
+    """See `distance_correlation`."""
+
+    weight: float
+    log: bool
+    unbiased: bool
+    projections: int | None
+
+    def regularizer(self, x: Tensor, z: Tensor, others: Sequence[Regularizer]) -> Regularizer:
+        """A loss that learns nothing itself."""
+        pair(x, z)
+        return _Dependence(self)
+
+
+class _Dependence(Regularizer):
+    def __init__(self, options: DistanceCorrelation) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, x: Tensor, z: Tensor, noise: NoiseSource) -> Tensor:
+        """The weighted (logarithm of the) distance correlation of one batch; 0 where there are too few rows for it."""
+        hidden, options = pair(x, z), self.options
+        if len(z) < (4 if options.unbiased else 2):
+            return z[:0].sum()
+        measure = dependence.log_distance_correlation if options.log else dependence.distance_correlation
+        value = measure(hidden, z, unbiased=options.unbiased, projections=options.projections, noise=noise)
+        return options.weight * value
+
+
+def distance_correlation(
+    weight: float, log: bool = True, unbiased: bool = False, projections: int | None = None
+) -> EmbeddingProtection:
+    """The loss weight log dCor(x, z): the bottom model learns embeddings whose distances say little about the inputs'.
+
+    It lowers what it measures, dCor over a batch, and by that what a decoder finds, though less: an embedding may keep
+    some columns of the input whole among many others. A batch of one row (of fewer than four where it is unbiased) has
+    no distance correlation and adds nothing, so this is no protection for a training on single rows.
+
+    Args:
+        weight: of this loss against the label's.
+        log: its logarithm, as the report advises: its slope does not fade where little is left.
+        unbiased: the bias-corrected version, whose value does not depend on the size of the batch.
+        projections: estimate it from so many random projections, in time n log n; 0 looks at all pairs of rows. If not
+            given, all pairs are looked at, but in batches of thousands of rows (`tacit.dependence.EXACT_ROWS`).
+    """
+    for name, flag in (("log", log), ("unbiased", unbiased)):
+        if not isinstance(flag, bool):
+            raise UsageError(f"{name} = {flag!r} is out of range: it is true or false")
+    number = isinstance(projections, int) and not isinstance(projections, bool) and projections >= 0
+    if projections is not None and (not number or projections == 1):
+        raise UsageError(
+            f"projections = {projections!r} is out of range: it is a whole number, 2 or more, or 0 for none"
+        )
+    return DistanceCorrelation(positive_number("weight", weight), log, unbiased, projections)
