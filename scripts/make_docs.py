@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tacit.audit import attacks
-from tacit.protect import gradient
+from tacit.audit import attacks, input_attacks
+from tacit.protect import embedding, gradient
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = "<!-- made by scripts/make_docs.py from the docstrings; do not edit -->\n"
@@ -60,12 +60,29 @@ def pages() -> dict[str, str]:
             "tacit.protect.gradient",
             gradient.names(),
         ),
+        "ref-embedding-protections.md": page(
+            "Protections of the embedding",
+            "A feature party takes a list of them: `FeatureParty(protect=[...])`, `simulate(protect_embedding=[...])`,\n"
+            "or `[protect] embedding = [...]` in party.toml; they act in its order. By name with\n"
+            "`tacit.embedding_protection(NAME, **options)`, or as functions of the same name in `tacit`. What changes\n"
+            "an embedding does so in training, evaluation and serving alike; what adds a loss acts in training.",
+            "tacit.protect.embedding",
+            embedding.names(),
+        ),
         "ref-attacks.md": page(
-            "Attacks",
+            "Attacks on labels",
             "By name with `tacit.attack(NAME, **options)`, or as names in `tacit.attack_all`. Each sees a `View`, one\n"
             "party's transcript, and what it is granted; none sees the truth.",
             "tacit.audit.attacks",
             attacks.names(),
+        ),
+        "ref-input-attacks.md": page(
+            "Attacks on inputs",
+            "What a label party may try on the embeddings that it received. By name with\n"
+            "`tacit.attack(NAME, **options)`, judged by `tacit.audit.inputs.attack_inputs`. Each sees a `View` and what\n"
+            "it is granted; none sees the truth.",
+            "tacit.audit.input_attacks",
+            input_attacks.names(),
         ),
     }
 

@@ -66,7 +66,8 @@ def test_a_template_is_valid_once_a_feature_party_names_a_column(role):
         text = edited(text, "numeric = []", 'numeric = ["temp"]')
     party = Party.read(text)
     assert (party.role, party.name) == (role, "some-party")
-    assert (party.protect is None) == (role == "features")
+    assert (party.protect.gradient is None) == (role == "features")
+    assert (party.protect.embedding is None) == (role == "label")
     assert party.address.endswith(":7443")
 
 
@@ -134,7 +135,7 @@ def test_the_digest_sees_every_other_change():
 
 def test_the_digest_is_known():
     """It is compared between machines and versions: a change of this value is a change of the protocol."""
-    assert Contract.read(CONTRACT).digest == "be536005ccf26b4edc4000ba70fab75ee5754b9699cc40fd859d134ae5134f48"
+    assert Contract.read(CONTRACT).digest == "2d9fc9ab88ddeb3993258aad5f1ade7021416b0095e1a77df9723b245742bcb8"
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -230,7 +231,9 @@ def test_a_wrong_contract(old, new, words):
         (LABEL, "learning_rate = 0.002", 'learning_rate = "fast"', ["[training] learning_rate", "valid number"]),
         (LABEL, "learning_rate", "learning_rat", ["[training] learning_rat", "did you mean learning_rate?"]),
         (FEATURES, "[data]", '[data]\nlabel = "x"', ["[data] label: only the label party"]),
-        (FEATURES, "[record]", '[protect]\ngradient = { name = "none" }\n[record]', ["[protect]: only the label"]),
+        (FEATURES, "embedding = [", 'gradient = { name = "none" }\nembedding = [', ["gradient: is not for a"]),
+        (FEATURES, "embedding = [", "label_distance_correlation = 1.0\nembedding = [", ["is not for a party with"]),
+        (LABEL, "[protect]\n", "[protect]\nembedding = []\n", ["[protect] embedding: is not for a party"]),
         (FEATURES, "layers = 3", "layers = 0", ["[model] layers: a feature party's half has at least one layer"]),
         (FEATURES, 'ids = ["id"]', "ids = []", ["[data] ids", "at least 1"]),
         (FEATURES, 'ids = ["id"]', "", ['[data] ids: is missing: add it, for example ids = ["flight_id"]']),

@@ -3,7 +3,9 @@
 The public names, all of them:
 
 Protections of the gradient: `none`, `iso`, `max_norm`, `marvell`, `matched`, `clip`, `chain`, or by name `protection`.
-Of the labels: `randomized_response`. Training: `simulate`, `LabelParty`, `FeatureParty`, `Recorder`, and `Folder` for
+Of the labels: `randomized_response`; of what embeddings tell about labels: `label_distance_correlation`. Protections of
+the embedding: `distance_correlation`, `adversarial`, `noise_regularization`, `gaussian`, `quantize`, or by name
+`embedding_protection`. Training: `simulate`, `LabelParty`, `FeatureParty`, `Recorder`, and `Folder` for
 what two companies do. Attacks: `attack` by name, `attack_all`, `worst`. Errors: `TacitError` and what is below it in
 `tacit.errors`.
 """
@@ -24,10 +26,17 @@ if TYPE_CHECKING:
     from tacit.cut.simulate import simulate
     from tacit.errors import TacitError
     from tacit.party.folder import Folder
+    from tacit.protect.embedding import embedding_protection
+    from tacit.protect.embedding.adversarial import adversarial
+    from tacit.protect.embedding.distance_correlation import distance_correlation
+    from tacit.protect.embedding.gaussian import gaussian
+    from tacit.protect.embedding.noise_regularization import noise_regularization
+    from tacit.protect.embedding.quantize import quantize
     from tacit.protect.gradient import protection
     from tacit.protect.gradient._chain import chain
     from tacit.protect.gradient.clip import clip
     from tacit.protect.gradient.iso import iso
+    from tacit.protect.gradient.label_distance_correlation import label_distance_correlation
     from tacit.protect.gradient.marvell import marvell
     from tacit.protect.gradient.matched import matched
     from tacit.protect.gradient.max_norm import max_norm
@@ -43,16 +52,23 @@ __all__ = [
     "TacitError",
     "View",
     "__version__",
+    "adversarial",
     "attack",
     "attack_all",
     "chain",
     "clip",
+    "distance_correlation",
+    "embedding_protection",
+    "gaussian",
     "iso",
+    "label_distance_correlation",
     "marvell",
     "matched",
     "max_norm",
+    "noise_regularization",
     "none",
     "protection",
+    "quantize",
     "randomized_response",
     "simulate",
     "worst",
@@ -66,21 +82,28 @@ _HOME = {
     "Recorder": "tacit.wire.record",
     "TacitError": "tacit.errors",
     "View": "tacit.contracts",
+    "adversarial": "tacit.protect.embedding.adversarial",
     "attack": "tacit.audit.attacks",
     "attack_all": "tacit.audit.run",
     "chain": "tacit.protect.gradient._chain",
     "clip": "tacit.protect.gradient.clip",
+    "distance_correlation": "tacit.protect.embedding.distance_correlation",
+    "embedding_protection": "tacit.protect.embedding",
+    "gaussian": "tacit.protect.embedding.gaussian",
     "iso": "tacit.protect.gradient.iso",
+    "label_distance_correlation": "tacit.protect.gradient.label_distance_correlation",
     "marvell": "tacit.protect.gradient.marvell",
     "matched": "tacit.protect.gradient.matched",
     "max_norm": "tacit.protect.gradient.max_norm",
+    "noise_regularization": "tacit.protect.embedding.noise_regularization",
     "none": "tacit.protect.gradient.none",
     "protection": "tacit.protect.gradient",
+    "quantize": "tacit.protect.embedding.quantize",
     "randomized_response": "tacit.protect.labels.randomized_response",
     "simulate": "tacit.cut.simulate",
     "worst": "tacit.audit.run",
 }
-_PACKAGES = ("align", "audit", "contracts", "cut", "errors", "lab", "models", "party", "protect", "wire")
+_PACKAGES = ("align", "audit", "contracts", "cut", "dependence", "errors", "lab", "models", "party", "protect", "wire")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,16 +3,18 @@
 import queue
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
+from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_label_party
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
-from tacit.cut.session import Durable, FeatureSession, LabelSession
+from tacit.cut.session import FeatureSession, LabelSession
 from tacit.errors import LinkError
 from tacit.models import mlp
 from tacit.protect.gradient.matched import matched
@@ -72,10 +74,22 @@ class Killer:
 class World:
     """A training between a label party and feature parties, each with its folder."""
 
-    def __init__(self, folder, *, names=("one",), protect=None, epochs=2, every=4, test_share=0.2):
+    def __init__(
+        self,
+        folder,
+        *,
+        names=("one",),
+        protect=None,
+        protect_embedding=lambda start: (),
+        epochs=2,
+        every=4,
+        test_share=0.2,
+    ):
         self.folder = Path(folder)
         self.names = names
         self.protect = protect or matched(leak_auc=0.6, visits=epochs)
+        self.protect_embedding = protect_embedding  # of the number of starts before
+        self.starts = Counter()
         self.plan = Plan(ROWS, BATCH, epochs, seed=5, test_share=test_share)
         self.every = every
         self.guard = {"data": "same"}
@@ -108,8 +122,11 @@ class World:
             seed = torch.Generator().manual_seed(self.names.index(name))
             bottom, _ = mlp(INPUTS, widths=(8, WIDTH), cut=2, generator=seed)
             optimizer = torch.optim.Adam(bottom.parameters(), lr=0.02)
-            party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer)
-            session = FeatureSession(party, self.plan, durable, shared=("test_loss",))
+            protect = self.protect_embedding(self.starts[name])
+            self.starts[name] += 1
+            party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer, protect=protect)
+            noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
+            session = FeatureSession(party, self.plan, durable, noise=noise, shared=("test_loss",))
             (exchange,) = session.exchanges(["label"], "features", self.limits)
             line = Dialer(
                 "label",

@@ -8,6 +8,11 @@ import torch
 from tacit.align.batches import digest
 from tacit.contracts import Message
 from tacit.errors import StorageError
+from tacit.protect.embedding.adversarial import adversarial
+from tacit.protect.embedding.distance_correlation import distance_correlation
+from tacit.protect.embedding.gaussian import gaussian
+from tacit.protect.embedding.noise_regularization import noise_regularization
+from tacit.protect.embedding.quantize import quantize
 
 POINTS = {
     "label": (
@@ -19,6 +24,19 @@ POINTS = {
         "checkpoint written", "journal rotated",
     ),
 }  # fmt: skip
+
+
+def hiding_at(start):
+    """All kinds of embedding protections; what learns is another one at every start, until a checkpoint comes back."""
+    reconstructor = torch.nn.Linear(6, 5)
+    generator = torch.Generator().manual_seed(start)
+    with torch.no_grad():
+        for weight in reconstructor.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    return [
+        distance_correlation(0.1), adversarial(0.1, reconstructor=reconstructor), noise_regularization(0.01),
+        gaussian(snr=10.0), quantize(bits=10),
+    ]  # fmt: skip
 
 
 def same(one, two):
@@ -77,6 +95,31 @@ def test_three_parties_and_one_of_them_killed(parties, undisturbed, tmp_path):
         sessions = parties.train(world, {name: parties.Killer("answer written", 5)})
         assert same(weights, parties.weights(sessions))
         assert world.answers == answers
+
+
+@pytest.mark.parametrize("count", [2, 9])
+@pytest.mark.parametrize("point", ["request computed", "request sent", "answer written", "applied", "journal rotated"])
+def test_a_feature_party_that_learns_to_hide_ends_the_same(parties, undisturbed, tmp_path, point, count):
+    """What its protections have learned and the noise on its embeddings survive a kill like everything else."""
+    weights, requests, learned = hidden_reference(parties, undisturbed, tmp_path)
+    world = parties.World(tmp_path / "killed", protect_embedding=hiding_at)
+    killer = parties.Killer(point, count)
+    sessions = parties.train(world, {"one": killer})
+    assert killer.seen.count(point) >= 1
+    assert same(weights, parties.weights(sessions))
+    assert sessions["one"].durable.checkpoints.newest().state["transcripts"] == requests
+    ended = sessions["one"].features.shield.state()
+    assert all(same({"": now["module"]}, {"": then["module"]}) for now, then in zip(ended, learned, strict=True))
+
+
+def hidden_reference(parties, undisturbed, tmp_path):
+    if "hiding" not in undisturbed:
+        sessions = parties.train(parties.World(tmp_path / "hiding", protect_embedding=hiding_at))
+        state = sessions["one"].features.shield.state()
+        assert any(one["module"] for one in state)
+        said = sessions["one"].durable.checkpoints.newest().state["transcripts"]
+        undisturbed["hiding"] = parties.weights(sessions), said, state
+    return undisturbed["hiding"]
 
 
 def test_what_a_feature_party_says_is_judged_before_it_is_written_down(parties, tmp_path):

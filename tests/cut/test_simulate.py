@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from tacit.align.batches import batches
 from tacit.contracts import Event, Protected
+from tacit.cut.feature_party import FeatureParty
 from tacit.cut.simulate import Simulation, simulate
 from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.models import mlp
@@ -188,8 +189,9 @@ def test_predict_is_the_network_in_evaluation_mode_and_leaves_every_mode_as_it_w
     bottom = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Dropout(0.5))
     top = nn.Linear(6, 2)
     bottom[1].eval()  # a user's frozen normalisation must stay frozen
-    simulation = Simulation(bottom, top, [], None)
     x = normal(50, 5)
+    party = FeatureParty(bottom=bottom, features=x, optimizer=torch.optim.SGD(bottom.parameters(), lr=0.1))
+    simulation = Simulation(bottom, top, [], None, party)
     predicted = simulation.predict(x, batch_size=7)
     assert predicted.shape == (50, 2)
     assert not predicted.requires_grad

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import tacit
+from tacit.cut.durable import Durable
 from tacit.cut.plan import Plan
-from tacit.cut.session import Durable
 from tacit.errors import RefusedError
 from tacit.party.aligning import aligned, store
 from tacit.party.building import build_party

@@ -67,6 +67,7 @@ def prepared(folder, rows):
         (folder / name / "party.toml").write_text(
             f'name = "{name}"\nrole = "{role}"\nnetwork.{where}\ndata.path = "data.parquet"\ndata.ids = ["id"]\n'
             + ('data.label = "y"\nprotect.gradient.name = "none"\n' if label else f"data.numeric = {columns}\n")
+            + ("" if label else "protect.embedding = []\n")
             + "training = { threads = 1, checkpoint_every = 50 }\nmodel = { name = 'wide_deep', layers = 1 }\n"
         )
         run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))

@@ -78,8 +78,9 @@ def parties(tmp_path_factory):
         "bank": f'role = "label"\nnetwork.listen = "127.0.0.1:{port}"\ndata.label = "y"\n'
         'model.factory = "model:make_joined"\nprotect.gradient = { name = "marvell", scale = 4.0 }',
         "phone": f'role = "features"\nnetwork.connect = "127.0.0.1:{port}"\ndata.numeric = ["a"]\n'
-        'model.factory = "model:make"',
-        "shop": f'role = "features"\nnetwork.connect = "127.0.0.1:{port}"\ndata.numeric = ["b"]',
+        'model.factory = "model:make"\nprotect.embedding = [{ name = "gaussian", snr = 20.0, clip = 8.0 }]',
+        "shop": f'role = "features"\nnetwork.connect = "127.0.0.1:{port}"\ndata.numeric = ["b"]\n'
+        "protect.embedding = []",
     }
     made = {}
     for name, (table, file) in tables.items():

@@ -99,7 +99,7 @@ def _print_contract(agreed: Contract) -> None:
         "training": f"{agreed.epochs} epochs of batches of {agreed.batch_size}, loss {agreed.loss}",
         "test rows": f"{agreed.test_share:.0%} of the common ones",
         "ids of a side": f"{agreed.alignment.smallest_set:,} to {agreed.alignment.largest_set:,}",
-        "least protection": str(agreed.minimum.gradient),
+        "least protection": ", ".join(map(str, (agreed.minimum.gradient, *agreed.minimum.embedding))),
         "told at epoch ends": ", ".join(agreed.share.metrics) or "nothing",
     }
     for what, value in lines.items():

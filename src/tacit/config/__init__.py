@@ -20,11 +20,13 @@ all errors of a file are told at once, each with its place and the next act.
 from __future__ import annotations
 
 from tacit.config.contract import METRICS, Alignment, Contract, Cut, Minimum, Share
+from tacit.config.embedding import EMBEDDING_OPTIONS, Embedding, meets_embedding
 from tacit.config.gradient import KNOBS, LESS_IS_STRONGER, Gradient, meets
 from tacit.config.party import Align, Data, Model, Network, Party, Protect, Record, Training
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
+    "EMBEDDING_OPTIONS",
     "KNOBS",
     "LESS_IS_STRONGER",
     "METRICS",
@@ -33,6 +35,7 @@ __all__ = [
     "Contract",
     "Cut",
     "Data",
+    "Embedding",
     "Gradient",
     "Minimum",
     "Model",
@@ -44,5 +47,6 @@ __all__ = [
     "Training",
     "contract_template",
     "meets",
+    "meets_embedding",
     "party_template",
 ]

@@ -40,14 +40,13 @@ def lines(model: type[BaseModel], details: ErrorDetails) -> Iterator[str]:
 
 
 def _spell(model: type[BaseModel], place: tuple[str, ...]) -> str:
-    """A place as it stands in the file: `[data] ids`, `epochs`, `feature_parties, entry 2`."""
-    entry = ""
-    if place[-1].isdigit():
-        *parts, number = place
-        place, entry = tuple(parts), f", entry {int(number) + 1}"
-    if _section(model, place[:1]) is None:
-        return ".".join(place) + entry
-    return f"[{place[0]}] {'.'.join(place[1:])}".rstrip() + entry
+    """A place as it stands in the file: `[data] ids`, `epochs`, `[protect] embedding, entry 2, std`."""
+    table, rest = ("", place) if _section(model, place[:1]) is None else (f"[{place[0]}]", place[1:])
+    said = ""
+    for part in rest:
+        after_entry = said.rpartition(", ")[2].startswith("entry ")
+        said += f", entry {int(part) + 1}" if part.isdigit() else f"{', ' if after_entry else '.' * bool(said)}{part}"
+    return f"{table} {said}".strip()
 
 
 def _last_key(place: tuple[str, ...]) -> str:
@@ -57,15 +56,22 @@ def _last_key(place: tuple[str, ...]) -> str:
 def _section(model: type[BaseModel], place: tuple[str, ...]) -> type[BaseModel] | None:
     """The model of the table at this place, if there is one."""
     for part in place:
+        if part.isdigit():  # an entry of a list, whose model is that of the list
+            continue
         field = model.model_fields.get(part)
-        if field is None:
-            return None
-        kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        found = None if field is None else _model(field.annotation)
         if found is None:
             return None
         model = found
     return model
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """The model in an annotation such as `Data`, `Data | None` or `tuple[Data, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (_model(kind) for kind in getattr(annotation, "__args__", ()))
+    return next((kind for kind in inner if kind is not None), None)
 
 
 def _examples(model: type[BaseModel], place: tuple[str, ...]) -> list[Any]:

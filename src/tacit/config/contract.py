@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from tacit.config._base import File, Name, Number, Problem, Section, Shape, Whole, as_set
+from tacit.config.embedding import Embedding
 from tacit.config.gradient import Gradient
 
 __all__ = ["METRICS", "Alignment", "Contract", "Cut", "Minimum", "Share"]
@@ -42,9 +43,15 @@ class Alignment(Section):
 
 
 class Minimum(Section):
-    """The least that the label party must do; `{ name = "none" }`, written out, demands nothing."""
+    """The least that parties must do to what they send; `{ name = "none" }`, written out, demands nothing.
+
+    Attributes:
+        gradient: the label party's part.
+        embedding: every feature party's part, a list; an empty one demands nothing.
+    """
 
     gradient: Gradient = Field(examples=['{ name = "matched", leak_auc = 0.6 }'])
+    embedding: tuple[Embedding, ...] = ()
 
 
 class Share(Section):

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, Strict
 
 from tacit.config._base import Address, Count, File, Name, Names, Positive, Problem, Section, Text, Whole
+from tacit.config.embedding import Embedding
 from tacit.config.gradient import Gradient
 
 __all__ = ["Align", "Data", "Model", "Network", "Party", "Protect", "Record", "Training"]
@@ -98,9 +99,20 @@ class Training(Section):
 
 
 class Protect(Section):
-    """What the label party does to what it sends."""
+    """What the party does to what it sends.
 
-    gradient: Gradient = Field(examples=['{ name = "matched", leak_auc = 0.6, visits = "epochs" }'])
+    Attributes:
+        gradient: the label party's protection.
+        label_distance_correlation: a label party's wish that embeddings tell less about its labels: the weight of the
+            distance correlation between the two, which then falls while the bottom learns.
+        embedding: a feature party's protections, in their order; an empty list sends bare embeddings.
+    """
+
+    gradient: Gradient | None = Field(
+        default=None, examples=['{ name = "matched", leak_auc = 0.6, visits = "epochs" }']
+    )
+    label_distance_correlation: Positive | None = None
+    embedding: tuple[Embedding, ...] | None = Field(default=None, examples=['[{ name = "gaussian", snr = 4.0 }]'])
 
 
 class Align(Section):
@@ -158,8 +170,10 @@ class Party(File):
             yield from self._data_problems(self.data, label=label)
         if not label and self.model.layers == 0:
             yield "model.layers", "a feature party's half has at least one layer: write 1 or more"
-        if not label and self.protect is not None:
-            yield "protect", "only the label party protects gradients: remove it"
+        protect = self.protect or Protect()
+        for key in ("embedding",) if label else ("gradient", "label_distance_correlation"):
+            if getattr(protect, key) is not None:
+                yield f"protect.{key}", f"is not for a party with the role {self.role!r}: remove it"
 
     def _data_problems(self, data: Data, *, label: bool) -> Iterator[Problem]:
         if label and data.label is None:
@@ -168,10 +182,16 @@ class Party(File):
             yield "data.label", "only the label party has a label: remove it, or change role"
         if not label and not data.categorical and not data.numeric:
             yield "data", "there is no feature: name columns under categorical or numeric"
-        if label and self.protect is None:
+        protect = self.protect or Protect()
+        if label and protect.gradient is None:
             yield (
                 "protect.gradient",
                 ('is missing: write { name = "matched", leak_auc = 0.6 }, or { name = "none" } to send bare gradients'),
+            )
+        if not label and protect.embedding is None:
+            yield (
+                "protect.embedding",
+                'is missing: write [{ name = "distance_correlation", weight = 0.1 }], or [] to send bare embeddings',
             )
 
 

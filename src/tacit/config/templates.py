@@ -54,14 +54,26 @@ _NETWORK = {
 _LABEL = 'label = "label"  # the column to be learnt: 0 or 1 (loss "binary"), or class numbers from 0 on ("softmax")\n'
 _FEATURES = {"label": "both may stay empty here", "features": "name at least one column in all"}
 _EMBEDDING = "embedding = 4  # the width of an embedded category\n"
-_PROTECT = """\
+_PROTECT = {
+    "label": """\
 [protect]
 # What is done to every gradient before it is sent. There is no default: "none" sends it bare, and must be written out.
 # matched: leak_auc (0.5 is a coin flip, 1.0 an open book) or scale; visits = "epochs" holds it over the whole training.
 # Others: marvell (leak_auc, sum_kl, scale or detection_error), iso (t), max_norm, none.
-gradient = {{ name = "matched", leak_auc = 0.6, visits = "epochs" }}
+gradient = { name = "matched", leak_auc = 0.6, visits = "epochs" }
+# label_distance_correlation = 0.05  # and let embeddings tell less about labels: feature parties could read them there
 
-"""
+""",
+    "features": """\
+[protect]
+# What is done so that embeddings give less of your columns away, in this order. There is no default: [] sends them
+# bare, and must be written out. These add a loss to your half's own: distance_correlation (weight), adversarial
+# (weight), noise_regularization (weight, noise, width). These change what is sent: gaussian (std or snr, and clip),
+# quantize (bits).
+embedding = [{ name = "distance_correlation", weight = 0.1 }]
+
+""",
+}
 
 _CONTRACT = """\
 # What all parties agree on. Everyone has the same file; `tacit contract` shows its digest, which must be equal on all
@@ -86,6 +98,8 @@ smallest_set = 1000  # of a side's ids and of the common ones: smaller sets woul
 [minimum]
 # The least that the label party must do to its gradients; it may do more. {{ name = "none" }} demands nothing.
 gradient = {{ name = "matched", leak_auc = 0.6, visits = "epochs" }}
+# The least that every feature party must do to its embeddings, in the words of its party.toml.
+embedding = []
 
 [share]
 # What the label party tells the others at the end of an epoch: "test_auc", "test_loss", "train_loss".
@@ -110,7 +124,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         label=_LABEL if label else "",
         features=_FEATURES[role],
         embedding="" if label else _EMBEDDING,
-        protect=_PROTECT.format() if label else "",
+        protect=_PROTECT[role],
     )
 
 

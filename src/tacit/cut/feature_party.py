@@ -10,22 +10,29 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.align.batches import digest
-from tacit.contracts import Channel, Message
+from tacit.contracts import Channel, EmbeddingProtection, Message, Noise, StepNoise
+from tacit.cut._embedding import Shield
 from tacit.cut._tensors import evaluating, finite, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 
 __all__ = ["FeatureParty"]
 
-_TAKEN = ("cut", "gradient", "rows")  # names that mean something else in a transcript
+_TAKEN = ("cut", "embedding", "gradient", "penalty", "rows")  # names that mean something else in a transcript
 
 
 class FeatureParty:
-    """The feature party: any bottom model and any optimizer.
+    """The feature party: any bottom model, any optimizer, and protections for what it sends.
 
     Args:
         bottom: maps the features to an embedding: `bottom(*features)`.
         features: one tensor or several, all with one row for each example.
         optimizer: of the bottom's parameters.
+        protect: what is done so that embeddings give less away, in this order, as `[gaussian(snr=4.0)]`; what changes
+            an embedding does so in training, in evaluation and in `embed` alike.
+        noise: where protections draw their randomness: a generator, a source, or one that has a source for each step
+            (`tacit.protect.keyed_noise`). Between two companies it may be left out: each run derives its own.
+        hide: the name of the submodule of the bottom whose output is to be hidden, the input of the network proper;
+            where it is not given that is `inputs`, as our tables' models have it, else the features themselves.
         watch: names of submodules of the bottom whose activation gradient is to be kept at each step, as in
             `bottom.named_modules()`: what reaches the cut reaches them too, and can be attacked there. Of a submodule
             that runs several times in a step the last time counts.
@@ -37,11 +44,16 @@ class FeatureParty:
         bottom: nn.Module,
         features: Tensor | Sequence[Tensor],
         optimizer: torch.optim.Optimizer,
+        protect: Sequence[EmbeddingProtection] = (),
+        noise: Noise | StepNoise | None = None,
+        hide: str | None = None,
         watch: Sequence[str] = (),
     ) -> None:
         self.bottom = bottom
         self.features = tensors("features", features)
         self.optimizer = optimizer
+        self.shield = Shield(protect, bottom, self.features, hide)
+        self.noise = noise
         self.steps = 0
         self.evaluations = 0
         self._watched = {name: _layer(bottom, name) for name in watch}
@@ -58,7 +70,7 @@ class FeatureParty:
         """The first half of a step: the embedding goes out."""
         if self._sent is not None:
             raise ProtocolError(f"step {self.steps}: the last embedding has no answer yet; call finish() first")
-        with self._watching():
+        with self._watching(), self.shield.looking():
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))  # (batch, *cut)
         if z.ndim < 2 or len(z) != len(rows):
             raise TensorError(f"the bottom model gives {tuple(z.shape)} for {len(rows)} rows: (rows, *cut) is needed")
@@ -66,32 +78,55 @@ class FeatureParty:
             raise UsageError(
                 "the embedding depends on no parameter that can be trained: look for a frozen bottom model"
             )
-        self._sent = z
-        channel.send(Message(self.steps, "embedding", z.detach(), digest(rows)))
-        return z.detach()
+        self._sent = self.shield.protected(z, self.noise, "embedding", self.steps)
+        channel.send(Message(self.steps, "embedding", self._sent.detach(), digest(rows)))
+        self.shield.weigh()  # while the label party is at work
+        return self._sent.detach()
 
     def finish(self, channel: Channel) -> dict[str, Tensor]:
         """The second half: the gradient comes back. Where it is refused, the step stays open and nothing has changed.
 
         Returns:
-            Figures for this party alone: the gradient as received, and that at each watched layer.
+            Figures for this party alone: the embedding as it went out, the gradient as received and that at each
+            watched layer, and where protections add a loss, their sum as "penalty".
         """
         if self._sent is None:
             raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
         gradient = self._accept(channel.recv("gradient", self.steps).payload, self._sent)
+        # What penalties bring to a layer is this party's own doing: what is watched is what the peer's gradient brings.
+        layers = self.at_layers(gradient) if self.shield.penalties and self._watched else None
         self.optimizer.zero_grad()
-        self._sent.backward(gradient)
-        layers = {name: self._gradient_at(name) for name in self._watched}
+        penalty = self.shield.backward(self._sent, gradient)
+        if layers is None:
+            layers = {name: self._gradient_at(name) for name in self._watched}
         self.optimizer.step()
-        self._sent = None
+        self.shield.step()
+        embedding, self._sent = self._sent.detach(), None
         self._edges.clear()
         self.steps += 1
-        return {"gradient": gradient, **layers}
+        return {"embedding": embedding, "gradient": gradient, **layers, **penalty}
+
+    def embed(self, features: Tensor | Sequence[Tensor], noise: Noise | None = None) -> Tensor:
+        """What may be sent of rows that are not trained on, for serving: protected as in training.
+
+        Args:
+            features: like those of the party, one row for each example.
+            noise: where protections draw their randomness; the party's own source if not given. One that has a source
+                for each step belongs to the steps of a training and can't be used here.
+        """
+        inputs = tensors("features", features)
+        with evaluating(self.bottom):
+            return self.shield.protected(self.bottom(*inputs), self.noise if noise is None else noise)
+
+    def hidden(self, rows: Tensor) -> Tensor:
+        """What the embeddings of these rows should not give away, as an evaluator needs it.  (rows, inputs)"""
+        return self.shield.hidden(feature[rows] for feature in self.features)
 
     def evaluate(self, rows: Tensor, channel: Channel) -> Tensor:
         """Send the embedding of rows that are not trained on, and take what the label party shares about them."""
         with evaluating(self.bottom):
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))
+            z = self.shield.protected(z, self.noise, "evaluation", self.evaluations)
         channel.send(Message(self.evaluations, "evaluation", z, digest(rows)))
         figures = channel.recv("figures", self.evaluations).payload
         self.evaluations += 1

@@ -10,8 +10,7 @@ import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -19,16 +18,16 @@ from torch import Tensor, nn
 
 from tacit.align.batches import digest
 from tacit.contracts import Message, NoiseSource, StepNoise
+from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
-from tacit.errors import RefusedError, StorageError, UsageError
-from tacit.wire.checkpoint import Checkpoint, Checkpoints
-from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Judge, Trace
+from tacit.errors import StorageError, UsageError
+from tacit.wire.checkpoint import Checkpoint
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Judge
 from tacit.wire.exchange import Exchange
-from tacit.wire.journal import Journal
 
-__all__ = ["Durable", "FeatureSession", "LabelSession", "Measure", "Turned"]
+__all__ = ["FeatureSession", "LabelSession", "Measure", "Turned"]
 
 LARGEST = 1e6
 """No number that a peer sends may be larger: one that is finite and huge can wreck a model as well."""
@@ -50,74 +49,6 @@ class Turned:
     task: Task
     replayed: bool
     figures: Mapping[str, Any]
-
-
-@dataclass
-class Durable:
-    """Where a run's state is kept.
-
-    Attributes:
-        journal: what was said.
-        checkpoints: what was learned.
-        guard: what must be the same at every start, by name: versions, contract, data, settings, as digests or words.
-        every: turns between two checkpoints.
-        trace: told of each point that a turn passes.
-    """
-
-    journal: Journal
-    checkpoints: Checkpoints
-    guard: Mapping[str, str]
-    every: int = 200
-    trace: Trace = field(default=lambda point: None)
-
-    @property
-    def _mark(self) -> Path:
-        """Beside the checkpoints: that the run has begun, even when all else is gone."""
-        return self.checkpoints.folder.parent / "begun"
-
-    def open(self, fresh: Callable[[], Mapping[str, Any]]) -> Checkpoint:
-        """The newest good checkpoint; the first one is made of `fresh` where there never was one."""
-        newest = self.checkpoints.newest()
-        if newest is None:
-            if self.checkpoints.damaged or self._mark.exists() or any(True for _ in self.journal.records()):
-                raise StorageError(
-                    f"{self.checkpoints.folder}: no good checkpoint is left, but the run has begun, and what was "
-                    "answered may not be answered again: bring the folder back, or start a new run under another name"
-                )
-            self.checkpoints.write(0, fresh(), {"guard": dict(self.guard)})
-            newest = self.checkpoints.newest()
-            assert newest is not None
-        self._mark.touch()
-        self._check(newest.meta["guard"])
-        turn = newest.turn or 0  # the journal has the turn before it or, where an older checkpoint serves, its own
-        if turn and not any(record.turn <= turn for _, record in self.journal.records(turn - 1)):
-            raise StorageError(
-                f"{self.journal.folder}: the journal does not know what was said around turn {turn}, where the "
-                "checkpoint stands: it is lost or an older copy, and what was answered may not be answered again. "
-                "Bring it back, or start a new run under another name"
-            )
-        return newest
-
-    def keep(self, turn: int, state: Mapping[str, Any], exchanges: Sequence[Exchange]) -> None:
-        """Write a checkpoint, and let go of what only an older one than the one before needs."""
-        before = max((old for old in self.checkpoints.turns() if old < turn), default=0)
-        self.checkpoints.write(turn, state, {"guard": dict(self.guard)})
-        self.trace("checkpoint written")
-        self.journal.rotate(turn)
-        self.journal.drop_before(before)
-        for exchange in exchanges:
-            exchange.forget_before(before)
-        self.trace("journal rotated")
-
-    def _check(self, then: Mapping[str, str]) -> None:
-        for name in sorted(set(then) | set(self.guard)):
-            was, now = then.get(name, "nothing"), self.guard.get(name, "nothing")
-            if was != now:
-                raise RefusedError(
-                    name,
-                    f"{name} has changed since this run began ({was[:60]} then, {now[:60]} now): put it back to go on, "
-                    "or start a new run under another name",
-                )
 
 
 @dataclass(frozen=True)
@@ -239,16 +170,26 @@ class FeatureSession(_Session[AskingChannel]):
     """The feature party's training.
 
     Args:
-        party: the model, its optimizer and its features, aligned.
+        party: the model, its optimizer, its features, aligned, and its protections.
         plan: what is done in which turn.
         durable: where state is kept.
+        noise: keyed with this run's secret.
         shared: names of the figures that the label party shares, in their order.
     """
 
-    def __init__(self, party: FeatureParty, plan: Plan, durable: Durable, *, shared: Sequence[str] = ()) -> None:
-        super().__init__(party.bottom, party, plan, durable)
+    def __init__(
+        self,
+        party: FeatureParty,
+        plan: Plan,
+        durable: Durable,
+        *,
+        noise: StepNoise,
+        shared: Sequence[str] = (),
+    ) -> None:
         self.features = party
+        super().__init__(party.bottom, party, plan, durable)
         self.shared = tuple(shared)
+        party.noise = _Bound(noise, lambda: (durable.digest, self.origin))
 
     def connect(self, channel: AskingChannel) -> None:
         """Say over which channel the label party is asked."""
@@ -279,6 +220,13 @@ class FeatureSession(_Session[AskingChannel]):
         channel.recv("done", 0)
         return {}
 
+    def _state(self) -> dict[str, Any]:
+        return {**super()._state(), "protections": self.features.shield.state()}
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        super()._restore(checkpoint)
+        self.features.shield.restore(checkpoint.state["protections"])
+
 
 class LabelSession(_Session[AnsweringChannel]):
     """The label party's training.
@@ -308,8 +256,7 @@ class LabelSession(_Session[AnsweringChannel]):
         super().__init__(party.top, party, plan, durable)
         self.measure = measure
         self.shared = tuple(shared)
-        strength = hashlib.sha256(repr(sorted(durable.guard.items())).encode()).digest()
-        party.noise = _Bound(noise, lambda: (strength, self.origin, *self._versions()))
+        party.noise = _Bound(noise, lambda: (durable.digest, self.origin, *self._versions()))
 
     def connect(self, channels: Sequence[AnsweringChannel]) -> None:
         """Say over which channels the feature parties are answered, in the order that the top takes them."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import batches
-from tacit.contracts import Protection
+from tacit.contracts import EmbeddingProtection, Noise, Protection
 from tacit.cut._tensors import evaluating, tensors
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
@@ -18,6 +18,8 @@ from tacit.wire.memory import pair
 from tacit.wire.record import Recorder
 
 __all__ = ["Epoch", "Simulation", "simulate"]
+
+_OTHER = 0x9E3779B97F4A7C15  # keeps the feature party's noise apart from the label party's under one seed
 
 
 @dataclass(frozen=True)
@@ -50,25 +52,37 @@ class Simulation:
         top: the label party's model, trained in place.
         history: figures of each epoch.
         transcript: the recorder that was passed, if any; see `Recorder.batches` and `Recorder.visits`.
+        party: the feature party, with its protections and what they have learned.
     """
 
     bottom: nn.Module
     top: nn.Module
     history: list[Epoch]
     transcript: Recorder | None
+    party: FeatureParty
+
+    def embed(
+        self, features: Tensor | Sequence[Tensor], *, batch_size: int = 8192, noise: Noise | None = None
+    ) -> Tensor:
+        """What the label party gets of new rows: the bottom in evaluation mode, protected as in training."""
+        inputs = tensors("features", features)
+        places = torch.arange(len(inputs[0]), device=inputs[0].device).split(batch_size)
+        return torch.cat([self.party.embed([x[rows] for x in inputs], noise) for rows in places])
 
     def predict(
-        self, features: Tensor | Sequence[Tensor], own: Tensor | Sequence[Tensor] = (), *, batch_size: int = 8192
+        self,
+        features: Tensor | Sequence[Tensor],
+        own: Tensor | Sequence[Tensor] = (),
+        *,
+        batch_size: int = 8192,
+        noise: Noise | None = None,
     ) -> Tensor:
-        """Logits for new rows, both halves in evaluation mode."""
-        inputs = tensors("features", features)
-        extra = tensors("own", own, rows=len(inputs[0]))
-        with evaluating(self.bottom, self.top):
-            parts = [
-                self.top(self.bottom(*(x[rows] for x in inputs)), *(x[rows] for x in extra))
-                for rows in torch.arange(len(inputs[0]), device=inputs[0].device).split(batch_size)
-            ]
-        return torch.cat(parts)
+        """Logits for new rows, both halves in evaluation mode, from embeddings that are protected as in training."""
+        z = self.embed(features, batch_size=batch_size, noise=noise)
+        extra = tensors("own", own, rows=len(z))
+        with evaluating(self.top):
+            places = torch.arange(len(z), device=z.device).split(batch_size)
+            return torch.cat([self.top(z[rows], *(x[rows] for x in extra)) for rows in places])
 
 
 def simulate(
@@ -78,6 +92,7 @@ def simulate(
     features: Tensor | Sequence[Tensor],
     labels: Tensor,
     protect: Protection,
+    protect_embedding: Sequence[EmbeddingProtection] = (),
     own: Tensor | Sequence[Tensor] = (),
     targets: Tensor | None = None,
     loss: str = "binary",
@@ -97,13 +112,14 @@ def simulate(
         features: the feature party's tensors, one row for each example.
         labels: 0 or 1 for each example (class numbers with the loss "softmax").
         protect: the label party's protection, such as `matched(leak_auc=0.6)`; `none()` sends bare gradients.
+        protect_embedding: the feature party's protections, such as `[gaussian(snr=4.0)]`; none sends bare embeddings.
         own: the label party's own features, if it has any.
         targets: what the loss is computed with instead of the labels; `randomized_response` makes them.
         loss: "binary" or "softmax".
         optimizer: makes an optimizer for a module; Adam with a learning rate of 1e-3 if not given.
         epochs: how often every example is visited.
         batch_size: rows in a batch.
-        seed: of the batches and of the noise. Weights are the models' own.
+        seed: of the batches, of the noise, and of what protections learn. Weights are the models' own.
         record: what to write down; nothing if not given.
         watch: layers of the bottom whose gradient is written down as well, received and clean.
         progress: called after each step with the number of steps done and the number of all steps.
@@ -125,7 +141,12 @@ def simulate(
         top=top, labels=labels, targets=targets, features=own, optimizer=make(top), protect=protect, loss=loss,
         noise=torch.Generator(device).manual_seed(seed),
     )  # fmt: skip
-    feature_party = FeatureParty(bottom=bottom, features=features, optimizer=make(bottom), watch=watch)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # for the first weights of what protections learn
+        feature_party = FeatureParty(
+            bottom=bottom, features=features, optimizer=make(bottom), protect=protect_embedding, watch=watch,
+            noise=torch.Generator(device).manual_seed((seed + _OTHER) % 2**64),
+        )  # fmt: skip
     if len(feature_party.features[0]) != len(labels):
         raise UsageError(
             f"{len(feature_party.features[0])} rows of features for {len(labels)} labels: align the two tables first"
@@ -150,7 +171,7 @@ def simulate(
             if progress is not None:
                 progress(done, epochs * len(plan))
         history.append(_epoch(epoch, figures))
-    return Simulation(bottom, top, history, record)
+    return Simulation(bottom, top, history, record, feature_party)
 
 
 def _name(value: object) -> str:

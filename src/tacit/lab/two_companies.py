@@ -45,6 +45,11 @@ threads = {threads}
 seed = {seed}
 {protect}"""
 
+_PROTECT = {
+    "label": '[protect]\ngradient = { name = "matched", leak_auc = 0.6 }\n',
+    "features": '[protect]\nembedding = [{ name = "distance_correlation", weight = 0.1 }]\n',
+}
+
 _CONTRACT = """\
 run = "flights"
 label_party = "airline"
@@ -119,7 +124,7 @@ def prepare(out: Path, *, epochs: int, rows: int | None, seed: int) -> tuple[Com
                 flagged=json.dumps(columns.flagged),
                 seed=seed,
                 threads=max(1, (os.cpu_count() or 2) // 2),  # both share this machine
-                protect='[protect]\ngradient = { name = "matched", leak_auc = 0.6 }\n' if label else "",
+                protect=_PROTECT["label" if label else "features"],
             )
         )
         batch_size = 1024 if rows is None else min(1024, max(64, rows // 16))

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit._version import __version__
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns
-from tacit.config import LESS_IS_STRONGER, Contract
+from tacit.config import LESS_IS_STRONGER, Contract, Protect, meets_embedding
 from tacit.contracts import Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
@@ -22,9 +22,10 @@ from tacit.cut.plan import Plan
 from tacit.errors import UsageError
 from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
-from tacit.party.models import build, optimizer
+from tacit.party.models import build, first_seed, optimizer
+from tacit.protect.embedding import embedding_protection
 from tacit.protect.gradient import protection
-from tacit.protect.gradient._chain import Chain
+from tacit.protect.gradient._chain import Chain, chain
 
 __all__ = ["build_party"]
 
@@ -46,7 +47,10 @@ def build_party(
         model = ", ".join(f"{name} {value}" for name, value in folder.config.model if value is not None)
     else:
         data = _check_own(party, rows)
-        if isinstance(party, LabelParty):
+        if isinstance(party, FeatureParty):
+            own = [(one.event.mechanism, one.event.parameters) for one in party.shield.protect]
+            meets_embedding(contract.minimum.embedding, own)
+        else:
             _check_minimum(contract, party.protect)
             if party.loss is not LOSSES[contract.loss]:
                 raise UsageError(f"the party's loss is not the contract's: pass loss={contract.loss!r} to LabelParty")
@@ -59,7 +63,7 @@ def build_party(
         "model": model,
         "network": _hashed(repr(_model(party))),
         **_optimizer(party.optimizer),
-        **_label_side(party),
+        **_by_side(party),
     }
     return party, guard
 
@@ -68,6 +72,7 @@ def _from_settings(
     folder: Folder, contract: Contract, rows: Aligned, plan: Plan
 ) -> tuple[LabelParty | FeatureParty, bytes]:
     config, described = folder.config, folder.table
+    assert config.protect is not None  # the settings were checked
     columns = Columns(described.categorical, described.numeric, described.flagged)
     prepared = prepare(
         folder.data,
@@ -81,21 +86,32 @@ def _from_settings(
     inputs, truth = prepared.inputs, prepared.labels
     if config.role == "features":
         bottom = build(folder, config, contract, inputs)
-        made = FeatureParty(bottom=bottom, features=inputs.tensors, optimizer=optimizer(bottom, config))
+        protect = [embedding_protection(one.name, **one.options()) for one in config.protect.embedding or ()]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(first_seed(config))  # for what protections learn with
+            made = FeatureParty(
+                bottom=bottom, features=inputs.tensors, optimizer=optimizer(bottom, config), protect=protect
+            )
         return made, prepared.digest
-    assert truth is not None  # the settings were checked
-    assert config.protect is not None
-    gradient = config.protect.gradient
+    assert truth is not None
+    assert config.protect.gradient is not None
     top = build(folder, config, contract, inputs, classes=int(truth.max()) + 1)
     party = LabelParty(
         top=top,
         labels=truth,
         features=inputs.tensors,
         optimizer=optimizer(top, config),
-        protect=protection(gradient.name, **gradient.options(contract.epochs)),
+        protect=_gradient_protection(config.protect, contract),
         loss=contract.loss,
     )
     return party, prepared.digest
+
+
+def _gradient_protection(protect: Protect, contract: Contract) -> Protection:
+    assert protect.gradient is not None
+    made = protection(protect.gradient.name, **protect.gradient.options(contract.epochs))
+    weight = protect.label_distance_correlation
+    return made if weight is None else chain(protection("label_distance_correlation", weight=weight), made)
 
 
 def _check_own(party: LabelParty | FeatureParty, rows: Aligned) -> bytes:
@@ -142,10 +158,13 @@ def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, str]:
     }
 
 
-def _label_side(party: LabelParty | FeatureParty) -> dict[str, str]:
-    """What only a label party has: what it learns, and what it does to what it sends."""
+def _by_side(party: LabelParty | FeatureParty) -> dict[str, str]:
+    """What each side does to what it sends, and what only a label party has: what it learns."""
     if isinstance(party, FeatureParty):
-        return {"protection": "none"}
+        return {
+            "protection": ", ".join(map(repr, party.shield.protect)) or "none",
+            "hidden": party.shield.hide or "the inputs",
+        }
     loss = next(name for name, function in LOSSES.items() if function is party.loss)
     same = party.targets is party.labels
     return {

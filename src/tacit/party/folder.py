@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
-from tacit.config import Contract, Data, Party, contract_template, meets, party_template
+from tacit.config import Contract, Data, Party, contract_template, meets, meets_embedding, party_template
 from tacit.errors import DataError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
@@ -275,8 +275,11 @@ class Folder:
             )
         for peer in peers:
             _read_certificate(self.path / "trusted" / f"{peer}.crt", trusted[peer])
-        if self.config.protect is not None:
-            meets(contract.minimum.gradient, self.config.protect.gradient, epochs=contract.epochs)
+        protect = self.config.protect
+        if protect is not None and protect.gradient is not None:
+            meets(contract.minimum.gradient, protect.gradient, epochs=contract.epochs)
+        if protect is not None and protect.embedding is not None:
+            meets_embedding(contract.minimum.embedding, [(one.name, one.options()) for one in protect.embedding])
 
 
 def _read_certificate(path: Path, pem: bytes, *, dates: bool = True) -> Certificate:

@@ -17,12 +17,13 @@ from tacit._version import __version__
 from tacit.audit.metrics.leak_auc import auc
 from tacit.config import Contract
 from tacit.contracts import Link
+from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_label_party
 from tacit.cut.label_party import LabelParty
 from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan
-from tacit.cut.session import Durable, FeatureSession, LabelSession, Turned
+from tacit.cut.session import FeatureSession, LabelSession, Turned
 from tacit.errors import UsageError
 from tacit.party._files import replaced
 from tacit.party.aligning import Aligned, aligned
@@ -134,9 +135,10 @@ class _Run:
         """The feature party's side."""
         own, peer = self.folder.config.name, self.contract.label_party
         limits = training_limits(self.contract, own)
-        session = FeatureSession(party, self.plan, self.durable, shared=self.contract.share.metrics)
+        noise = KeyedNoise(self._secret(), "embedding")
+        session = FeatureSession(party, self.plan, self.durable, noise=noise, shared=self.contract.share.metrics)
         (exchange,) = session.exchanges([peer], "features", limits)
-        hello = self._hello("none")
+        hello = self._hello(", ".join(one.name for one in party.shield.protect) or "none")
         line = Dialer(
             peer,
             lambda: dial(self.folder, self.contract, limits),

@@ -22,11 +22,12 @@ from random import Random
 import pytest
 import torch
 
+from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_label_party
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
-from tacit.cut.session import Durable, FeatureSession, LabelSession
+from tacit.cut.session import FeatureSession, LabelSession
 from tacit.errors import LinkError, ProtocolError
 from tacit.protect.gradient.iso import iso
 from tacit.protect.keyed_noise import KeyedNoise
@@ -206,7 +207,8 @@ class Trial:
         bottom = fixed(torch.nn.Linear(INPUTS, WIDTH), self.names.index(name))
         optimizer = torch.optim.SGD(bottom.parameters(), lr=0.1, momentum=0.9)
         party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer)
-        session = process.session = FeatureSession(party, PLAN, durable, shared=("test_loss",))
+        noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
+        session = process.session = FeatureSession(party, PLAN, durable, noise=noise, shared=("test_loss",))
         (exchange,) = session.exchanges(["label"], "features", LIMITS)
         line = Dialer(
             "label", lambda: self.connect(process),

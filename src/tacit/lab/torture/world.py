@@ -50,6 +50,12 @@ checkpoint_every = {every}
 seed = 7
 {protect}"""
 
+_PROTECT = {
+    LABEL: '[protect]\ngradient = { name = "matched", leak_auc = 0.6 }\n',
+    FEATURES: '[protect]\nembedding = [{ name = "adversarial", weight = 0.05 }, { name = "gaussian", snr = 10.0 }]\n',
+}
+"""Both sides draw noise, and the feature party learns something on the side: all of it must survive a kill."""
+
 _CONTRACT = """\
 run = "{run}"
 label_party = "airline"
@@ -119,7 +125,7 @@ def prepare(folder: Path, size: Size, *, seed: int) -> None:
                 categorical='["gate"]' if name == FEATURES else "[]",
                 numeric='["wind", "rain", "cloud"]' if name == FEATURES else '["distance"]',
                 every=size.every,
-                protect='[protect]\ngradient = { name = "matched", leak_auc = 0.6 }\n' if name == LABEL else "",
+                protect=_PROTECT[name],
             )
         )
         contract = _CONTRACT.format(run=RUN, epochs=size.epochs, batch_size=size.batch_size)
