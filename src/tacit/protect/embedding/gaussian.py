@@ -63,8 +63,7 @@ class Gaussian(BaseProtection):
 def _clipped(z: Tensor, norm: float) -> Tensor:
     """Rows that are longer than `norm`, scaled down to it; differentiable, also at zero rows."""
     rows = z.flatten(start_dim=1)
-    tiny = torch.finfo(z.dtype).tiny
-    size = rows.detach().abs().amax(-1, keepdim=True).clamp(min=tiny)  # squares of large entries would overflow
+    size = rows.detach().abs().amax(-1, keepdim=True).clamp(min=norm)  # squares of large entries would overflow
     length = torch.linalg.vector_norm(rows / size, dim=1, keepdim=True)
     cap = norm / size
     keep = torch.where(length > cap, cap / length, 1.0)  # cap is infinite beside a row of zeros
