@@ -64,10 +64,10 @@ def _clipped(z: Tensor, norm: float) -> Tensor:
     """Rows that are longer than `norm`, scaled down to it; differentiable, also at zero rows."""
     rows = z.flatten(start_dim=1)
     size = rows.detach().abs().amax(-1, keepdim=True).clamp(min=norm)  # squares of large entries would overflow
-    length = torch.linalg.vector_norm(rows / size, dim=1, keepdim=True)
-    cap = norm / size
-    keep = torch.where(length > cap, cap / length, 1.0)  # cap is infinite beside a row of zeros
-    return (rows * keep).reshape(z.shape)
+    length = (
+        (rows / size).square().sum(-1, keepdim=True).clamp(min=1.0).sqrt()
+    )  # at least 1: a short row stays as it is
+    return (rows * (norm / size / length)).reshape(z.shape)
 
 
 def gaussian(std: float | None = None, snr: float | None = None, clip: float | None = None) -> EmbeddingProtection:
