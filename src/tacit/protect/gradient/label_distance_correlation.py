@@ -65,8 +65,11 @@ def label_distance_correlation(weight: float, log: bool = True) -> GradientProte
     the gradient hides that. This adds `weight` times the derivative of the distance correlation between embedding and
     label, as if the label party's loss had that term for the bottom alone. Not a protection of the gradient by itself,
     and not unbiased: what is added depends on the labels. It goes first, and what hides the gradient follows:
-    `chain(label_distance_correlation(0.1), matched(leak_auc=0.6))`. The price is the model's own: a bottom that carries
-    nothing of the label predicts nothing. A batch of one class gets nothing added.
+    `chain(label_distance_correlation(0.1), matched(leak_auc=0.6))`. A batch of one class gets nothing added.
+
+    It takes the label out of the leading directions, where anyone finds it. What the model itself predicts from the
+    embeddings is still in them, for an attacker that has some labels to fit a top model of its own; and a bottom that
+    carried nothing of the label would predict nothing.
 
     Args:
         weight: how much the correlation counts beside the loss.
