@@ -64,9 +64,8 @@ def _clipped(z: Tensor, norm: float) -> Tensor:
     """Rows that are longer than `norm`, scaled down to it; differentiable, also at zero rows."""
     rows = z.flatten(start_dim=1)
     size = rows.detach().abs().amax(-1, keepdim=True).clamp(min=norm)  # squares of large entries would overflow
-    length = (
-        (rows / size).square().sum(-1, keepdim=True).clamp(min=1.0).sqrt()
-    )  # at least 1: a short row stays as it is
+    inside = (rows / size).square().sum(-1, keepdim=True)
+    length = inside.clamp(min=1.0).sqrt()  # at least 1: a short row stays as it is
     return (rows * (norm / size / length)).reshape(z.shape)
 
 
