@@ -14,10 +14,18 @@ from tacit.errors import TensorError, UsageError
 __all__ = ["EXACT_ROWS", "PROJECTIONS", "Normals", "distance_correlation", "log_distance_correlation"]
 
 EXACT_ROWS = 4096
-"""Up to so many rows all pairs are looked at, where the caller does not say otherwise."""
+"""Up to so many rows all pairs are looked at, where the caller does not say otherwise.
+
+There that takes two seconds of one core and 0.7 GB (784 and 128 columns), twice the time of `PROJECTIONS` projections,
+which take as long at 2,000 rows; but it has no error.
+"""
 
 PROJECTIONS = 128
-"""Random projections for more rows than that, where the caller does not say otherwise."""
+"""Random projections for more rows than that, where the caller does not say otherwise.
+
+On images of Fashion-MNIST their error is 0.016 to 0.020 at a correlation of 0.95 and 0.011 to 0.015 at 0.35, whatever
+the number of rows; four times as many halve it.
+"""
 
 SMALL = 1e-12  # a squared correlation below this is taken for this one where its root or logarithm has a slope
 
