@@ -73,6 +73,7 @@ def attack_all(
     *,
     noise: Noise,
     clean: Tensor | Mapping[str, Tensor] | None = None,
+    prediction: Tensor | None = None,
     layers: Sequence[str] = ("cut",),
     skipped: MutableMapping[tuple[str, str], str] | None = None,
 ) -> list[Finding]:
@@ -84,6 +85,8 @@ def attack_all(
         attacks: attacks, or names of attacks with their default options.
         noise: where all randomness comes from; the same half of the labels is granted to all attacks.
         clean: gradients before protection at the cut, or for each layer by name, as `Transcript.cleans` has them.
+        prediction: for each row id what the finished model itself predicts, the honest baseline of attacks that look
+            at embeddings.  (number of ids,)
         layers: names for `View.at`.
         skipped: where given, an attack that cannot run here (no embedding recorded, no clean gradient granted) is noted
             in it as (attack, layer) -> reason and left out; without it that is an error.
@@ -93,7 +96,7 @@ def attack_all(
     """
     built = [_common.built(one) for one in attacks]
     cleans = clean if isinstance(clean, Mapping) else {} if clean is None else {"cut": clean}
-    known = grant(view, truth, noise=noise)
+    known = replace(grant(view, truth, noise=noise), prediction=_predicted(truth, prediction))
     findings = []
     for layer in layers:
         here, given = _at(view, layer), known
@@ -118,6 +121,14 @@ def worst(findings: Sequence[Finding]) -> Finding:
     if not findings:
         raise UsageError("there are no findings: every attack was skipped, or none was asked for")
     return max(findings, key=lambda finding: finding.excess)
+
+
+def _predicted(truth: Tensor, prediction: Tensor | None) -> Tensor | None:
+    if prediction is not None and prediction.shape != truth.shape:
+        raise UsageError(
+            f"predictions are {tuple(prediction.shape)} for {len(truth)} labels: pass one number for each row id"
+        )
+    return prediction
 
 
 def _checked(view: View, truth: Tensor) -> Tensor:

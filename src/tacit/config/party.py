@@ -191,7 +191,7 @@ class Party(File):
         if not label and protect.embedding is None:
             yield (
                 "protect.embedding",
-                'is missing: write [{ name = "distance_correlation", weight = 0.1 }], or [] to send bare embeddings',
+                'is missing: write [{ name = "gaussian", snr = 4.0, clip = 8.0 }], or [] to send bare embeddings',
             )
 
 

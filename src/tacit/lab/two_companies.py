@@ -47,7 +47,7 @@ seed = {seed}
 
 _PROTECT = {
     "label": '[protect]\ngradient = { name = "matched", leak_auc = 0.6 }\n',
-    "features": '[protect]\nembedding = [{ name = "distance_correlation", weight = 0.1 }]\n',
+    "features": '[protect]\nembedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]\n',
 }
 
 _CONTRACT = """\

@@ -1,0 +1,134 @@
+"""Attacks on inputs, judged: the only place of the audit where true inputs and attacks meet.
+
+The evaluator is the feature party, or a lab. It grants the attacks pairs of a random part of the rows, lets them guess,
+and judges them on rows of which nothing was granted; these are the same for all attacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.audit import input_attacks
+from tacit.audit.metrics.attribute_auc import attribute_auc
+from tacit.audit.metrics.reconstruction import reconstruction, relative_error
+from tacit.contracts import Estimate, InputAttack, KnownInputs, Noise, View, noise_source
+from tacit.errors import TensorError, UsageError
+
+__all__ = ["InputFinding", "attack_inputs", "grant_inputs"]
+
+
+@dataclass(frozen=True)
+class InputFinding:
+    """What one attack read of the inputs; an attack on an attribute has an AUC, all others have errors.
+
+    Attributes:
+        attack: the attack's name.
+        error: the mean squared distance of a row from what the attacker believes, in the data's units.
+        relative: the same over that of answering the mean: 1 where nothing was read, 0 where all was.
+        auc: how well the attribute's codes are told apart; 0.5 is a coin flip.
+    """
+
+    attack: str
+    error: Estimate | None = None
+    relative: Estimate | None = None
+    auc: Estimate | None = None
+
+
+def grant_inputs(
+    inputs: Tensor, *, pairs: float = 0.5, samples: int = 0, attribute: Tensor | None = None, noise: Noise
+) -> KnownInputs:
+    """What attackers are granted: inputs and attributes of a random part of the rows, and unpaired samples.
+
+    Args:
+        inputs: the input of each row id.  (number of ids, *input)
+        pairs: the part of the rows that is known.
+        samples: of how many of the known rows the inputs are also handed out without their ids.
+        attribute: the code of each row id's private attribute.  (number of ids,)
+        noise: chooses which rows are known.
+    """
+    if not isinstance(inputs, Tensor) or inputs.ndim < 2 or not inputs.is_floating_point():
+        raise TensorError("inputs are one row of floating numbers for each row id, (number of ids, *input)")
+    if isinstance(pairs, bool) or not isinstance(pairs, int | float) or not 0 <= pairs < 1:
+        raise UsageError(
+            f"pairs = {pairs!r} is out of range: it is a share from 0 up to 1, and some rows must be judged"
+        )
+    if attribute is not None and attribute.shape != inputs.shape[:1]:
+        raise TensorError(
+            f"the attribute is {tuple(attribute.shape)} for {len(inputs)} rows: pass one code for each row id"
+        )
+    draw = noise_source(noise).uniform((len(inputs),), dtype=torch.float64, device=inputs.device)
+    order = draw.argsort()
+    known, hidden = order.split([round(pairs * len(inputs)), len(inputs) - round(pairs * len(inputs))])
+    if samples > len(known):
+        raise UsageError(f"{samples} samples of {len(known)} known rows: ask for fewer, or raise pairs")
+    return KnownInputs(
+        inputs=inputs.detach().index_fill(0, hidden, torch.nan),
+        samples=inputs.detach()[known[:samples]] if samples else None,
+        attribute=None if attribute is None else attribute.long().index_fill(0, hidden, -1),
+    )
+
+
+def attack_inputs(
+    view: View,
+    inputs: Tensor,
+    attacks: Sequence[InputAttack | str],
+    *,
+    noise: Noise,
+    attribute: Tensor | None = None,
+    pairs: float = 0.5,
+    samples: int = 0,
+    scale: Tensor | float | None = None,
+    skipped: MutableMapping[str, str] | None = None,
+) -> list[InputFinding]:
+    """Run attacks on the embeddings of a transcript and judge them on rows of which nothing was granted.
+
+    Args:
+        view: the label party's view.
+        inputs: the true input of each row id.  (number of ids, *input)
+        attacks: attacks, or names of attacks with their default options.
+        noise: where all randomness comes from.
+        attribute: the code of each row id's private attribute, for attacks on it.  (number of ids,)
+        pairs: see `grant_inputs`.
+        samples: see `grant_inputs`.
+        scale: factors that bring the columns into the data's units.  (*input)
+        skipped: where given, an attack that cannot run here is noted in it as attack -> reason and left out.
+    """
+    known = grant_inputs(inputs, pairs=pairs, samples=samples, attribute=attribute, noise=noise)
+    findings = []
+    for one in attacks:
+        attack = input_attacks.attack(one) if isinstance(one, str) else one
+        try:
+            findings.append(_judged(attack, view, known, inputs, attribute, scale, noise))
+        except UsageError as reason:
+            if skipped is None:
+                raise
+            skipped[attack.name] = str(reason)
+    return findings
+
+
+def _judged(
+    attack: InputAttack,
+    view: View,
+    known: KnownInputs,
+    inputs: Tensor,
+    attribute: Tensor | None,
+    scale: Tensor | float | None,
+    noise: Noise,
+) -> InputFinding:
+    guess = attack(view, known, noise)
+    if getattr(attack, "guesses", "inputs") == "attribute":
+        assert attribute is not None  # the attack would have refused
+        return InputFinding(attack.name, auc=attribute_auc(guess, attribute))
+    assert known.inputs is not None
+    mean = known.inputs.double().nanmean(0).to(inputs.dtype)  # of the rows that were granted
+    if bool(mean.isnan().any()):
+        mean = inputs.mean(0)  # nobody was granted anything: the baseline knows more than the attack
+    return InputFinding(
+        attack.name,
+        error=reconstruction(guess, inputs, scale=scale),
+        relative=relative_error(guess, inputs, mean, scale=scale),
+    )
