@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from tacit.audit.run import Finding
+    from tacit.party.auditing import ReadInputs
 
 Folder = Annotated[Path, typer.Option("--folder", help="The party's folder.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and words.")]
@@ -96,3 +97,28 @@ def print_findings(findings: Sequence[Finding], title: str) -> None:
     table.add_section()
     table.add_row(f"[bold]worst: {most.attack}", f"[bold]{leak(most.leak.value)}", "")
     Console().print(table)
+
+
+def print_read(found: ReadInputs, title: str) -> None:
+    """A table of what each decoder read of the inputs, the worst one last."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=title)
+    table.add_column("attack", no_wrap=True)
+    table.add_column("read", justify="right")
+    table.add_column("95% interval", justify="right")
+    for one in found.findings:
+        if one.relative is not None:
+            read, low, high = (1 - value for value in (one.relative.value, one.relative.high, one.relative.low))
+            table.add_row(one.attack, f"{max(0.0, read):.1%}", f"{max(0.0, low):.1%} to {max(0.0, high):.1%}")
+    console = Console()
+    console.print(table)
+    console.width = min(console.width, 100)
+    console.print(
+        "Read: the part of the columns' variance that a decoder finds which knows half of the rows and is judged on"
+        f" the others. Distance correlation of columns and embeddings in batches of {found.batch_size}:"
+        f" {found.dependence}.",
+        highlight=False,
+    )

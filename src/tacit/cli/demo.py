@@ -71,7 +71,7 @@ def _print_two_companies(told: dict[str, Any], out: Path | None) -> None:
         f"Two companies, two processes: the airport brought {told['airport_rows']:,} flights, the airline"
         f" {told['airline_rows']:,}; they found {told['common']:,} common ones in {told['align_seconds']:.0f} s without"
         f" showing the others, and trained {told['epochs']} epochs over mutual TLS in {told['train_seconds']:.0f} s,"
-        f" every gradient protected by {told['protection']}."
+        f" every gradient protected by {told['protection']}, every embedding by {told['embedding_protection']}."
     )
     table = Table(box=box.SIMPLE_HEAD, title="What the airport can tell from the gradients it received")
     table.add_column("attack", no_wrap=True)
@@ -83,6 +83,12 @@ def _print_two_companies(told: dict[str, Any], out: Path | None) -> None:
     table.add_section()
     table.add_row(f"[bold]worst: {told['worst']['attack']}", f"[bold]{leak(told['worst']['value'])}")
     table.add_row("test AUC of the model", f"{told['test_auc']:.3f}")
+    console.print(table)
+    table = Table(box=box.SIMPLE_HEAD, title="What the airline can read of the airport's columns in its embeddings")
+    table.add_column("attack", no_wrap=True)
+    table.add_column("of their variance", justify="right")
+    for one in told["inputs"]["attacks"]:
+        table.add_row(one["attack"], f"{max(0.0, 1 - one['relative_error']['value']):.1%}")
     console.print(table)
     console.print(
         "0.5 is a coin flip, 1.0 an open book. spectral and contextual also look at the airport's own embeddings: what"

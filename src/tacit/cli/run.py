@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._show import Folder, Json, Quiet, one_bar, plain, print_findings
+from tacit.cli._show import Folder, Json, Quiet, one_bar, plain, print_findings, print_read
 
 if TYPE_CHECKING:
     from tacit.audit.run import Finding
+    from tacit.party.auditing import ReadInputs
     from tacit.party.training import Trained
 
 
@@ -49,19 +51,20 @@ def align(
 def train(
     folder: Folder = Path(),
     audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Attack what was sent, when the training is over (label party).")
+        bool, typer.Option("--audit/--no-audit", help="Attack what was sent, when the training is over.")
     ] = True,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train with the other parties. Killed or cut off, the same command goes on where it was.
 
-    All parties give this command at the same time; it waits for them, without limit. The label party then attacks what
-    it has sent and writes what it found to audit.json in the run's folder; that stays at home.
+    All parties give this command at the same time; it waits for them, without limit. Each then attacks what it has
+    sent itself (the label party its gradients, a feature party its embeddings) and writes what it found to audit.json
+    in the run's folder; that stays at home.
 
     Example: `tacit train --folder airline`
     """
-    from tacit.party.auditing import audited
+    from tacit.party.auditing import audited, audited_inputs
     from tacit.party.training import train as run
 
     with one_bar(quiet=quiet or as_json, first="preparing") as show:
@@ -76,11 +79,13 @@ def train(
             show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", *done)
 
         trained = run(folder, progress=progress, waiting=waiting, alarm=_alarm)
-        findings = audited(trained, lambda *how: show("attacking what was sent", *how)) if audit else []
+        attacking = partial(show, "attacking what was sent")
+        findings = audited(trained, attacking) if audit else []
+        inputs = audited_inputs(trained, attacking) if audit else None
     if as_json:
         typer.echo(json.dumps({"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}))
     else:
-        _print_trained(trained, findings)
+        _print_trained(trained, findings, inputs)
 
 
 def status(folder: Folder = Path(), as_json: Json = False) -> None:
@@ -100,7 +105,7 @@ def status(folder: Folder = Path(), as_json: Json = False) -> None:
         _print_status(run)
 
 
-def _print_trained(trained: Trained, findings: list[Finding]) -> None:
+def _print_trained(trained: Trained, findings: list[Finding], inputs: ReadInputs | None) -> None:
     for line in trained.history:
         told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
         typer.echo(f"epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}")
@@ -109,6 +114,8 @@ def _print_trained(trained: Trained, findings: list[Finding]) -> None:
     )
     if findings:
         print_findings(findings, "What the feature parties could tell from the gradients they received")
+    if inputs is not None:
+        print_read(inputs, "What the label party could read of this party's columns in the embeddings it received")
 
 
 def _print_status(run: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import polars as pl
 
 from tacit.align.tables import scramble
+from tacit.config import Protect
 from tacit.errors import TacitError, UsageError
 from tacit.lab import flights
 from tacit.party.folder import Folder, create
@@ -170,11 +171,19 @@ def run(out: Path, *, epochs: int = 3, rows: int | None = None, seed: int = 0, p
         "common": told["rows"],
         "align_seconds": aligned - started,
         "train_seconds": finished - aligned,
-        "protection": str(Folder(airline.folder).config.protect.gradient),  # type: ignore[union-attr]
+        "protection": str(_protect(airline).gradient),
+        "embedding_protection": ", ".join(map(str, _protect(airport).embedding or ())),
+        "inputs": airport.read("audit.json"),
         "history": status["history"],
         "test_auc": status["history"][-1]["test_auc"],
         **audit,
     }
+
+
+def _protect(company: Company) -> Protect:
+    protect = Folder(company.folder).config.protect
+    assert protect is not None  # we wrote it
+    return protect
 
 
 def _together(companies: list[Company], verb: str, show: Callable[[], None]) -> dict[str, Any]:

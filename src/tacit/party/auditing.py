@@ -1,17 +1,29 @@
-"""What a label party could have given away: it attacks what it sent, with all that is known."""
+"""What a party could have given away: it attacks what it sent itself, with all that is known."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Any
 
+import torch
+
+from tacit.audit.inputs import InputFinding, attack_inputs
+from tacit.audit.metrics.distance_correlation import distance_correlation
 from tacit.audit.run import Finding, worst
 from tacit.audit.standard import on_batches, on_visits
+from tacit.contracts import Estimate, View
+from tacit.cut.feature_party import FeatureParty
+from tacit.errors import UsageError
 from tacit.party._files import replaced
 from tacit.party.training import Trained
 
-__all__ = ["audited"]
+__all__ = ["ReadInputs", "audited", "audited_inputs"]
+
+_AT_ONCE = 8192  # rows that go through the bottom together
+_COMPARED = 512  # rows of a batch in which distance correlation is measured, as in the report
+_INPUT_ATTACKS = ("linear_decoder", "decoder")
 
 
 def audited(trained: Trained, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
@@ -37,5 +49,74 @@ def audited(trained: Trained, progress: Callable[[int, int], None] = lambda done
             for one in findings
         ],
     }
-    replaced(trained.folder / "audit.json", lambda file: file.write((json.dumps(told, indent=2) + "\n").encode()))
+    _write(trained, told)
     return findings
+
+
+@dataclass(frozen=True)
+class ReadInputs:
+    """What a label party could read in embeddings.
+
+    Attributes:
+        findings: of each attack; those of decoders that took no part in training.
+        dependence: distance correlation between what is hidden and what was sent, in batches of `batch_size`.
+        batch_size: at which that was measured; figures at other sizes can't be compared.
+    """
+
+    findings: list[InputFinding]
+    dependence: Estimate
+    batch_size: int
+
+    @property
+    def worst(self) -> InputFinding:
+        """The one that read most."""
+        return min(self.findings, key=lambda one: one.relative.value if one.relative is not None else 1.0)
+
+
+def audited_inputs(
+    trained: Trained, progress: Callable[[int, int], None] = lambda done, total: None
+) -> ReadInputs | None:
+    """Attack the embeddings that were recorded, and write what was found to `audit.json` in the run's folder.
+
+    The attackers know half of the inputs and are judged on the others. A label party has nothing to attack here, and
+    where inputs are codes that the model does not embed in one place, `audit.json` says so.
+    """
+    party, transcript = trained.party, trained.transcript
+    if not isinstance(party, FeatureParty) or transcript is None or not transcript.recorded:
+        return None
+    seen = transcript.batches().view
+    rows, places = seen.rows.unique(return_inverse=True)
+    try:
+        x = torch.cat([party.hidden(some) for some in rows.split(_AT_ONCE)])
+    except UsageError as reason:
+        _write(trained, {"skipped": str(reason)})
+        return None
+    view = View.of_embeddings(seen.embedding, rows=places)
+    findings = []
+    for done, attack in enumerate(_INPUT_ATTACKS):
+        progress(done, len(_INPUT_ATTACKS))
+        findings += attack_inputs(view, x, [attack], noise=torch.Generator().manual_seed(0))
+    newest = torch.empty(len(rows), dtype=torch.int64).scatter_(0, places.flatten(), torch.arange(places.numel()))
+    size = min(_COMPARED, len(rows) // 2)
+    sent = seen.embedding.flatten(0, 1)[newest]
+    found = ReadInputs(
+        findings, distance_correlation(x, sent, batch_size=size, noise=torch.Generator().manual_seed(0)), size
+    )
+    _write(trained, _told(found))
+    return found
+
+
+def _told(found: ReadInputs) -> dict[str, Any]:
+    attacks = [
+        {"attack": one.attack, "relative_error": one.relative and asdict(one.relative)} for one in found.findings
+    ]
+    return {
+        "worst": attacks[found.findings.index(found.worst)],
+        "attacks": attacks,
+        "distance_correlation": {"batch_size": found.batch_size, **asdict(found.dependence)},
+    }
+
+
+def _write(trained: Trained, told: dict[str, Any]) -> None:
+    content = (json.dumps(told, indent=2) + "\n").encode()
+    replaced(trained.folder / "audit.json", lambda file: file.write(content))

@@ -55,13 +55,16 @@ class Trained:
         model: this party's half, trained.
         history: figures of each epoch; at a feature party those that the contract shares.
         folder: of the run: journal, checkpoints, `model.safetensors`, status and log.
+        party: with its model, its table and what it does to what it sends; a feature party's `embed` is for serving.
         labels: the label party's labels of the training rows.
-        transcript: what the label party recorded for attacks on itself, since it was last started.
+        transcript: what was recorded for attacks on oneself, since the party was last started; a feature party, which
+            never sees gradients before they were protected, has those that came in their place.
     """
 
     model: nn.Module
     history: list[dict[str, float]]
     folder: Path
+    party: LabelParty | FeatureParty
     labels: Tensor | None = None
     transcript: Recorder | None = None
 
@@ -147,10 +150,19 @@ class _Run:
         )
         self.stack.callback(line.close)
         session.connect(AskingChannel(exchange, line, turn=session.turn, trace=self.durable.trace))
+        last = self.folder.config.record.last
+        recorder = Recorder(last=last) if last else None
         for turned in session.run():
             self._note(turned, session.history)
+            if recorder is not None and turned.task.what == "train":
+                seen = turned.figures
+                recorder.write(
+                    rows=turned.task.rows, embedding=seen["embedding"], gradient=seen["gradient"],
+                    clean=seen["gradient"], layers={},
+                )  # fmt: skip
         session.leave()
-        return self._finish(session.model, session.history)
+        self._save(session.model)
+        return Trained(session.model, session.history, self._where, party, transcript=recorder)
 
     def label(self, party: LabelParty) -> Trained:
         """The label party's side."""
@@ -189,9 +201,9 @@ class _Run:
                 )  # fmt: skip
         if not session.leave():
             self.status.log("unconfirmed", reason="not every feature party said that it has the last answer")
-        done = self._finish(session.model, session.history)
+        self._save(session.model)
         labels = party.labels[: self.plan.train_count]
-        return Trained(done.model, done.history, done.folder, labels, recorder)
+        return Trained(session.model, session.history, self._where, party, labels, recorder)
 
     def _most_followed(self) -> int:
         """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
@@ -249,9 +261,11 @@ class _Run:
         )  # fmt: skip
         self.progress(done, self.plan.turns, history[-1] if history else {})
 
-    def _finish(self, model: nn.Module, history: list[dict[str, float]]) -> Trained:
-        where = self.folder.run_folder(self.contract)
+    @property
+    def _where(self) -> Path:
+        return self.folder.run_folder(self.contract)
+
+    def _save(self, model: nn.Module) -> None:
         weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}  # tied ones apart
         content = save({name: value.contiguous() for name, value in weights.items()})
-        replaced(where / "model.safetensors", lambda file: file.write(content))
-        return Trained(model, history, where)
+        replaced(self._where / "model.safetensors", lambda file: file.write(content))
