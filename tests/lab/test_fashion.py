@@ -118,6 +118,15 @@ def test_generated_pictures_are_seeded_and_can_be_learnt_and_reconstructed():
     assert float(left.pow(2).sum() / rest.pow(2).sum()) < 0.2, "a few directions hold most of a picture"
 
 
+def test_what_is_saved_is_read_again(tmp_path):
+    made = fashion.generated(40, 0, test_rows=11)
+    fashion.save(made, tmp_path / "new")
+    read = fashion.load(tmp_path / "new")
+    assert torch.equal(read.train.labels, made.train.labels)
+    assert (len(read.train), len(read.test)) == (40, 11)
+    assert float((read.test.images - made.test.images).abs().max()) <= 0.5 / 255 + 1e-6
+
+
 @pytest.mark.skipif(not fashion.FOLDER.is_dir(), reason="Debian's dataset-fashion-mnist is not installed")
 def test_the_real_files():
     data = fashion.load(test_rows=10_000)

@@ -10,6 +10,7 @@ import typer
 from tacit._version import __version__
 from tacit.cli.bench import bench
 from tacit.cli.demo import demo
+from tacit.cli.lab import lab
 from tacit.cli.run import align, status, train
 from tacit.cli.setup import contract, init, trust
 from tacit.errors import LinkError, ProtocolError, TacitError
@@ -46,6 +47,7 @@ def tacit(
 
 for verb in (demo, init, trust, contract, align, train, status, bench):
     app.command()(verb)
+app.add_typer(lab)
 
 
 def main() -> None:

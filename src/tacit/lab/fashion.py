@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from tacit.errors import DataError, UsageError
 
-__all__ = ["CLASSES", "FOLDER", "SIDE", "Fashion", "Pictures", "generated", "load", "read_idx"]
+__all__ = ["CLASSES", "FOLDER", "SIDE", "Fashion", "Pictures", "generated", "load", "read_idx", "save"]
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package puts the files."""
@@ -109,6 +109,18 @@ def generated(rows: int, seed: int, test_rows: int | None = None) -> Fashion:
     grain = 0.15 * torch.randn(count, SIDE * SIDE, generator=generator)
     images = torch.sigmoid(1.5 * patterns[labels] + 0.6 * shares @ patterns[len(CLASSES) :] + grain - 1.0)
     return Fashion(Pictures(images[:rows], labels[:rows]), Pictures(images[rows:], labels[rows:]))
+
+
+def save(data: Fashion, folder: str | Path) -> None:
+    """The four packed idx files of a data set, as `load` reads them; grey values are rounded to bytes."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in (("train", data.train), ("t10k", data.test)):
+        grey = (part.images * 255).round().to(torch.uint8).reshape(-1, SIDE, SIDE)
+        for kind, values in (("images-idx3", grey), ("labels-idx1", part.labels.to(torch.uint8))):
+            sides = b"".join(side.to_bytes(4, "big") for side in values.shape)
+            content = bytes([0, 0, _UNSIGNED_BYTES, values.ndim]) + sides + values.cpu().contiguous().numpy().tobytes()
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(content, mtime=0))
 
 
 def read_idx(path: str | Path) -> Tensor:

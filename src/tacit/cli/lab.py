@@ -1,0 +1,108 @@
+"""The verbs of the lab: results of the papers, repeated by anyone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tacit.cli._show import Json, make_folder, one_bar
+
+if TYPE_CHECKING:
+    from tacit.lab.embedding import Lab
+
+lab = typer.Typer(name="lab", no_args_is_help=True, help="Repeat the papers' tables and figures with runs of your own.")
+
+
+@lab.command()
+def embedding(
+    data: Annotated[
+        Literal["fashion", "flights", "adult"],
+        typer.Option(help="`flights` is shipped; `fashion` is Debian's dataset-fashion-mnist; `adult` needs --path."),
+    ] = "fashion",
+    path: Annotated[
+        Path | None, typer.Option(help="Where the data set's files are.", metavar="FOLDER", show_default=False)
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Only these, as table-2,figure-3. [default: table-2, figure-2 to figure-8]", metavar="NAMES"),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="How often every row is visited. [default: 10; 3 for flights]")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1000, help="Use only so many rows. [default: all]")] = None,
+    device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to train and attack.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Of test rows, weights, batches, noise and attacks.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Records, figures, summary. [default: runs/embedding-DATA]", metavar="DIR", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Embeddings that do not give the features away: table 2 and figures 2 to 8 of the technical report.
+
+    Trains a split model under every setting of the report (distance correlation, noise regularization, adversarial
+    reconstructor, Gaussian noise, and together), and judges each on held-out rows: by what the report judges by, and by
+    attackers that took no part in training. Each setting is written down at once: give the same command again after an
+    interruption, and it goes on where it was. On one CPU core all settings take hours; try --only table-2, --rows
+    4000 --epochs 1, or --device cuda.
+    """
+    from tacit.lab.embedding import run
+
+    folder = out or Path("runs") / f"embedding-{data}"
+    make_folder(folder)
+    names = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    with one_bar(quiet=as_json, first=f"loading {data}") as show:
+        found = run(
+            data=data,
+            out=folder,
+            path=path,
+            only=names,
+            epochs=epochs,
+            rows=rows,
+            device=device,
+            seed=seed,
+            progress=show,
+        )
+    if as_json:
+        typer.echo(json.dumps(found.as_dict(), indent=2))
+        return
+    _print(found, folder)
+
+
+def _print(found: Lab, folder: Path) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from tacit.lab.embedding.summary import HEAD, table
+
+    console = Console(highlight=False)
+    if found.found:
+        first = next(iter(found.found.values()))
+        shown = Table(box=box.SIMPLE_HEAD, title=f"{found.title}: what embeddings give away (held-out rows)")
+        for name in HEAD:
+            shown.add_column(
+                name.replace("model", first.utility["name"]), justify="left" if name == "setting" else "right"
+            )
+        for row in table(found.found):
+            shown.add_row(*row)
+        console.print(shown)
+    for figure, said in found.said.items():
+        for one in said:
+            if one.agrees is not None:
+                colour = "green" if one.agrees else "yellow"
+                console.print(f"[{colour}]{figure} {one.verdict}[/{colour}]: ", end="")
+                console.print(f"{one.text} ({one.found})", markup=False)
+    console.print(
+        "\ndecoder, linear, mirror: error of attackers that learnt from scratch after training, over the error of"
+        " answering the mean: 0 reads everything, 1 nothing."
+    )
+    drawn = (
+        f"Figures: {folder}/*.png and *.svg. " if found.drawn else "No figures were drawn: pip install tacit[figures]. "
+    )
+    console.print(f"{drawn}Summary: {found.summary}. Records: {folder / 'records'}.", markup=False, soft_wrap=True)

@@ -1,0 +1,414 @@
+"""The lab on embeddings: settings, records, sentences, and small runs from end to end."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tacit.cut.simulate import simulate
+from tacit.errors import StorageError, UsageError
+from tacit.lab import embedding, fashion
+from tacit.lab.embedding import drawing, problems, settings, training
+from tacit.lab.embedding.judging import noise_by_batch_size
+from tacit.lab.embedding.records import Reading, Records
+from tacit.lab.embedding.statements import THEIRS, nearest_noise, statements
+from tacit.protect.gradient.none import none
+
+NOISE = {"noise": "uniform", "width": 0.5}
+POINTS = settings.points(NOISE)
+
+
+def quiet(*_):
+    pass
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_every_figure_draws_points_that_are_there():
+    for figure, names in settings.FIGURES.items():
+        assert set(names) <= set(POINTS), figure
+    assert set(settings.PICTURES) <= set(POINTS)
+    assert set(POINTS) == {name for names in settings.FIGURES.values() for name in names}, "nothing is trained in vain"
+    assert tuple(THEIRS) == settings.FIGURES["table-2"][:4]
+
+
+def test_the_settings_are_those_of_the_report():
+    def options(name):
+        return [dict(part) for _, part in POINTS[name].parts]
+
+    assert options("logdcor-0.15") == [{"weight": 0.15, "log": True}]
+    assert options("dcor-0.01") == [{"weight": 0.01, "log": False}]
+    assert options("noise-uniform-0.025") == [{"weight": 0.025, "noise": "uniform", "width": 2.0}]
+    assert [part["weight"] for part in options("logdcor-0.01+noise-0.001")] == [0.01, 0.001]
+    assert [options(f"gaussian-{std:g}")[0]["std"] for std in settings.STDS] == [1.5, 5, 12.5, 15, 17.5, 25]
+    assert options("noise-1") == [{"weight": 1.0, **NOISE}]
+
+
+def test_figures_are_chosen_by_name_in_the_reports_order():
+    assert settings.chosen(["figure-3", "table-2"]) == ("table-2", "figure-3")
+    assert settings.chosen(None) == tuple(settings.FIGURES)
+    with pytest.raises(UsageError, match=r"no 'figure-9'.*figure-8"):
+        settings.chosen(["figure-9"])
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_judged_by_columns_that_training_does_not_change():
+    found = problems.problem("flights", rows=3000)
+    codes, numbers = found.test.features
+    assert found.truth.shape[0] == len(found.test.labels)
+    categories = found.truth.shape[1] - numbers.shape[1]
+    assert torch.equal(found.truth[:, :categories].sum(1), torch.full((len(codes),), float(codes.shape[1])))
+    assert torch.equal(found.truth[:, categories:], numbers)
+    name, private = found.attribute
+    assert name == "month"
+    assert 2 < len(private.unique()) <= 13
+    bottom, top = found.models(torch.Generator().manual_seed(0))
+    assert bottom(codes[:3], numbers[:3]).shape == (3, 64)
+    assert top(bottom(codes[:3], numbers[:3]), *(x[:3] for x in found.test.own)).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"name": "nothing"}, "no data set 'nothing'"),
+        ({"name": "adult"}, "pass --path"),
+        ({"name": "flights", "path": "x"}, "leave --path out"),
+    ],
+)
+def test_a_problem_that_is_none(options, words):
+    with pytest.raises(UsageError, match=words):
+        problems.problem(**options)
+
+
+def test_pictures_need_no_polars(tmp_path):
+    fashion.save(fashion.generated(60, 0), tmp_path)
+    code = (
+        "import sys; sys.modules['polars'] = None\n"
+        "from pathlib import Path\n"
+        "from tacit.lab import embedding\n"
+        "from tacit.lab.embedding.problems import problem\n"
+        f"assert len(problem('fashion', path=Path({str(tmp_path)!r})).train.labels) == 60\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    return problems.pictures(fashion.generated(256, 0))
+
+
+def test_the_attacker_beside_the_training_changes_nothing(small):
+    trained = training.train(POINTS["none"], small, epochs=1, seed=3, progress=quiet)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        bottom, top = small.models(torch.Generator().manual_seed(3))
+        for _ in range(2):
+            small.reconstructor(784, 784)  # as many first weights are drawn
+        simulate(
+            bottom=bottom, top=top, features=small.train.features, labels=small.train.labels, protect=none(),
+            loss="softmax", optimizer=small.optimizer, epochs=1, batch_size=200, seed=3,
+        )  # fmt: skip
+    assert torch.equal(trained.model.bottom.weight, bottom.weight)
+    assert not torch.equal(trained.untrained.weight, bottom.weight)
+    assert trained.in_training is None
+
+
+def test_training_depends_on_the_seed_alone(small):
+    point = POINTS["adversarial-1+noise-1"]
+    torch.manual_seed(5)
+    first = training.train(point, small, epochs=1, seed=0, progress=quiet)
+    state = torch.get_rng_state()
+    again = training.train(point, small, epochs=1, seed=0, progress=quiet)
+    assert torch.equal(torch.get_rng_state(), state), "the caller's randomness is left alone"
+    other = training.train(point, small, epochs=1, seed=1, progress=quiet)
+    assert torch.equal(first.model.bottom.weight, again.model.bottom.weight)
+    assert torch.equal(first.beside[0].weight, again.beside[0].weight)
+    assert not torch.equal(first.model.bottom.weight, other.model.bottom.weight)
+    assert first.in_training is not None
+    assert not torch.equal(first.in_training[0].weight, first.beside[0].weight)
+
+
+def test_the_attacker_beside_the_training_learns(small):
+    shown = []
+    trained = training.train(POINTS["none"], small, epochs=60, seed=0, progress=lambda *done: shown.append(done))
+    x = training.hidden(trained.model.bottom, small.test.features)
+    with torch.no_grad():
+        loss = float((trained.beside(trained.model.embed(small.test.features)) - x).square().sum(1).mean())
+    assert loss < 0.8 * float((x - x.mean(0)).square().sum(1).mean()), "pictures can be reconstructed"
+    assert shown[-1] == (120, 120)
+
+
+def test_noise_has_less_distance_correlation_in_larger_batches(small):
+    found = noise_by_batch_size(small.truth, 64, seed=0)
+    sizes = [int(size) for size in found["plain"]]
+    assert sizes == [32]
+    assert found["plain"]["32"]["value"] > 0.5 > abs(found["unbiased"]["32"]["value"])
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    records = Records(tmp_path, {"data": "fashion", "epochs": 1})
+    assert records.read("none") is None
+    written = records.write("none", {"value": 1.5})
+    assert records.read("none") == written
+    assert written["settings"]["epochs"] == 1
+    assert [path.name for path in (tmp_path / "records").iterdir()] == ["none.json"]
+
+
+def test_a_record_of_other_settings_is_refused(tmp_path):
+    Records(tmp_path, {"epochs": 1}).write("none", {})
+    with pytest.raises(UsageError, match="made with epochs = 1, and now it is 2"):
+        Records(tmp_path, {"epochs": 2}).read("none")
+
+
+def test_a_damaged_record_says_what_to_do(tmp_path):
+    records = Records(tmp_path, {})
+    records.write("none", {})
+    (tmp_path / "records" / "none.json").write_text('{"name":')
+    with pytest.raises(StorageError, match="delete it"):
+        records.read("none")
+    (tmp_path / "records" / "none.json").write_text("[]")
+    with pytest.raises(UsageError, match="made with format = None"):
+        records.read("none")
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def around(value):
+    return {"value": value, "low": value - 0.01, "high": value + 0.01}
+
+
+def reading(name, *, dcor=0.5, loss=10.0, worth=0.8, entropy=0.5, error=0.4, untrained=0.9, size=1.0):
+    sizes = (32, 512)
+    return Reading(
+        {
+            "label": POINTS[name].label,
+            "settings": {"data": "fashion"},
+            "utility": {"name": "accuracy", **around(worth), "train_loss": 0.3, "test_loss": entropy},
+            "dcor": {
+                "by_batch_size": {str(n): around(dcor + 1 / n) for n in sizes},
+                "unbiased": {str(n): around(dcor) for n in sizes},
+                "untrained": {"512": around(untrained)},
+                "data": {"512": around(dcor)},
+            },
+            "report": {"beside": loss, "in_training": None, "mean": 100.0, "embedding": size},
+            "inputs": [
+                {"attack": attack, "of": "data", "error": around(20.0), "relative": around(error + i / 10)}
+                for i, attack in enumerate(("decoder", "linear_decoder", "mirror"))
+            ],
+            "attribute": None,
+            "labels": [],
+            "pictures": None,
+        },
+        512,
+    )
+
+
+def told(figure, **settings_of):
+    """The sentences about a figure whose points have these figures; a point that is not named is an ordinary one."""
+    found = {name: reading(name, **settings_of.get(name, {})) for name in settings.FIGURES[figure]}
+    return statements(figure, found, None, 0.1)
+
+
+REPORTED = {
+    "table-2": {
+        "none": {"loss": 8, "entropy": 0.1},
+        "adversarial-1": {"loss": 110, "entropy": 0.2},
+        "noise-1": {"loss": 130, "entropy": 0.3},
+        "adversarial-1+noise-1": {"loss": 250, "entropy": 0.6},
+    },
+    "figure-3": {
+        "none": {"dcor": 0.45},
+        **{f"dcor-{w:g}": {"dcor": d} for w, d in zip(settings.WEIGHTS, (0.4, 0.2, 0.15), strict=True)},
+        **{f"logdcor-{w:g}": {"dcor": d} for w, d in zip(settings.WEIGHTS, (0.25, 0.2, 0.15), strict=True)},
+    },
+    "figure-4": {
+        f"{name}{at}": {"dcor": dcor}
+        for name, dcor in (("none", 0.5), ("logdcor-0.1", 0.2))
+        for at in ("", "@0.5", "@2")
+    },
+    "figure-5": {
+        **{f"noise-{kind}-0.001": {"loss": 20, "worth": 0.78} for kind in ("gaussian", "uniform")},
+        **{f"noise-{kind}-0.025": {"loss": 40, "worth": 0.7} for kind in ("gaussian", "uniform")},
+    },
+    "figure-6": {
+        "logdcor-0.01": {"dcor": 0.2, "loss": 12, "worth": 0.79},
+        "noise-gaussian-0.001": {"dcor": 0.4, "loss": 30, "worth": 0.78},
+        "logdcor-0.01+noise-0.001": {"dcor": 0.2, "loss": 30, "worth": 0.75},
+        "logdcor-0.01+noise-0.01": {"dcor": 0.2, "loss": 40, "worth": 0.7},
+    },
+    "figure-7": {
+        f"gaussian-{std:g}": {"dcor": 0.4 - i / 20, "loss": 20 + i, "worth": worth}
+        for i, (std, worth) in enumerate(zip(settings.STDS, (0.7, 0.6, 0.4, 0.3, 0.1, 0.1), strict=True))
+    },
+    "figure-8": {
+        "logdcor-0.01+noise-0.01": {"dcor": 0.2, "loss": 30, "worth": 0.7},
+        "gaussian-5": {"dcor": 0.3, "loss": 31, "worth": 0.7},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("figure", REPORTED)
+def test_figures_like_the_reports_agree_with_it(figure):
+    said = told(figure, **REPORTED[figure])
+    assert [one.agrees for one in said[:-1]] == [True] * (len(said) - 1), [one for one in said if not one.agrees]
+    assert said[-1].agrees is None
+    assert all(one.why == "" for one in said)
+
+
+@pytest.mark.parametrize("figure", REPORTED)
+def test_figures_that_show_no_effect_differ(figure):
+    """All points alike: whatever the report says of a difference is not there."""
+    said = told(figure, **{name: {"dcor": 0.5, "untrained": 0.5} for name in settings.FIGURES[figure]})
+    assert any(one.agrees is False for one in said)
+    assert all(one.why for one in said if one.agrees is False)
+
+
+def test_figure_2_is_judged_by_its_own_record():
+    falling = {"plain": {"32": around(0.5), "64": around(0.3)}, "unbiased": {"32": around(0.0), "64": around(0.0)}}
+    assert statements("figure-2", {}, falling, 0.1)[0].agrees is True
+    falling["plain"]["64"] = around(0.6)
+    assert statements("figure-2", {}, falling, 0.1)[0].agrees is False
+
+
+def test_the_nearest_noise_is_the_one_with_the_nearest_model():
+    found = {name: reading(name, **REPORTED["figure-8"].get(name, {})) for name in settings.FIGURES["figure-8"]}
+    assert nearest_noise(found) == "gaussian-5"
+
+
+@pytest.mark.parametrize("figure", [*REPORTED, "figure-2"])
+def test_every_figure_is_drawn(figure, tmp_path):
+    found = {name: reading(name, **REPORTED.get(figure, {}).get(name, {})) for name in settings.FIGURES[figure]}
+    noise = {"plain": {"32": around(0.5), "64": around(0.3)}, "unbiased": {"32": around(0.0), "64": around(0.0)}}
+    paths = drawing.draw(figure, found, noise, statements(figure, found, noise, 0.1), title="a test", out=tmp_path)
+    assert [path.name for path in paths] == [f"{figure}.png", f"{figure}.svg"]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert all(path.stat().st_size > 5000 for path in paths)
+
+
+# --- from end to end -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fashion")
+    fashion.save(fashion.generated(300, 0, test_rows=160), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    """An uninterrupted lab on generated pictures."""
+    out = tmp_path_factory.mktemp("whole")
+    found = embedding.run(data="fashion", path=folder, out=out, only=["table-2", "figure-2"], epochs=2, seed=1)
+    return out, found
+
+
+def test_a_lab_writes_records_figures_and_a_summary(whole):
+    out, found = whole
+    assert sorted(path.stem for path in (out / "records").iterdir()) == sorted(
+        [*settings.FIGURES["table-2"], "figure-2"]
+    )
+    assert {path.name for path in found.drawn} == {
+        f"{name}.{kind}" for name in ("table-2", "figure-2", "pictures") for kind in ("png", "svg")
+    }
+    assert all(path.is_file() for path in found.drawn)
+    text = found.summary.read_text()
+    assert "| adversarial 1 + noise reg. 1 |" in text
+    assert "256.8" in text, "the report's own number stands beside ours"
+    assert "![" in text
+    json.dumps(found.as_dict())
+
+
+def test_a_record_holds_every_measure(whole):
+    record = json.loads((whole[0] / "records" / "adversarial-1.json").read_text())
+    assert record["utility"]["low"] <= record["utility"]["value"] <= record["utility"]["high"]
+    assert {"train_loss", "test_loss"} <= set(record["utility"])
+    assert set(record["dcor"]) == {"by_batch_size", "unbiased", "untrained", "data"}
+    assert record["report"]["beside"] > 0
+    assert record["report"]["in_training"] > 0
+    assert [one["attack"] for one in record["inputs"]] == ["decoder", "linear_decoder", "mirror"]
+    assert all(
+        one["relative"]["low"] <= one["relative"]["value"] <= one["relative"]["high"] for one in record["inputs"]
+    )
+    assert record["attribute"] is None, "pictures have no private column"
+    assert record["labels"] == [], "ten classes"
+    assert len(record["pictures"]["decoder"]) == len(record["pictures"]["original"]) <= 10
+    assert record["settings"]["seed"] == 1
+
+
+def test_an_interrupted_lab_goes_on_and_says_the_same(whole, folder, tmp_path, monkeypatch):
+    asked = {
+        "data": "fashion",
+        "path": folder,
+        "out": tmp_path,
+        "only": ["table-2", "figure-2"],
+        "epochs": 2,
+        "seed": 1,
+    }
+
+    def stop(what, done, total):
+        if what.startswith("3 of 6"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embedding.run(**asked, progress=stop)
+    left = {path.stem: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()}
+    assert set(left) == {"none", "adversarial-1", "figure-2"}
+
+    trained = []
+    real = embedding.train
+    monkeypatch.setattr(embedding, "train", lambda point, *a, **k: trained.append(point.name) or real(point, *a, **k))
+    found = embedding.run(**asked)
+    assert trained == list(settings.FIGURES["table-2"][2:]), "what has a record is not trained again"
+    assert {name: (tmp_path / "records" / f"{name}.json").stat().st_mtime_ns for name in left} == left
+    assert found.summary.read_text() == whole[1].summary.read_text()
+    assert (tmp_path / "table-2.svg").read_bytes() == (whole[0] / "table-2.svg").read_bytes()
+
+
+def test_a_lab_with_other_settings_does_not_mix_its_records(whole, folder):
+    with pytest.raises(UsageError, match="epochs = 2, and now it is 3"):
+        embedding.run(data="fashion", path=folder, out=whole[0], only=["table-2"], epochs=3, seed=1)
+
+
+def test_without_matplotlib_the_summary_is_still_written(whole, folder, tmp_path, monkeypatch):
+    (tmp_path / "records").symlink_to(whole[0] / "records")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = embedding.run(data="fashion", path=folder, out=tmp_path, only=["table-2"], epochs=2, seed=1)
+    assert found.drawn == []
+    assert "![" not in found.summary.read_text()
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_a_table_is_judged_on_the_private_column_and_on_labels(tmp_path):
+    found = embedding.run(data="flights", out=tmp_path, only=["figure-5"], epochs=1, rows=1500, seed=0)
+    record = found.found["none"].record
+    assert record["attribute"]["column"] == "month"
+    assert 0.3 < record["attribute"]["auc"]["value"] <= 1
+    assert [one["attack"].partition("(")[0] for one in record["labels"]] == ["spectral", "model_completion"]
+    assert all(one["baseline"] is not None for one in record["labels"])
+    assert record["pictures"] is None
+    assert {path.stem for path in found.drawn} == {"figure-5"}
+    text = found.summary.read_text()
+    assert "`month`" in text
+    assert "model_completion" in text
+
+
+def test_a_device_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UsageError, match="no CUDA device"):
+        embedding.run(data="flights", out=tmp_path, device="cuda")
+    with pytest.raises(UsageError, match="no device 'tpu'"):
+        embedding.run(data="flights", out=tmp_path, device="tpu")
