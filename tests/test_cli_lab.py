@@ -21,7 +21,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("fashion")
-    fashion.save(fashion.generated(256, 0, test_rows=130), path)
+    fashion.save(fashion.generated(200, 0, test_rows=64), path)
     return path
 
 

@@ -144,7 +144,7 @@ def test_the_attacker_beside_the_training_learns(small):
     with torch.no_grad():
         loss = float((trained.beside(trained.model.embed(small.test.features)) - x).square().sum(1).mean())
     assert loss < 0.8 * float((x - x.mean(0)).square().sum(1).mean()), "pictures can be reconstructed"
-    assert shown[-1] == (120, 120)
+    assert shown[-1] == (60, 60)
 
 
 def test_noise_has_less_distance_correlation_in_larger_batches(small):
@@ -304,7 +304,7 @@ def test_every_figure_is_drawn(figure, tmp_path):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("fashion")
-    fashion.save(fashion.generated(300, 0, test_rows=160), path)
+    fashion.save(fashion.generated(200, 0, test_rows=100), path)
     return path
 
 

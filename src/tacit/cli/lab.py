@@ -48,7 +48,7 @@ def embedding(
     Trains a split model under every setting of the report (distance correlation, noise regularization, adversarial
     reconstructor, Gaussian noise, and together), and judges each on held-out rows: by what the report judges by, and by
     attackers that took no part in training. Each setting is written down at once: give the same command again after an
-    interruption, and it goes on where it was. On one CPU core all settings take hours; try --only table-2, --rows
+    interruption, and it goes on where it was. All settings take an hour or more on a CPU; try --only table-2, --rows
     4000 --epochs 1, or --device cuda.
     """
     from tacit.lab.embedding import run
