@@ -7,12 +7,13 @@ view and of what is granted, and `Costs:` how much work it is.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from tacit.audit import _listing
-from tacit.contracts import Attack
 
 __all__ = ["attack", "names"]
+
+_INPUTS = "tacit.audit.input_attacks"
 
 
 def names() -> list[str]:
@@ -24,10 +25,13 @@ def names() -> list[str]:
     return _listing.modules(__name__)
 
 
-def attack(name: str, **options: Any) -> Attack:
-    """The attack of that name, built with these options; an unknown name or option is a `UsageError`.
+def attack(name: str, **options: Any) -> Any:
+    """The attack of that name, on labels or on inputs, built with these options.
 
-    >>> attack("hint", k=3).name
-    'hint(k=3)'
+    An unknown name or option is a `UsageError`. An attack on labels is a `tacit.contracts.Attack`; one on inputs is a
+    `tacit.contracts.InputAttack` and goes into `tacit.audit.inputs.attack_inputs`.
+
+    >>> attack("hint", k=3).name, attack("linear_decoder", share=0.1).name
+    ('hint(k=3)', 'linear_decoder(share=0.1)')
     """
-    return cast(Attack, _listing.call(__name__, "attack", name, options))
+    return _listing.call(_INPUTS if name in _listing.modules(_INPUTS) else __name__, "attack", name, options)

@@ -77,6 +77,11 @@ def labels(view: View, known: Known, attack: str) -> Tensor:
     return granted.long()[view.rows]
 
 
+def baseline(score: Tensor, view: View, known: Known) -> Tensor:
+    """What an attack on the party's own embeddings is held against: the finished model's prediction, else itself."""
+    return score if known.prediction is None else known.prediction.to(view.rows.device)[view.rows].to(score.dtype)
+
+
 def row_norm(x: Tensor) -> Tensor:
     """The length of each row, in float64 so that tiny gradients do not vanish when squared.  (steps, batch)"""
     length: Tensor = torch.linalg.vector_norm(x, dim=-1, dtype=torch.float64)

@@ -23,7 +23,8 @@ def spectral(of: Of = "embedding") -> Attack:
     After "Label leakage and protection from forward embedding in vertical federated learning": training itself pulls
     the embeddings of the two classes apart. The directions of all steps are turned the same way, and the longer tail
     counts as positive, because positives are the smaller class. What the party's own embeddings give away came to it
-    through the weights it has learned, not through any one gradient: they are their own baseline.
+    through the weights it has learned, not through any one gradient: the honest baseline is what the finished model
+    itself predicts, where that is granted (known.prediction); else they are their own.
 
     Knows: the party's own embeddings (or, with of="gradient", the gradients), and that positives are the smaller class.
     Costs: one singular value decomposition of each batch through a matrix of size min(batch, width), in float64.
@@ -50,7 +51,9 @@ class _Spectral:
         turn = _turns(direction)[:, None]
         tail = (score * turn).pow(3).sum().sign()
         score = score * turn * torch.where(tail == 0, 1.0, tail)
-        return Guess(view.rows, score, baseline=score if self.of == "embedding" else None)
+        return Guess(
+            view.rows, score, baseline=_common.baseline(score, view, known) if self.of == "embedding" else None
+        )
 
 
 def _leading(x: Tensor) -> tuple[Tensor, Tensor]:
