@@ -27,7 +27,8 @@ def spelled(name: str, **options: object) -> str:
 def built(one: Attack | str) -> Attack:
     """An attack as it is, or that of a name with its default options; anything else is refused."""
     if isinstance(one, str):
-        return attacks.attack(one)
+        made: Attack = attacks.attack(one)
+        return made
     if not callable(one) or not isinstance(getattr(one, "name", None), str):
         raise UsageError(f"{one!r} is no attack: pass a name such as 'norm', or what attack('norm') makes")
     return one
