@@ -149,7 +149,8 @@ def _figure_3(found: Readings) -> list[Statement]:
         ),
         Statement(
             "A larger weight gives a smaller distance correlation.",
-            all(_falls([start, *values], _DCOR) for values in lines.values()), f"weights 0, 0.01, 0.1, 0.15: {told}",
+            all(_falls([start, *values], _DCOR) for values in lines.values()),
+            f"weights 0, 0.01, 0.1, 0.15: {told}",
         ),
         Statement(
             "Weight 0.1 lowers it from 0.45 to 0.2, and the AUC drops by less than 0.01.", bool(halved),
@@ -167,7 +168,7 @@ def _figure_4(found: Readings) -> list[Statement]:
     none = found[BASELINE]
     small, large = min(none.sizes), max(none.sizes)
     pairs = [(found[f"{BASELINE}{at}"], found[f"logdcor-0.1{at}"]) for at in ("", "@0.5", "@2")]
-    lower = [a.dcor(size)["value"] > b.dcor(size)["value"] for a, b in pairs for size in none.sizes]
+    lower = [a.dcor(size)["value"] - b.dcor(size)["value"] > _DCOR for a, b in pairs for size in none.sizes]
     return [
         Statement(
             "The distance correlation is sensitive to the batch size.",
@@ -198,7 +199,7 @@ def _figure_5(found: Readings) -> list[Statement]:
         ),
         Statement(
             "A larger weight gives a larger reconstruction loss and a worse model.",
-            _falls([-value for value in rising], _LOSS) and rising[-1] > rising[0] and _falls(falling, _WORTH),
+            _falls([-value for value in rising], _LOSS) and _falls(falling, _WORTH),
             f"loss over that of the mean {_arrow(rising)}; {none.utility['name']} {_arrow(falling)}",
         ),
     ]  # fmt: skip
@@ -207,16 +208,16 @@ def _figure_5(found: Readings) -> list[Statement]:
 def _figure_6(found: Readings) -> list[Statement]:
     none, distance, noise, little, more = found.values()
     gain = {one.label: one.relative_loss - none.relative_loss for one in (distance, noise, little, more)}
-    both = _dcor(more) <= _dcor(noise) + _DCOR and gain[more.label] >= gain[distance.label] - _LOSS
+    both = _dcor(more) < _dcor(none) - _DCOR and gain[more.label] > max(_LOSS, gain[distance.label])
     return [
         Statement(
             "Noise regularization lowers the distance correlation too, but less than its own module.",
-            _dcor(distance) < _dcor(noise) < _dcor(none),
+            _falls([_dcor(none), _dcor(noise), _dcor(distance)], _DCOR) and _dcor(distance) < _dcor(noise),
             f"none {_dcor(none):.3f}, noise reg. {_dcor(noise):.3f}, log dCor {_dcor(distance):.3f}",
         ),
         Statement(
             "The distance correlation module raises the reconstruction loss less than noise regularization.",
-            gain[distance.label] < gain[noise.label],
+            gain[distance.label] < gain[noise.label] - _LOSS,
             f"by {gain[distance.label]:+.3f} against {gain[noise.label]:+.3f}, over the loss of the mean",
         ),
         Statement(
@@ -225,7 +226,7 @@ def _figure_6(found: Readings) -> list[Statement]:
         ),
         Statement(
             "Together they hurt the model more than one of them.",
-            _worth(more) <= min(_worth(distance), _worth(noise)) + _WORTH,
+            _worth(more) < min(_worth(distance), _worth(noise)),
             f"{none.utility['name']}: " + "; ".join(f"{one.label}: {_worth(one):.3f}" for one in found.values()),
         ),
     ]  # fmt: skip
@@ -274,7 +275,7 @@ def _figure_8(found: Readings) -> list[Statement]:
         ),
         Statement(
             "Noise lowers the distance correlation, but less than optimizing it.",
-            _dcor(both) < _dcor(noisy) < _dcor(none),
+            _falls([_dcor(none), _dcor(noisy), _dcor(both)], _DCOR) and _dcor(both) < _dcor(noisy),
             f"none {_dcor(none):.3f}, {noisy.label} {_dcor(noisy):.3f}, {both.label} {_dcor(both):.3f}",
             "the amount of noise is the one whose model is worth most nearly as much, out of figure 7's six",
         ),
@@ -289,9 +290,9 @@ def _worth(one: Reading) -> float:
     return float(one.utility["value"])
 
 
-def _falls(values: Sequence[float], slack: float) -> bool:
-    """Whether each value is below the one before it, or above it by less than counts."""
-    return all(after <= before + slack for before, after in pairwise(values))
+def _falls(values: Sequence[float], least: float) -> bool:
+    """Whether they fall by more than counts in all, and nowhere rise by as much."""
+    return values[0] - values[-1] > least and all(after - before <= least for before, after in pairwise(values))
 
 
 def _arrow(values: Sequence[float]) -> str:
