@@ -13,7 +13,7 @@ from tacit.errors import LabelsError, TensorError, UsageError
 
 spelled, check_count, slices = _common.spelled, _common.check_count, _common.slices
 
-_HELD = 0.2  # share of an attacker's own examples that only choose when to stop, or how strongly to shrink
+FOLDS = 5  # one of them only chooses when to stop, or how strongly to shrink
 
 
 def check_share(attack: str, share: object) -> None:
@@ -80,23 +80,21 @@ class Pairs:
     """Which rows of a view an attacker learns from.
 
     Attributes:
-        fit: numbers of the rows to fit.
-        held: numbers of the rows to check with, of other examples.
+        fold: for each row the fifth of the attacker's examples that it is in, all visits of an example in the same one;
+            -1 where the attacker does not learn from it.  (visits,)
         hidden: whether nothing is known about a row, so that it may be judged.  (visits,)
     """
 
-    fit: Tensor
-    held: Tensor
+    fold: Tensor
     hidden: Tensor
 
-    @property
-    def all(self) -> Tensor:
-        """Numbers of all rows that the attacker learns from."""
-        return torch.cat([self.fit, self.held])
+    def split(self, held: int = 0) -> tuple[Tensor, Tensor]:
+        """Numbers of the rows to fit and of those to check with, which are of other examples."""
+        return ((self.fold >= 0) & (self.fold != held)).nonzero()[:, 0], (self.fold == held).nonzero()[:, 0]
 
 
 def pairs(rows: Tensor, granted: Tensor, share: float, source: NoiseSource, attack: str) -> Pairs:
-    """A share of the view's examples out of the granted ones, all visits of an example on one side of the split.
+    """A share of the view's examples out of the granted ones, in fifths.
 
     The examples of a small share are among those of a larger one, from the same noise.
 
@@ -116,11 +114,9 @@ def pairs(rows: Tensor, granted: Tensor, share: float, source: NoiseSource, atta
             f"the attack {attack!r} knows {mine.numel()} of the {examples.numel()} examples: grant it two or more, one "
             "to fit and one to check with, or leave it out"
         )
-    held = mine[ticket[mine, 1].argsort()][: max(1, round(_HELD * mine.numel()))]
-    side = torch.zeros(granted.numel(), dtype=torch.int8, device=rows.device)
-    side[mine], side[held] = 1, 2
-    of = side[rows]
-    return Pairs((of == 1).nonzero()[:, 0], (of == 2).nonzero()[:, 0], ~granted[rows])
+    fold = torch.full_like(granted, -1, dtype=torch.int8)
+    fold[mine[ticket[mine, 1].argsort()]] = (torch.arange(mine.numel(), device=rows.device) % FOLDS).to(torch.int8)
+    return Pairs(fold[rows], ~granted[rows])
 
 
 @dataclass(frozen=True)

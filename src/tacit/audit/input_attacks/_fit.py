@@ -18,7 +18,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 _BATCH = 256
 _CHECKS = 40  # how often the rows held out are asked
 _ASKED = 4096  # of them at most
-_RATE = 1e-3
+_RATE = 5e-3
+_WARM = 50  # updates on which the rate rises
 
 
 class Straight(nn.Module):
@@ -109,7 +110,7 @@ def trained(
             draw = source.uniform((steps, min(_BATCH, fit.numel())), dtype=torch.float64, device=z.device)
             picked = fit[(draw * fit.numel()).long().clamp_max(fit.numel() - 1)]  # (steps, batch)
             for step, some in enumerate(picked, start):
-                optimizer.param_groups[0]["lr"] = _RATE * (1 + math.cos(math.pi * step / updates)) / 2
+                optimizer.param_groups[0]["lr"] = _rate(step, updates)
                 optimizer.zero_grad()
                 loss(network(z[some]), target[some]).backward()
                 optimizer.step()
@@ -131,3 +132,8 @@ def answer(network: nn.Module, z: Tensor, each: int) -> Tensor:
 def _error(network: nn.Module, z: Tensor, target: Tensor, loss: Loss) -> float:
     with torch.no_grad():
         return float(loss(network(z), target))
+
+
+def _rate(step: int, updates: int) -> float:
+    """The learning rate of an update: it rises for a while and then falls like a cosine."""
+    return _RATE * min(1.0, (step + 1) / _WARM) * (1 + math.cos(math.pi * step / updates)) / 2

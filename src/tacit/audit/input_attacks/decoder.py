@@ -72,7 +72,7 @@ class _Decoder:
         given = _common.inputs(known, "decoder", seen.z.device)
         granted = _common.known_rows(seen.rows, given.x, "decoder", "inputs")
         pairs = _common.pairs(seen.rows, granted, self.share, source, "decoder")
-        x, mean, scale = _scaled(given.x[seen.rows], pairs.fit)
+        x, mean, scale = _scaled(given.x[seen.rows], pairs.split()[0])
         if self.mirror is None:
             value = self._straight(seen.z, x, pairs, source)
         else:
@@ -85,15 +85,16 @@ class _Decoder:
         """The answers of a network that starts as the best line: of the line itself where it learns nothing more."""
         network = _fit.Straight(z.shape[1], self.hidden, x.shape[1])
         _fit.drawn(network, source, z.device)
-        small = min(z.shape[1], pairs.fit.numel()) <= _LINEAR
-        network.start(ridge(z, x, pairs.fit, pairs.held, refit=False) if small else None)
+        fit, held = pairs.split()
+        small = min(z.shape[1], fit.numel()) <= _LINEAR
+        network.start(ridge(z, x, fit, held, refit=False) if small else None)
         if not self._train(network, z, x, pairs, source) and small:
-            return ridge(z, x, pairs.fit, pairs.held)(z)
+            return ridge(z, x, fit, held)(z)
         return _fit.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
 
     def _train(self, network: nn.Module, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> bool:
         mse = functional.mse_loss
-        return _fit.trained(network, z, x, pairs.fit, pairs.held, source, updates=self.updates, loss=mse)
+        return _fit.trained(network, z, x, *pairs.split(), source, updates=self.updates, loss=mse)
 
 
 def _scaled(x: Tensor, fit: Tensor) -> tuple[Tensor, Tensor, Tensor]:

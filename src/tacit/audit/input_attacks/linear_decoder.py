@@ -40,5 +40,5 @@ class _LinearDecoder:
         given = _common.inputs(known, "linear_decoder", seen.z.device)
         granted = _common.known_rows(seen.rows, given.x, "linear_decoder", "inputs")
         pairs = _common.pairs(seen.rows, granted, self.share, noise_source(noise), "linear_decoder")
-        line = ridge(seen.z, given.x[seen.rows], pairs.fit, pairs.held)
+        line = ridge(seen.z, given.x[seen.rows], *pairs.split())
         return Reconstruction(seen.rows, given.like(line(seen.z)), pairs.hidden)

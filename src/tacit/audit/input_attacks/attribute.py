@@ -1,0 +1,82 @@
+"""The attribute attack: what embeddings tell about one private column, whether or not the whole input can be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tacit.audit.input_attacks import _common, _fit
+from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
+from tacit.errors import UsageError
+
+__all__ = ["attribute"]
+
+_HIDDEN = (64, 32)
+_DECAY = 3.0
+
+
+def attribute(share: float = 0.5, updates: int = 800) -> InputAttack:
+    """Guesses the code of a private column by small networks, trained on rows whose code is known.
+
+    Two hidden layers beside a linear way, on the embedding alone, with weight decay. There are five of them, each of
+    which holds out another fifth of the examples to choose when to stop, and their logits are averaged. The answer
+    is the log odds of each code against all others. Codes that no granted row holds are not known to exist.
+
+    Args:
+        share: of all examples of the view, how many codes it learns from; where fewer are granted, all of those.
+        updates: how many each network gets.
+
+    Knows: the embeddings; known.attribute.
+    Costs: 5 * `updates` updates of a small network at 256 rows.
+    """
+    _common.check_share("attribute", share)
+    _common.check_count("attribute", "updates", updates, "update")
+    return _Attribute(share, updates)
+
+
+@dataclass(frozen=True)
+class _Attribute:
+    share: float
+    updates: int
+    guesses: str = "attribute"
+
+    @property
+    def name(self) -> str:
+        return _common.spelled("attribute", share=None if self.share == 0.5 else self.share)
+
+    def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
+        source = noise_source(noise)
+        seen = _common.seen(view, known, "attribute")
+        code = _common.codes(known, "attribute", seen.z.device)
+        granted = _common.known_rows(seen.rows, code, "attribute", "attribute")
+        pairs = _common.pairs(seen.rows, granted, self.share, source, "attribute")
+        target = code[seen.rows]
+        codes = int(code.max()) + 1
+        if target[pairs.fold >= 0].unique().numel() < 2:
+            raise UsageError("the attack 'attribute' knows rows of one code alone: grant it more, or leave it out")
+        logits = [self._logits(seen.z, target, codes, *pairs.split(fold), source) for fold in range(_common.FOLDS)]
+        return Reconstruction(seen.rows, _log_odds(torch.stack(logits).mean(0)), pairs.hidden)
+
+    def _logits(self, z: Tensor, target: Tensor, codes: int, fit: Tensor, held: Tensor, source: NoiseSource) -> Tensor:
+        """What one network says about every row.  (visits, codes)"""
+        network = _fit.Straight(z.shape[1], _HIDDEN, codes)
+        _fit.drawn(network, source, z.device)
+        network.start()
+        if fit.numel() and held.numel():
+            loss = functional.cross_entropy
+            _fit.trained(network, z, target, fit, held, source, updates=self.updates, loss=loss, decay=_DECAY)
+        return _fit.answer(network, z, sum(_HIDDEN) + z.shape[1] + codes)
+
+
+def _log_odds(logits: Tensor) -> Tensor:
+    """Of each code against all others together: it orders rows as a probability does and does not round to 0 or 1.
+
+    >>> _log_odds(torch.tensor([[0.0, 2.0]]))
+    tensor([[-2., 2.]])
+    """
+    itself = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
+    columns = [logits[:, one] - logits.masked_fill(itself[one], -torch.inf).logsumexp(1) for one in range(len(itself))]
+    return torch.stack(columns, dim=1)

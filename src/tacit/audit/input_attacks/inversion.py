@@ -1,0 +1,149 @@
+"""The inversion attack: no pair is known, only how the bottom is built and what inputs look like."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tacit.audit.attacks import _common as label_common
+from tacit.audit.input_attacks import _common, _fit
+from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
+from tacit.errors import TensorError, UsageError
+
+__all__ = ["inversion"]
+
+_BATCH = 512
+_RATE = 5e-3
+_PENALTY = 1.0  # of the ridge that reads a surrogate, times the number of samples: strong, for surrogates are wrong
+_FITTING = 6  # rounds in which a fresh surrogate's weights are scaled to the size of the embeddings
+
+
+def inversion(surrogate: nn.Module | Callable[[], nn.Module], surrogates: int = 8, updates: int = 500) -> InputAttack:
+    """Guesses inputs without a single pair, through surrogates whose embeddings of other inputs look the same.
+
+    Each surrogate has the bottom's architecture and fresh weights, and is fitted until its embeddings of the samples
+    are distributed as those received: the energy distance of the two is made small, which needs no pairs. Ridge
+    regression learns to read the surrogate, where pairs are at hand, and is then shown what was received. Many
+    different surrogates fit a distribution, so the answers of several are averaged: what they agree on stays, the rest
+    falls back to the mean.
+
+    How far it gets, relative to the mean (4 or 6 surrogates; a ridge with all pairs in brackets): trained ReLU layers
+    on Fashion-MNIST 0.46 (784 to 128; 0.17) and 0.54 (784 to 128 to 64; 0.26); made-up tables of skewed columns 0.43
+    to 0.89 (0.00 to 0.02). So it is a lower bound on what can be read without pairs, and a loose one; single surrogates
+    are often worse than the mean. Optimising the inputs through the surrogates afterwards changed these figures by
+    less than 0.02, and a search from nothing but fresh weights and a smoothness prior, without samples, ended at 2.3
+    and more on Fashion-MNIST, no better than an empty picture: so neither is done.
+
+    Args:
+        surrogate: a module that maps an input to an embedding as the bottom does, or what makes one. Only its
+            architecture is used: its weights are drawn anew, so nothing of a victim's weights can slip in.
+        surrogates: how many are fitted.
+        updates: how many each gets.
+
+    Knows: the embeddings; known.samples; the bottom's architecture, never its weights.
+    Costs: surrogates * updates updates of the bottom at 512 rows, and a ridge of the cut's width for each surrogate.
+    """
+    _common.check_count("inversion", "surrogates", surrogates, "surrogate")
+    _common.check_count("inversion", "updates", updates, "update")
+    if not callable(surrogate):
+        raise UsageError(f"inversion(surrogate={surrogate!r}): pass a module like the bottom, or what makes one")
+    return _Inversion(surrogate, surrogates, updates)
+
+
+@dataclass(frozen=True)
+class _Inversion:
+    surrogate: nn.Module | Callable[[], nn.Module]
+    surrogates: int
+    updates: int
+    name: str = "inversion"
+
+    def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
+        source = noise_source(noise)
+        rows = _common.seen(view, known, "inversion").rows
+        z = label_common.embedding(view, "inversion").flatten(0, 1).float()  # as received: a surrogate has units
+        samples = _samples(known, z.device)
+        total = torch.zeros(z.shape[0], samples[0].numel(), device=z.device)
+        for _ in range(self.surrogates):
+            network = self._fitted(samples, z, source)
+            total += _read(network(samples).flatten(1).detach(), samples.flatten(1), z)
+        value = (total / self.surrogates).reshape(-1, *samples.shape[1:])
+        return Reconstruction(rows, value, self._unknown(rows, known))
+
+    def _unknown(self, rows: Tensor, known: KnownInputs) -> Tensor:
+        """Which rows may be judged: those whose input was not granted to anybody, though this attack reads no pair."""
+        if known.inputs is None:
+            return torch.ones_like(rows, dtype=torch.bool)
+        return ~_common.known_rows(rows, known.inputs.to(rows.device), self.name, "inputs")[rows]
+
+    def _fitted(self, samples: Tensor, z: Tensor, source: NoiseSource) -> nn.Module:
+        """A surrogate of fresh weights whose embeddings of the samples are distributed like those received."""
+        made = copy.deepcopy(self.surrogate) if isinstance(self.surrogate, nn.Module) else self.surrogate()
+        network = _fit.drawn(made, source, z.device).eval()
+        _scale(network, samples, z)
+        unit = (z - z.mean(0)).square().mean().sqrt()
+        unit = torch.where(unit > 0, unit, 1.0)
+        optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
+        with torch.enable_grad():
+            for step in range(self.updates):
+                optimizer.param_groups[0]["lr"] = _RATE * (1 - step / self.updates)
+                made_here = network(_some(samples, source)).flatten(1)
+                optimizer.zero_grad()
+                _energy_distance(made_here / unit, _some(z, source) / unit).backward()
+                optimizer.step()
+        return network
+
+
+def _samples(known: KnownInputs, device: torch.device) -> Tensor:
+    if known.samples is None or known.samples.shape[0] < 2:
+        raise UsageError("the attack 'inversion' needs known.samples: grant it two inputs or more, or leave it out")
+    samples = known.samples.detach().to(device).float()
+    if not bool(torch.isfinite(samples).all()):
+        raise TensorError("known.samples hold numbers that are not finite: look for overflow in what produced them")
+    return samples
+
+
+def _some(x: Tensor, source: NoiseSource) -> Tensor:
+    """A batch of random rows."""
+    draw = source.uniform((min(_BATCH, x.shape[0]),), dtype=torch.float64, device=x.device)
+    return x[(draw * x.shape[0]).long().clamp_max(x.shape[0] - 1)]
+
+
+@torch.no_grad()
+def _scale(network: nn.Module, samples: Tensor, z: Tensor) -> None:
+    """Multiply all weights by one factor, such that embeddings of samples are about as long as those received."""
+    weights = [parameter for parameter in network.parameters() if parameter.ndim > 1]
+    made = network(samples[:2]).flatten(1)
+    if made.shape[1] != z.shape[1]:
+        raise UsageError(
+            f"the surrogate makes {made.shape[1]} numbers of an input, but an embedding has {z.shape[1]}: pass a "
+            "module of the bottom's architecture"
+        )
+    for _ in range(_FITTING):
+        here = network(samples[:_BATCH]).square().mean()
+        factor = torch.where(here > 0, z.square().mean() / here, 1.0).sqrt()
+        for weight in weights:
+            weight.mul_(factor ** (1 / len(weights)))
+
+
+def _energy_distance(a: Tensor, b: Tensor) -> Tensor:
+    """Twice the mean distance across two sets less those within them: 0 where both are drawn from one distribution."""
+
+    def within(x: Tensor) -> Tensor:
+        return torch.cdist(x, x).sum() / (x.shape[0] * max(1, x.shape[0] - 1))
+
+    return 2 * torch.cdist(a, b).mean() - within(a) - within(b)
+
+
+def _read(made: Tensor, x: Tensor, z: Tensor) -> Tensor:
+    """What ridge regression says about z that has learnt to read x from what a surrogate made of it."""
+    spread, mean = torch.std_mean(made.double(), dim=0, correction=0)
+    spread = torch.where(spread > 1e-3 * spread.square().mean().sqrt(), spread, torch.inf)  # dead units say nothing
+    a, middle = (made.double() - mean) / spread, x.double().mean(0)
+    ridge = torch.eye(a.shape[1], dtype=torch.float64, device=a.device) * (_PENALTY * a.shape[0])
+    weight = torch.linalg.solve(a.mT @ a + ridge, a.mT @ (x.double() - middle))
+    value: Tensor = ((z.double() - mean) / spread) @ weight + middle
+    return value.float()
