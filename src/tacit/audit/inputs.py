@@ -7,7 +7,7 @@ and judges them on rows of which nothing was granted; these are the same for all
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit.audit import input_attacks
 from tacit.audit.metrics.attribute_auc import attribute_auc
 from tacit.audit.metrics.reconstruction import reconstruction, relative_error
-from tacit.contracts import Estimate, InputAttack, KnownInputs, Noise, View, noise_source
+from tacit.contracts import Estimate, InputAttack, KnownInputs, Noise, Reconstruction, View, noise_source
 from tacit.errors import TensorError, UsageError
 
 __all__ = ["InputFinding", "attack_inputs", "grant_inputs"]
@@ -119,11 +119,11 @@ def _judged(
     scale: Tensor | float | None,
     noise: Noise,
 ) -> InputFinding:
-    guess = attack(view, known, noise)
+    assert known.inputs is not None
+    guess = _never_granted(attack(view, known, noise), view, known.inputs, attack.name)
     if getattr(attack, "guesses", "inputs") == "attribute":
         assert attribute is not None  # the attack would have refused
         return InputFinding(attack.name, auc=attribute_auc(guess, attribute))
-    assert known.inputs is not None
     mean = known.inputs.double().nanmean(0).to(inputs.dtype)  # of the rows that were granted
     if bool(mean.isnan().any()):
         mean = inputs.mean(0)  # nobody was granted anything: the baseline knows more than the attack
@@ -132,3 +132,16 @@ def _judged(
         error=reconstruction(guess, inputs, scale=scale),
         relative=relative_error(guess, inputs, mean, scale=scale),
     )
+
+
+def _never_granted(guess: Reconstruction, view: View, granted: Tensor, attack: str) -> Reconstruction:
+    """The guess with no row counted that was granted to anybody: the same rows for every attack and share of pairs."""
+    hidden = granted.flatten(1).isnan().any(1).to(guess.rows.device)  # (number of ids,)
+    counted = guess.counted & hidden[guess.rows]
+    wanted = view.rows.to(guess.rows.device).unique()
+    if not torch.equal(guess.rows[counted].unique(), wanted[hidden[wanted]]):
+        raise UsageError(
+            f"the attack {attack!r} leaves out rows of which nothing was granted: it must say what it believes about "
+            "all of them, or its error can't be compared with that of others"
+        )
+    return replace(guess, counted=counted)

@@ -23,14 +23,16 @@ def mirrored(bottom: nn.Module, inputs: Sequence[int], width: int) -> nn.Sequent
 
     Args:
         bottom: its leaf modules are read in the order in which they were registered.
-        inputs: the shape of one input.
+        inputs: the shape of one input; where a convolution comes first, a flat one is taken for a square picture.
         width: of the flat embedding.
     """
     shape: Shape = tuple(inputs)
     steps: list[tuple[str, nn.Module, Shape, Shape]] = []
     for name, layer in bottom.named_modules():
-        if next(layer.children(), None) is not None or isinstance(layer, (*_PASSED, *_BENT)):
+        if next(layer.children(), None) is not None or _is_passed(layer):
             continue
+        if isinstance(layer, nn.Conv2d) and not steps:
+            shape = _as_picture(shape, layer.in_channels)
         after = _after(name, layer, shape)
         steps.append((name, layer, shape, after))
         shape = after
@@ -46,6 +48,18 @@ def mirrored(bottom: nn.Module, inputs: Sequence[int], width: int) -> nn.Sequent
         if isinstance(step[1], nn.Linear | nn.Conv2d) and step is not last:
             layers.append(nn.ReLU())
     return nn.Sequential(*layers, nn.Flatten())
+
+
+def _is_passed(layer: nn.Module) -> bool:
+    """Whether a leaf is left out: it is bent, not turned, or it is somebody's own and has nothing to learn."""
+    own = not type(layer).__module__.startswith("torch.") and next(layer.parameters(), None) is None
+    return own or isinstance(layer, (*_PASSED, *_BENT))
+
+
+def _as_picture(shape: Shape, channels: int) -> Shape:
+    """A flat input as the square picture that a convolution of so many channels takes, where it can be one."""
+    side = math.isqrt(math.prod(shape) // channels)
+    return (channels, side, side) if len(shape) == 1 and channels * side**2 == shape[0] else shape
 
 
 def _after(name: str, layer: nn.Module, shape: Shape) -> Shape:

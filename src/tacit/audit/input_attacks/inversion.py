@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tacit.audit.attacks import _common as label_common
 from tacit.audit.input_attacks import _common, _fit
+from tacit.audit.input_attacks._ridge import Line
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
 from tacit.errors import TensorError, UsageError
 
@@ -19,6 +20,7 @@ __all__ = ["inversion"]
 _BATCH = 512
 _RATE = 5e-3
 _PENALTY = 1.0  # of the ridge that reads a surrogate, times the number of samples: strong, for surrogates are wrong
+_NUMBERS = 64  # that a bottom makes on its way of each number of an input, more or less
 _FITTING = 6  # rounds in which a fresh surrogate's weights are scaled to the size of the embeddings
 
 
@@ -69,7 +71,8 @@ class _Inversion:
         total = torch.zeros(z.shape[0], samples[0].numel(), device=z.device)
         for _ in range(self.surrogates):
             network = self._fitted(samples, z, source)
-            total += _read(network(samples).flatten(1).detach(), samples.flatten(1), z)
+            made = _fit.answer(network, samples, _NUMBERS * samples[0].numel()).flatten(1)
+            total += _read(made, samples.flatten(1), z)
         value = (total / self.surrogates).reshape(-1, *samples.shape[1:])
         return Reconstruction(rows, value, self._unknown(rows, known))
 
@@ -81,7 +84,8 @@ class _Inversion:
 
     def _fitted(self, samples: Tensor, z: Tensor, source: NoiseSource) -> nn.Module:
         """A surrogate of fresh weights whose embeddings of the samples are distributed like those received."""
-        made = copy.deepcopy(self.surrogate) if isinstance(self.surrogate, nn.Module) else self.surrogate()
+        with torch.random.fork_rng(devices=[]):  # what makes a module draws first weights, which are not used
+            made = copy.deepcopy(self.surrogate) if isinstance(self.surrogate, nn.Module) else self.surrogate()
         network = _fit.drawn(made, source, z.device).eval()
         _scale(network, samples, z)
         unit = (z - z.mean(0)).square().mean().sqrt()
@@ -144,6 +148,5 @@ def _read(made: Tensor, x: Tensor, z: Tensor) -> Tensor:
     spread = torch.where(spread > 1e-3 * spread.square().mean().sqrt(), spread, torch.inf)  # dead units say nothing
     a, middle = (made.double() - mean) / spread, x.double().mean(0)
     ridge = torch.eye(a.shape[1], dtype=torch.float64, device=a.device) * (_PENALTY * a.shape[0])
-    weight = torch.linalg.solve(a.mT @ a + ridge, a.mT @ (x.double() - middle))
-    value: Tensor = ((z.double() - mean) / spread) @ weight + middle
-    return value.float()
+    weight: Tensor = torch.linalg.solve(a.mT @ a + ridge, a.mT @ (x.double() - middle)) / spread[:, None]
+    return Line(weight, middle - mean @ weight)(z)
