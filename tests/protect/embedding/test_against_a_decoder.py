@@ -128,5 +128,5 @@ def test_without_protection_the_decoder_finds_most():
 
 
 def test_many_bits_hide_nothing():
-    """What the docstring says of it: a mild baseline."""
+    """As its docstring says."""
     assert abs(gained("quantize to 8 bits", "none").mean()) < 0.1

@@ -75,8 +75,8 @@ def gaussian(std: float | None = None, snr: float | None = None, clip: float | N
     Without `clip` a bottom model can outgrow a fixed `std` while it learns: larger embeddings carry the same message
     through the same noise. With it, no two embeddings are more than 2 clip apart. Noise is fresh at every visit, so
     one who sees an example n times averages it down to std / sqrt(n). For what it costs it hid more than any of the
-    losses where they were measured (see `adversarial`): with std=1 the better decoder's error rises from 0.01 to 0.31 of
-    the mean image's, and test accuracy falls from 0.83 to 0.82.
+    losses where they were measured (see `adversarial`): with std=1 the better decoder's error rises from 0.01 to 0.31
+    of the mean image's, and test accuracy falls from 0.83 to 0.82.
 
     One strength, in two spellings:
 
