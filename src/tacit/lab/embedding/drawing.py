@@ -42,7 +42,12 @@ _STYLE: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "tacit",  # so that the same figure is the same file
 }
+_ABOVE: Any = {
+    **{"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 6},
+    **{"fontsize": 8, "columnspacing": 1.2, "handletextpad": 0.4, "borderaxespad": 0.2},
+}
 _WRAP = 172  # letters of a line under a figure
+_LETTER = 0.0066  # the width of a letter of a setting's label, over that of a figure
 _LINE = 0.175  # its height in inches
 
 
@@ -75,9 +80,10 @@ def draw(
     foot = _LINE * len(lines) + 0.25
     with rc_context(_STYLE):
         height = body + foot + 0.5
+        left = 0.03 + _LETTER * max(len(one.label) for one in found.values()) if settings else 0.06
         drawn = Figure(figsize=(11, height))
         axes = drawn.subplots(1, panels, squeeze=False, sharey=settings)
-        drawn.subplots_adjust(left=0.22 if settings else 0.06, right=0.98, top=1 - 0.62 / height, wspace=0.22)
+        drawn.subplots_adjust(left=left, right=0.98, top=1 - 0.62 / height, wspace=0.22)
         drawn.subplots_adjust(bottom=(foot + 0.55) / height)
         drawn.suptitle(f"{TITLES[figure]} ({title})", x=0.015, ha="left", fontsize=12, fontweight="bold")
         _panels(figure, axes[0], found, noise)
@@ -141,16 +147,19 @@ def _dots(axes: Sequence[Axes], found: Mapping[str, Reading]) -> None:
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.axhspan(-0.5, 0.5, color="#f4f4f4", zorder=0)
     axes[0].set_yticks(list(places), [one.label for one in rows])
-    _intervals(axes[0], [one.dcor() for one in rows], _BLUE, "dCor(X, f(X))")
-    axes[0].set_xlabel(f"distance correlation, {rows[0].batch_size} rows")
-    axes[0].set_xlim(left=0)
-    _intervals(axes[1], [one.worst for one in rows], _BLUE, "strongest independent attacker", offset=-0.12)
+    _intervals(axes[0], [one.dcor() for one in rows], _BLUE, "plain", offset=-0.12)
+    fair = [one.dcor(kind="unbiased")["value"] for one in rows]
+    axes[0].plot(fair, [place + 0.14 for place in places], "D", color=_ORANGE, ms=4, label="unbiased")
+    axes[0].set_xlabel(f"dCor(X, f(X)), batches of {rows[0].batch_size}")
+    axes[0].set_xlim(left=min(0.0, *fair))
+    axes[0].legend(**_ABOVE)
+    _intervals(axes[1], [one.worst for one in rows], _BLUE, "independent", offset=-0.12)
     losses = [one.relative_loss for one in rows]
-    axes[1].plot(losses, [place + 0.14 for place in places], "D", color=_ORANGE, ms=4, label="attacker beside training")
+    axes[1].plot(losses, [place + 0.14 for place in places], "D", color=_ORANGE, ms=4, label="beside training (report)")
     axes[1].axvline(1, color=_GREY, lw=1, ls="--")
-    axes[1].set_xlabel("reconstruction error over that of the mean")
+    axes[1].set_xlabel("attacker's error over that of the mean")
     axes[1].set_xlim(left=0)
-    axes[1].legend(fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, columnspacing=1, handletextpad=0.4)
+    axes[1].legend(**_ABOVE)
     _intervals(axes[2], [one.utility for one in rows], _GREEN, "")
     axes[2].set_xlabel(f"test {rows[0].utility['name']}")
 
@@ -186,7 +195,7 @@ def _size_lines(axes: Sequence[Axes], found: Mapping[str, Reading]) -> None:
             _line(axis, one.sizes, [one.dcor(size, kind) for size in one.sizes], colour, one.label, mark)
         _size_axis(axis, f"dCor(X, f(X)), {'plain' if kind == 'by_batch_size' else 'unbiased'}")
         axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
-    axes[0].legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=6, columnspacing=1.2, handletextpad=0.4)
+    axes[0].legend(**_ABOVE)
 
 
 def _line(
@@ -212,14 +221,14 @@ def _table_bars(axes: Sequence[Axes], found: Mapping[str, Reading]) -> None:
     known = rows[0].record["settings"]["data"] == "fashion"
     _bars(axes[0], rows, [one.loss for one in rows], [pair[0] for pair in THEIRS.values()] if known else None)
     axes[0].axvline(rows[0].record["report"]["mean"], color=_GREY, lw=1, ls="--", label="answering the mean")
-    axes[0].set_xlabel("reconstruction loss, attacker beside training")
-    axes[0].legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, columnspacing=1, handletextpad=0.4)
+    axes[0].set_xlabel("reconstruction loss beside training")
+    axes[0].legend(**_ABOVE)
     entropies = [one.utility["test_loss"] for one in rows]
     _bars(axes[1], rows, entropies, [pair[1] for pair in THEIRS.values()] if known else None)
     axes[1].set_xlabel("cross entropy")
     _bars(axes[2], rows, [one.worst["value"] for one in rows], None)
     axes[2].axvline(1, color=_GREY, lw=1, ls="--")
-    axes[2].set_xlabel("independent attacker, error over the mean's")
+    axes[2].set_xlabel("independent error over the mean's")
 
 
 def _bars(axis: Axes, rows: Sequence[Reading], ours: Sequence[float], theirs: Sequence[float] | None) -> None:

@@ -25,7 +25,7 @@ def table(found: Mapping[str, Reading]) -> Iterator[tuple[str, ...]]:
         yield (
             one.label,
             f"{one.utility['value']:.3f}",
-            f"{one.dcor()['value']:.3f}",
+            f"{one.dcor()['value']:.3f} ({one.dcor(kind='unbiased')['value']:.2f})",
             f"{one.loss:.4g} ({one.relative_loss:.2f})",
             *(relative[name] for name in ("decoder", "linear_decoder", "mirror")),
             "" if private is None else f"{private['auc']['value']:.3f}",
@@ -94,7 +94,7 @@ def _table_2(found: Mapping[str, Reading], *, theirs: bool) -> Iterator[str]:
 def _legend(found: Mapping[str, Reading]) -> Iterator[str]:
     first = next(iter(found.values()))
     yield f"- model: {first.utility['name']} on test rows."
-    yield f"- dCor: between X and what is sent, in batches of {first.batch_size} rows."
+    yield f"- dCor: between X and what is sent, in batches of {first.batch_size} rows; in brackets without bias."
     yield (
         "- report's loss: of an attacker of the report's shape which learns beside the training; in brackets over the "
         "loss of answering the mean. For comparison with the report only."
