@@ -206,7 +206,7 @@ def reading(name, *, dcor=0.5, loss=10.0, worth=0.8, entropy=0.5, error=0.4, unt
             "report": {"beside": loss, "in_training": None, "mean": 100.0, "embedding": size},
             "inputs": [
                 {"attack": attack, "of": "data", "error": around(20.0), "relative": around(error + i / 10)}
-                for i, attack in enumerate(("decoder", "linear_decoder", "mirror"))
+                for i, attack in enumerate(("decoder", "few_pairs", "linear_decoder", "mirror"))
             ],
             "attribute": None,
             "labels": [],
@@ -339,7 +339,9 @@ def test_a_record_holds_every_measure(whole):
     assert set(record["dcor"]) == {"by_batch_size", "unbiased", "untrained", "data"}
     assert record["report"]["beside"] > 0
     assert record["report"]["in_training"] > 0
-    assert [one["attack"] for one in record["inputs"]] == ["decoder", "linear_decoder", "mirror"]
+    assert [one["attack"] for one in record["inputs"]] == ["decoder", "few_pairs", "linear_decoder", "mirror"]
+    errors = {one["attack"]: one["relative"]["value"] for one in record["inputs"]}
+    assert errors["decoder"] < errors["few_pairs"], "who knows more reads more"
     assert all(
         one["relative"]["low"] <= one["relative"]["value"] <= one["relative"]["high"] for one in record["inputs"]
     )

@@ -25,10 +25,13 @@ from tacit.lab import fashion
 from tacit.lab.embedding.problems import Problem
 from tacit.lab.embedding.training import Trained, hidden
 
-__all__ = ["HEADLINE", "ROWS", "SIZES", "headline", "judge", "noise_by_batch_size"]
+__all__ = ["FEW", "HEADLINE", "ROWS", "SIZES", "headline", "judge", "noise_by_batch_size"]
 
 ROWS = 10_000
 """So many held-out rows are judged at most; half of them are what attackers learn from."""
+
+FEW = 0.01
+"""Beside attackers that learn from half of the rows there is one that knows only this share of them."""
 
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 """The batch sizes at which distance correlations are measured."""
@@ -133,16 +136,22 @@ class _Judge:
 
     def inputs(self) -> list[dict[str, Any]]:
         """What independent attackers read of the data, and with the bottom mirrored, of X."""
-        known = grant_inputs(self.truth, noise=self._noise())
+        few = {"share": FEW, "updates": self._updates(FEW)}
+        mirror = {"mirror": self.trained.model.bottom, "updates": self._updates(0.5)}
+        attackers: tuple[tuple[str, str, dict[str, Any], str, Tensor], ...] = (
+            ("decoder", "decoder", {"updates": self._updates(0.5)}, "data", self.truth),
+            ("few_pairs", "decoder", few, "data", self.truth),
+            ("linear_decoder", "linear_decoder", {}, "data", self.truth),
+            ("mirror", "decoder", mirror, "input", self.x),
+        )
         found = []
-        for name in ("decoder", "linear_decoder"):
-            options = {"updates": self._updates} if name == "decoder" else {}
-            guess = input_attack(name, **options)(self.view, known, self._noise())
-            self._read = guess if name == "decoder" else self._read
-            found.append(self._reading(name, "data", guess, self.truth))
-        mirror = input_attack("decoder", mirror=self.trained.model.bottom, updates=self._updates)
-        guess = mirror(self.view, grant_inputs(self.x, noise=self._noise()), self._noise())
-        return [*found, self._reading("mirror", "input", guess, self.x)]
+        for name, attack, options, of, truth in attackers:
+            known = grant_inputs(truth, noise=self._noise())  # the same rows each time
+            guess = input_attack(attack, **options)(self.view, known, self._noise())
+            found.append(self._reading(name, of, guess, truth))
+            if name == "decoder":
+                self._read = guess
+        return found
 
     def attribute(self) -> dict[str, Any] | None:
         """What the private column is guessed with, where there is one."""
@@ -150,7 +159,7 @@ class _Judge:
             return None
         column, codes = self.problem.attribute[0], self.problem.attribute[1][:ROWS]
         known = grant_inputs(self.truth, attribute=codes, noise=self._noise())
-        guess = input_attack("attribute", updates=min(_ATTRIBUTE_UPDATES, self._updates))(
+        guess = input_attack("attribute", updates=min(_ATTRIBUTE_UPDATES, self._updates(0.5)))(
             self.view, known, self._noise()
         )
         return {"column": column, "auc": _told(attribute_auc(guess, codes))}
@@ -193,9 +202,9 @@ class _Judge:
         made = self._read.value[[place[row] for row in chosen]]
         return {"rows": chosen, "original": _grey(self.truth[chosen]), "decoder": _grey(made)}
 
-    @property
-    def _updates(self) -> int:
-        return min(_MOST_UPDATES, max(20, _PASSES * (len(self.truth) // 2) // _PAIRS_OF_A_BATCH))
+    def _updates(self, share: float) -> int:
+        """Of an attacker that learns from such a share of the rows."""
+        return min(_MOST_UPDATES, max(20, round(_PASSES * share * len(self.truth) / _PAIRS_OF_A_BATCH)))
 
     def _noise(self) -> torch.Generator:
         return torch.Generator(self.problem.truth.device).manual_seed(self.seed)

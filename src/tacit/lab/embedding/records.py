@@ -16,7 +16,7 @@ from tacit.errors import StorageError, UsageError
 
 __all__ = ["Reading", "Records"]
 
-_FORMAT = 1  # of a record: raised when what is measured changes, so that old and new are not mixed
+_FORMAT = 2  # of a record: raised when what is measured changes, so that old and new are not mixed
 
 
 class Records:
