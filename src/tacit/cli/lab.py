@@ -99,8 +99,8 @@ def _print(found: Lab, folder: Path) -> None:
                 console.print(f"[{colour}]{figure} {one.verdict}[/{colour}]: ", end="")
                 console.print(f"{one.text} ({one.found})", markup=False)
     console.print(
-        "\ndecoder, 1% known, linear, mirror: error of attackers that learnt from scratch after training, over the error"
-        " of answering the mean: 0 reads everything, 1 nothing."
+        "\ndecoder, 1% known, linear, mirror: error of attackers that learnt from scratch after training, over the"
+        " error of answering the mean: 0 reads everything, 1 nothing."
     )
     drawn = (
         f"Figures: {folder}/*.png and *.svg. " if found.drawn else "No figures were drawn: pip install tacit[figures]. "
