@@ -1,0 +1,103 @@
+"""Granting inputs, attacking, judging: the evaluator's side."""
+
+import pytest
+import torch
+
+from tacit.audit.input_attacks.linear_decoder import linear_decoder
+from tacit.audit.inputs import attack_inputs, grant_inputs
+from tacit.audit.metrics.reconstruction import reconstruction, relative_error
+from tacit.contracts import Reconstruction, View
+from tacit.errors import TensorError, UsageError
+
+
+def generator(seed=5):
+    return torch.Generator().manual_seed(seed)
+
+
+class Remember:
+    """Answers a constant, for all rows or for some, and claims that all of them may be judged."""
+
+    name = "remember"
+
+    def __init__(self, rows=slice(None)):
+        self.some, self.seen = rows, []
+
+    def __call__(self, view, known, noise):
+        self.seen.append(known)
+        rows = view.rows.flatten()[self.some]
+        return Reconstruction(rows, torch.zeros(len(rows), 3), torch.ones(len(rows), dtype=torch.bool))
+
+
+def made(rows=200):
+    x = torch.randn(rows, 3, generator=generator(1)) + 2
+    return View.of_embeddings((x @ torch.randn(3, 6, generator=generator(2))).reshape(4, -1, 6)), x
+
+
+@pytest.mark.parametrize("pairs", [0.0, 0.1, 0.5])
+def test_a_part_of_the_rows_is_granted(pairs):
+    _, x = made()
+    codes = torch.arange(200) % 3
+    known = grant_inputs(x, pairs=pairs, samples=int(pairs * 100), attribute=codes, noise=generator())
+    hidden = known.inputs.isnan().any(1)
+    assert int((~hidden).sum()) == round(pairs * 200)
+    assert torch.equal(known.inputs[~hidden], x[~hidden])
+    assert known.inputs[hidden].isnan().all()
+    assert torch.equal(known.attribute < 0, hidden)
+    assert torch.equal(known.attribute[~hidden], codes[~hidden])
+    if pairs:  # samples are of granted rows alone: of a judged one they would be the answer
+        assert len(known.samples) == int(pairs * 100)
+        assert {tuple(row.tolist()) for row in known.samples} <= {tuple(row.tolist()) for row in x[~hidden]}
+        assert not torch.equal(grant_inputs(x, pairs=pairs, noise=generator(6)).inputs.isnan().any(1), hidden)
+    assert not x.isnan().any()
+
+
+def test_only_rows_that_nobody_was_granted_are_judged():
+    view, x = made()
+    spy = Remember()
+    found = attack_inputs(view, x, [spy, spy, "linear_decoder", linear_decoder(share=0.05)], noise=generator())
+    hidden = spy.seen[0].inputs.isnan().any(1)
+    assert spy.seen[0] is spy.seen[1]
+    assert int(hidden.sum()) == 100
+    zero = Reconstruction(torch.arange(200), torch.zeros(200, 3), hidden)
+    assert found[0].error == found[1].error == reconstruction(zero, x)
+    assert found[0].relative == relative_error(zero, x, x[~hidden].mean(0))
+    assert [one.attack for one in found[2:]] == ["linear_decoder", "linear_decoder(share=0.05)"]
+    assert found[2].relative.value < 1e-6
+    assert found[0].auc is None
+
+
+def test_an_attack_that_picks_its_rows_is_refused():
+    view, x = made()
+    with pytest.raises(UsageError, match="'remember' leaves out rows"):
+        attack_inputs(view, x, [Remember(slice(0, 150))], noise=generator())
+
+
+def test_the_scale_brings_back_the_datas_units():
+    view, x = made()
+    plain, scaled = (attack_inputs(view, x, [Remember()], noise=generator(), scale=scale)[0] for scale in (None, 3.0))
+    assert scaled.error.value == pytest.approx(9 * plain.error.value)
+    assert scaled.relative.value == pytest.approx(plain.relative.value)
+
+
+def test_what_cannot_run_is_an_error_or_is_noted():
+    view, x = made()
+    with pytest.raises(UsageError, match=r"known\.attribute"):
+        attack_inputs(view, x, ["attribute"], noise=generator())
+    skipped = {}
+    found = attack_inputs(view, x, ["attribute", "linear_decoder"], noise=generator(), skipped=skipped)
+    assert [one.attack for one in found] == ["linear_decoder"]
+    assert "known.attribute" in skipped["attribute"]
+
+
+def test_refusals():
+    view, x = made()
+    with pytest.raises(UsageError, match="out of range"):
+        grant_inputs(x, pairs=1.0, noise=generator())
+    with pytest.raises(UsageError, match="101 samples of 100 known rows"):
+        grant_inputs(x, samples=101, noise=generator())
+    with pytest.raises(TensorError, match="one row of floating numbers"):
+        grant_inputs(x.long(), noise=generator())
+    with pytest.raises(TensorError, match="one code for each row id"):
+        grant_inputs(x, attribute=torch.zeros(3).long(), noise=generator())
+    with pytest.raises(UsageError, match="no attack on inputs named 'norm'"):
+        attack_inputs(view, x, ["norm"], noise=generator())
