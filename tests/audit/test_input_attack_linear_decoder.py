@@ -94,3 +94,13 @@ def test_the_map_is_that_of_a_reference_with_the_best_penalty_on_the_rows_held_o
     line = ridge(z, x, fit, held)
     torch.testing.assert_close(line.weight, torch.tensor(whole.coef_).mT, atol=1e-4, rtol=0)
     torch.testing.assert_close(line.bias, torch.tensor(whole.intercept_), atol=1e-3, rtol=0)
+
+
+def test_a_few_embeddings_that_went_far_out_do_not_hide_the_others(noise):
+    """Sixteen of 8,000 rows are 300 times too large; who lets them set the scale is left with 0.99, next to nothing."""
+    x = torch.randn(8000, 12, generator=noise)
+    z = (x @ torch.randn(12, 32, generator=noise)).relu()
+    calm = attack_inputs(View.of_embeddings(z[None]), x, ["linear_decoder"], noise=noise)[0].relative.value
+    z[::500] *= 300
+    wild = attack_inputs(View.of_embeddings(z[None]), x, ["linear_decoder"], noise=noise)[0].relative.value
+    assert wild < calm + 0.2

@@ -23,7 +23,7 @@ EMBEDDING_OPTIONS = {
 
 _NEEDED = {"gaussian": ("std", "snr"), "quantize": ("bits",)}  # exactly one of these; of all others the weight
 
-_MORE_IS_STRONGER = ("weight", "std", "width")
+_MORE_IS_STRONGER = ("weight", "std")
 _LESS_IS_STRONGER = ("snr", "clip", "bits")
 
 Flag = Annotated[bool, Strict()]

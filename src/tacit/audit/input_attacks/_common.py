@@ -13,6 +13,8 @@ from tacit.errors import LabelsError, TensorError, UsageError
 
 spelled, check_count, slices = _common.spelled, _common.check_count, _common.slices
 
+_OUTLIER = 10.0  # in deviations: no normal column ever goes there
+
 FOLDS = 5  # one of them only chooses when to stop, or how strongly to shrink
 
 
@@ -46,10 +48,22 @@ def seen(view: View, known: KnownInputs, attack: str) -> Seen:
     z = _common.embedding(view, attack).flatten(0, 1)  # (visits, width)
     if not z.numel():
         raise UsageError(f"the attack {attack!r} was shown no rows: record at least one batch")
-    spread, mean = torch.std_mean(z.double(), dim=0, correction=0)
+    return Seen(view.rows.flatten(), _standardized(z))
+
+
+def _standardized(z: Tensor) -> Tensor:
+    """Each column with mean 0 and deviation 1, and far outliers pulled in.
+
+    Some trainings blow a few embeddings up a hundredfold. An attacker who let them set the scale, or who read them
+    like any others, would be worse off than one who answers the mean, and a leak would look like none.
+    """
+    near = z.double()
+    for _ in range(3):  # each time outliers weigh less in the deviation that says what an outlier is
+        spread, mean = torch.std_mean(near, dim=0, correction=0)
+        near = torch.clamp(near, mean - _OUTLIER * spread, mean + _OUTLIER * spread)
+    spread, mean = torch.std_mean(near, dim=0, correction=0)
     flat = spread <= 1e-6 * mean.abs()  # what is left there is rounding
-    scale = torch.where(flat, torch.inf, spread)
-    return Seen(view.rows.flatten(), ((z - mean) / scale).float())
+    return ((near - mean) / torch.where(flat, torch.inf, spread)).float()
 
 
 def known_rows(rows: Tensor, known: Tensor, attack: str, field: str) -> Tensor:
@@ -131,9 +145,16 @@ class Inputs:
     x: Tensor
     shape: torch.Size
 
-    def like(self, flat: Tensor) -> Tensor:
-        """Flat rows in the shape of the inputs.  (rows, inputs) -> (rows, *input)"""
-        return flat.reshape(flat.shape[0], *self.shape)
+    def like(self, flat: Tensor, learnt: Tensor) -> Tensor:
+        """Flat beliefs in the shape of the inputs, not far beyond those that were learnt from.
+
+        Args:
+            flat: what an attacker makes of each row.  (rows, inputs)
+            learnt: ids of the examples that it learnt from: it does not believe in inputs that lie farther outside
+                their range than that range is wide.
+        """
+        low, high = torch.aminmax(self.x[learnt], dim=0)
+        return torch.clamp(flat, 2 * low - high, 2 * high - low).reshape(flat.shape[0], *self.shape)
 
 
 def inputs(known: KnownInputs, attack: str, device: torch.device) -> Inputs:

@@ -18,7 +18,6 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 _BATCH = 256
 _CHECKS = 40  # how often the rows held out are asked
 _ASKED = 4096  # of them at most
-_RATE = 5e-3
 _WARM = 50  # updates on which the rate rises
 
 
@@ -80,6 +79,7 @@ def trained(
     *,
     updates: int,
     loss: Loss,
+    rate: float = 5e-3,
     decay: float = 1e-4,
 ) -> bool:
     """Fit a network in place by AdamW: of all checks it keeps the weights that were best on the rows held out.
@@ -93,13 +93,14 @@ def trained(
         source: draws the batches.
         updates: how many.
         loss: of an answer and its target.
+        rate: AdamW's largest learning rate.
         decay: AdamW's weight decay.
 
     Returns:
         Whether any check was better than the first weights, which stay where none was.
     """
     parameters = list(network.parameters())
-    optimizer = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=decay)
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
     asked = held[:_ASKED]
     first = least = _error(network, z[asked], target[asked], loss)
     best = [p.detach().clone() for p in parameters]
@@ -110,7 +111,7 @@ def trained(
             draw = source.uniform((steps, min(_BATCH, fit.numel())), dtype=torch.float64, device=z.device)
             picked = fit[(draw * fit.numel()).long().clamp_max(fit.numel() - 1)]  # (steps, batch)
             for step, some in enumerate(picked, start):
-                optimizer.param_groups[0]["lr"] = _rate(step, updates)
+                optimizer.param_groups[0]["lr"] = rate * _pace(step, updates)
                 optimizer.zero_grad()
                 loss(network(z[some]), target[some]).backward()
                 optimizer.step()
@@ -134,6 +135,6 @@ def _error(network: nn.Module, z: Tensor, target: Tensor, loss: Loss) -> float:
         return float(loss(network(z), target))
 
 
-def _rate(step: int, updates: int) -> float:
-    """The learning rate of an update: it rises for a while and then falls like a cosine."""
-    return _RATE * min(1.0, (step + 1) / _WARM) * (1 + math.cos(math.pi * step / updates)) / 2
+def _pace(step: int, updates: int) -> float:
+    """The part of the learning rate that an update gets: it rises for a while and then falls like a cosine."""
+    return min(1.0, (step + 1) / _WARM) * (1 + math.cos(math.pi * step / updates)) / 2

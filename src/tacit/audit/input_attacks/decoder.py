@@ -17,6 +17,7 @@ from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Recons
 __all__ = ["decoder"]
 
 _LINEAR = 4096  # up to this many directions the network starts from the best linear map
+_FROM_A_LINE, _FROM_NOTHING = 2e-3, 5e-3  # learning rates: what starts well should not be thrown off
 _MIRRORED = 1 << 16  # numbers that a mirrored network takes for each row, more or less
 
 
@@ -79,7 +80,8 @@ class _Decoder:
             network = _fit.drawn(mirrored(self.mirror, given.shape, seen.z.shape[1]), source, seen.z.device)
             self._train(network, seen.z, x, pairs, source)
             value = _fit.answer(network, seen.z, _MIRRORED)
-        return Reconstruction(seen.rows, given.like(value * scale + mean), pairs.hidden)
+        believed = given.like(value * scale + mean, seen.rows[pairs.fold >= 0])
+        return Reconstruction(seen.rows, believed, pairs.hidden)
 
     def _straight(self, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> Tensor:
         """The answers of a network that starts as the best line: of the line itself where it learns nothing more."""
@@ -93,8 +95,10 @@ class _Decoder:
         return _fit.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
 
     def _train(self, network: nn.Module, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> bool:
+        rate = _FROM_A_LINE if self.mirror is None else _FROM_NOTHING
+        fit, held = pairs.split()
         mse = functional.mse_loss
-        return _fit.trained(network, z, x, *pairs.split(), source, updates=self.updates, loss=mse)
+        return _fit.trained(network, z, x, fit, held, source, updates=self.updates, loss=mse, rate=rate)
 
 
 def _scaled(x: Tensor, fit: Tensor) -> tuple[Tensor, Tensor, Tensor]:

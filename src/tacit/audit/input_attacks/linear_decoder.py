@@ -41,4 +41,4 @@ class _LinearDecoder:
         granted = _common.known_rows(seen.rows, given.x, "linear_decoder", "inputs")
         pairs = _common.pairs(seen.rows, granted, self.share, noise_source(noise), "linear_decoder")
         line = ridge(seen.z, given.x[seen.rows], *pairs.split())
-        return Reconstruction(seen.rows, given.like(line(seen.z)), pairs.hidden)
+        return Reconstruction(seen.rows, given.like(line(seen.z), seen.rows[pairs.fold >= 0]), pairs.hidden)
