@@ -62,10 +62,11 @@ def pages() -> dict[str, str]:
         ),
         "ref-embedding-protections.md": page(
             "Protections of the embedding",
-            "A feature party takes a list of them: `FeatureParty(protect=[...])`, `simulate(protect_embedding=[...])`,\n"
-            "or `[protect] embedding = [...]` in party.toml; they act in its order. By name with\n"
-            "`tacit.embedding_protection(NAME, **options)`, or as functions of the same name in `tacit`. What changes\n"
-            "an embedding does so in training, evaluation and serving alike; what adds a loss acts in training.",
+            "A feature party takes a list of them: `FeatureParty(protect=[...])`,\n"
+            "`simulate(protect_embedding=[...])`, or `[protect] embedding = [...]` in party.toml; they act in its\n"
+            "order. By name with `tacit.embedding_protection(NAME, **options)`, or as functions of the same name in\n"
+            "`tacit`. What changes an embedding does so in training, evaluation and serving alike; what adds a loss\n"
+            "acts in training.",
             "tacit.protect.embedding",
             embedding.names(),
         ),
@@ -79,8 +80,8 @@ def pages() -> dict[str, str]:
         "ref-input-attacks.md": page(
             "Attacks on inputs",
             "What a label party may try on the embeddings that it received. By name with\n"
-            "`tacit.attack(NAME, **options)`, judged by `tacit.audit.inputs.attack_inputs`. Each sees a `View` and what\n"
-            "it is granted; none sees the truth.",
+            "`tacit.attack(NAME, **options)`, judged by `tacit.audit.inputs.attack_inputs`. Each sees a `View` and\n"
+            "what it is granted; none sees the truth.",
             "tacit.audit.input_attacks",
             input_attacks.names(),
         ),

@@ -79,18 +79,16 @@ def _print(found: Lab, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tacit.lab.embedding.summary import HEAD, table
-
     console = Console(highlight=False)
     if found.found:
         first = next(iter(found.found.values()))
         shown = Table(box=box.SIMPLE_HEAD, title=f"{found.title}: what embeddings give away (held-out rows)")
-        for name in HEAD:
-            shown.add_column(
-                name.replace("model", first.utility["name"]), justify="left" if name == "setting" else "right"
-            )
-        for row in table(found.found):
-            shown.add_row(*row)
+        shown.add_column("setting")
+        for name in (first.utility["name"], "dCor", "attacker's error"):
+            shown.add_column(name, justify="right")
+        for one in found.found.values():
+            figures = (one.utility, one.dcor(), one.worst)
+            shown.add_row(one.label, *(f"{figure['value']:.3f}" for figure in figures))
         console.print(shown)
     for figure, said in found.said.items():
         for one in said:
@@ -99,8 +97,8 @@ def _print(found: Lab, folder: Path) -> None:
                 console.print(f"[{colour}]{figure} {one.verdict}[/{colour}]: ", end="")
                 console.print(f"{one.text} ({one.found})", markup=False)
     console.print(
-        "\ndecoder, 1% known, linear, mirror: error of attackers that learnt from scratch after training, over the"
-        " error of answering the mean: 0 reads everything, 1 nothing."
+        "\nAttacker's error: of the best one that learnt from scratch after training, over the error of answering the"
+        " mean: 0 reads everything, 1 nothing. The summary has every attacker, with intervals in the records."
     )
     drawn = (
         f"Figures: {folder}/*.png and *.svg. " if found.drawn else "No figures were drawn: pip install tacit[figures]. "

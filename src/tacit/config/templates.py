@@ -67,8 +67,8 @@ gradient = { name = "matched", leak_auc = 0.6, visits = "epochs" }
     "features": """\
 [protect]
 # What is done so that embeddings give less of your columns away, in this order. There is no default: [] sends them
-# bare, and must be written out. These change what is sent: gaussian (std or snr, the power of the embedding over that of
-# the noise; and clip, the largest norm of an embedding), quantize (bits). These add a loss to your half's own:
+# bare, and must be written out. These change what is sent: gaussian (std or snr, the power of the embedding over that
+# of the noise; and clip, the largest norm of an embedding), quantize (bits). These add a loss to your half's own:
 # distance_correlation (weight), adversarial (weight), noise_regularization (weight, noise, width).
 embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]
 
