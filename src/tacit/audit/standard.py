@@ -25,6 +25,7 @@ ATTACKS: tuple[str | tuple[str, dict[str, str]], ...] = (
     "spectral",
     ("spectral", {"of": "gradient"}),
     "contextual",
+    "model_completion",
 )
 """What is tried on single batches, each with its options."""
 

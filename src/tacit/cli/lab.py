@@ -86,9 +86,9 @@ def _print(found: Lab, folder: Path) -> None:
         shown.add_column("setting")
         for name in (first.utility["name"], "dCor", "attacker's error"):
             shown.add_column(name, justify="right")
-        for one in found.found.values():
-            figures = (one.utility, one.dcor(), one.worst)
-            shown.add_row(one.label, *(f"{figure['value']:.3f}" for figure in figures))
+        for reading in found.found.values():
+            figures = (reading.utility, reading.dcor(), reading.worst)
+            shown.add_row(reading.label, *(f"{figure['value']:.3f}" for figure in figures))
         console.print(shown)
     for figure, said in found.said.items():
         for one in said:

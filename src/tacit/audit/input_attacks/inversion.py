@@ -40,7 +40,7 @@ def inversion(surrogate: nn.Module | Callable[[], nn.Module], surrogates: int = 
     four skewed columns 0.47 to 0.89 (0.00); but on tables of twenty columns 0.96 to 1.12, and on 8 x 8 digits 1.01 to
     1.14, which is nothing. So it shows that something can be read without pairs, never that nothing can; single
     surrogates are often worse than the mean. Optimising the inputs through the surrogates afterwards changed such
-    figures by less than 0.02, and a search from fresh weights and a smoothness prior, without samples, ended at 2.3
+    figures by a few hundredths at most, and a search from fresh weights and a smoothness prior, without samples, ended at 2.3
     and more on Fashion-MNIST, no better than an empty picture: so neither is done.
 
     Args:
