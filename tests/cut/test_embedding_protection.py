@@ -215,6 +215,19 @@ def test_a_refused_gradient_leaves_the_regularizers_as_they_were():
     assert float(shielded.shield.regularizers[0].level.detach()) == 1
 
 
+def test_serving_in_the_middle_of_a_step_leaves_the_step_as_it_is():
+    one, other = party([Pull(), gaussian(std=1.0)]), party([Pull(), gaussian(std=1.0)])
+    for shielded in (one, other):
+        left, right = pair()
+        shielded.send(torch.arange(8), left)
+        if shielded is other:
+            shielded.embed(normal(5, INPUTS), noise=torch.Generator())
+        right.send(Message(0, "gradient", normal(8, WIDTH, seed=3), b""))
+        shielded.finish(left)
+    for mine, theirs in zip(one.bottom.parameters(), other.bottom.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 class Broken(Pull):
     def __init__(self, make):
         super().__init__(weight=0.0)

@@ -53,23 +53,38 @@ class Shield:
             yield
         self._x = [_flat(seen[-1])]
 
-    def protected(self, z: Tensor, noise: Noise | StepNoise | None, what: str = "", step: int = 0) -> Tensor:
-        """What goes out in the place of z: every protection that changes it, in order.
+    def opened(self, z: Tensor, noise: Noise | StepNoise | None, step: int) -> Tensor:
+        """What goes out in the place of z in a step of the training, which is open from now on."""
+        self._noise = self._source(z, noise, "embedding", step)
+        *self._places, sent = self._passed(z, self._noise, step)
+        return sent
 
-        Keyed noise is bound to the very embedding that it will hide, so that no two embeddings ever go out under the
+    def protected(self, z: Tensor, noise: Noise | StepNoise | None, what: str = "", step: int = 0) -> Tensor:
+        """What goes out in the place of z where nothing is learned; a step that is open stays as it is."""
+        return self._passed(z, self._source(z, noise, what, step), step)[-1]
+
+    def _passed(self, z: Tensor, source: NoiseSource, step: int) -> list[Tensor]:
+        """The embedding as it is, and after each protection, in their order."""
+        if self.protect and not finite(z):
+            raise TensorError(f"step {step}: the embedding is not finite, nothing was sent: look at inputs and rates")
+        passed = [z]
+        for one in self.protect:
+            passed.append(_kept(one, passed[-1], one.transform(passed[-1], source)))
+        return passed
+
+    def _source(self, z: Tensor, noise: Noise | StepNoise | None, what: str, step: int) -> NoiseSource:
+        """This message's randomness.
+
+        A keyed one is bound to the very embedding that it will hide, so that no two embeddings ever go out under the
         same noise, whatever else has changed in between.
         """
-        if not self.protect:
-            return z
-        if not finite(z):
-            raise TensorError(f"step {step}: the embedding is not finite, nothing was sent: look at inputs and rates")
-        self._noise, self._places = _source(z, noise, what, step), []
-        for one in self.protect:
-            self._places.append(z)
-            z = _kept(one, z, one.transform(z, self._noise))
-        if not finite(z):
-            raise TensorError(f"step {step}: the protected embedding is not finite, nothing was sent: lower strengths")
-        return z
+        if noise is None or not self.protect:
+            return _NoNoise()
+        if isinstance(noise, StepNoise):
+            if not what:
+                raise UsageError("this noise belongs to the steps of a training: pass noise=torch.Generator() to embed")
+            return noise.at(step, what.encode(), Message(step, what, z, b"").fingerprint)
+        return noise_source(noise)
 
     def hidden(self, features: Iterable[Tensor]) -> Tensor:
         """What is hidden of these rows, the bottom in evaluation mode.  (rows, inputs)"""
@@ -194,20 +209,13 @@ def _flat(hidden: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.detach().flatten(1) for part in hidden], dim=1)
 
 
-def _source(z: Tensor, noise: Noise | StepNoise | None, what: str, step: int) -> NoiseSource:
-    if noise is None:
-        return _NoNoise()
-    if isinstance(noise, StepNoise):
-        if not what:
-            raise UsageError("this noise belongs to the steps of a training: pass noise=torch.Generator() to embed")
-        return noise.at(step, what.encode(), Message(step, what, z, b"").fingerprint)
-    return noise_source(noise)
-
-
 def _kept(one: EmbeddingProtection, z: Tensor, changed: Tensor) -> Tensor:
+    """What a protection made, if it may be sent."""
     if changed.shape != z.shape or changed.dtype != z.dtype:
         raise TensorError(
             f"the protection {one.name} made {tuple(changed.shape)} of {changed.dtype} from an embedding "
             f"{tuple(z.shape)} of {z.dtype}; nothing was sent: a protection keeps shape and dtype"
         )
+    if not finite(changed):
+        raise TensorError(f"what the protection {one.name} made is not finite, nothing was sent: lower its strength")
     return changed
