@@ -285,8 +285,8 @@ class View:
         role: whose eyes these are, "features" or "label".
         messages: what this party sent and received, in order; all batches are of one size.
         own: what it knows without any message, one tensor for each step, stacked: "rows" are the ids of the examples
-            (steps, batch), and any other name is a layer of its own model whose gradient it wrote down
-            (steps, batch, *layer).
+            (steps, batch), "embedding" a feature party's embeddings before it protected them, and any other name is a
+            layer of its own model whose gradient it wrote down (steps, batch, *layer).
     """
 
     role: str
@@ -300,6 +300,7 @@ class View:
         *,
         rows: Tensor | None = None,
         embedding: Tensor | None = None,
+        own_embedding: Tensor | None = None,
         layers: Mapping[str, Tensor] | None = None,
         role: str = "features",
     ) -> View:
@@ -316,6 +317,10 @@ class View:
         steps, batch = gradient.shape[:2]
         if embedding is not None:
             _stacked("embedding", embedding, (steps, batch))
+        before = {}
+        if own_embedding is not None:
+            _stacked("own_embedding", own_embedding, (steps, batch))
+            before = {"embedding": own_embedding}
         if rows is None:
             rows = torch.arange(steps * batch, device=gradient.device).reshape(steps, batch)
         elif not isinstance(rows, Tensor) or rows.is_floating_point():
@@ -328,7 +333,7 @@ class View:
             )
         sent = [] if embedding is None else [Message(i, "embedding", z, b"") for i, z in enumerate(embedding)]
         received = [Message(i, "gradient", g, b"") for i, g in enumerate(gradient)]
-        return cls(role, [*sent, *received], {"rows": rows, **(layers or {})})
+        return cls(role, [*sent, *received], {"rows": rows, **before, **(layers or {})})
 
     @classmethod
     def of_embeddings(cls, embedding: Tensor, *, rows: Tensor | None = None, role: str = "label") -> View:
@@ -356,6 +361,14 @@ class View:
         """The embedding of each step as it crossed the wire, flattened.  (steps, batch, width)"""
         return self._stack("embedding")
 
+    @property
+    def own_embedding(self) -> Tensor:
+        """The embeddings that a feature party itself has, before it protected them; as sent where none are noted.
+
+        (steps, batch, width)
+        """
+        return self.own["embedding"].flatten(start_dim=2) if "embedding" in self.own else self.embedding
+
     def _stack(self, kind: str) -> Tensor:
         payloads = [m.payload for m in self.messages if m.kind == kind]
         if not payloads:
@@ -366,12 +379,13 @@ class View:
         """The same view with the gradient of another layer in the place of the cut's; "cut" is the view itself."""
         if layer == "cut":
             return self
-        layers = [name for name in self.own if name != "rows"]
+        layers = [name for name in self.own if name not in ("embedding", "rows")]
         if layer not in layers:
             raise KeyError(f"the transcript holds no layer {layer!r}, only: {', '.join(['cut', *layers])}")
         others = [m for m in self.messages if m.kind != "gradient"]
         here = [Message(i, "gradient", g, b"") for i, g in enumerate(self.own[layer])]
-        return View(self.role, [*others, *here], {"rows": self.rows})
+        kept = {name: value for name, value in self.own.items() if name in ("embedding", "rows")}
+        return View(self.role, [*others, *here], kept)
 
 
 @dataclass(frozen=True)
@@ -427,7 +441,7 @@ class KnownInputs:
     Attributes:
         inputs: for each row id its input where the attacker knows it, NaN in the whole row where it does not.
             (number of ids, *input)
-        samples: inputs of other rows like these, without their embeddings.  (samples, *input)
+        samples: inputs of the same population, without saying whose they are.  (samples, *input)
         attribute: for each row id the code of its private attribute where it is known, -1 where it is not.
             (number of ids,)
     """

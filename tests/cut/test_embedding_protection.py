@@ -134,6 +134,30 @@ def test_what_is_hidden_are_the_features_or_the_layer_that_embeds_them():
     assert pull.seen[-1][0].shape == (8, WIDTH)
 
 
+@pytest.mark.parametrize("hide", [None, "0"])
+def test_what_is_hidden_is_seen_before_the_next_layer_works_in_place(hide):
+    pull = Pull()
+    first = [nn.Identity()] if hide else []
+    bottom = nn.Sequential(*first, nn.ReLU(inplace=True), nn.Linear(INPUTS, WIDTH))
+    one_step(party([pull], bottom=bottom, hide=hide))
+    assert torch.equal(pull.seen[-1][0], normal(ROWS, INPUTS)[:8])
+
+
+def test_attacks_on_its_own_embeddings_get_them_as_they_are_and_attacks_on_inputs_as_they_went_out():
+    bottom, top = mlp(INPUTS, widths=(WIDTH,), generator=torch.Generator().manual_seed(1))
+    x, y = normal(ROWS, INPUTS), (normal(ROWS, seed=2) > 0).float()
+    record = tacit.Recorder(last=1, follow=ROWS)
+    optimizer = lambda module: torch.optim.SGD(module.parameters(), lr=1e-9)  # noqa: E731
+    simulate(
+        bottom=bottom, top=top, features=x, labels=y, protect=tacit.none(), batch_size=ROWS, record=record,
+        protect_embedding=[gaussian(std=100.0)], optimizer=optimizer,
+    )  # fmt: skip
+    for view in (record.batches().view, record.visits().view):
+        own = bottom(x[view.rows.flatten()]).detach()[None]
+        torch.testing.assert_close(view.own_embedding, own)
+        assert (view.embedding - own).abs().mean() > 10
+
+
 def test_codes_of_categories_can_not_be_hidden_as_numbers():
     bottom = nn.Embedding(4, WIDTH)
     codes = torch.arange(ROWS) % 4

@@ -330,7 +330,7 @@ def test_step_is_send_and_finish():
     one, other = feature_party(), feature_party()
     figures = one.step(ROWS, Answering())
     exchange(other, label_party())
-    assert set(figures) == {"embedding", "gradient"}
+    assert set(figures) == {"embedding", "own_embedding", "gradient"}
     assert_unchanged(one, snapshot(other))
 
 

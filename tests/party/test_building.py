@@ -8,7 +8,7 @@ from torch import nn
 import tacit
 from tacit.cut.durable import Durable
 from tacit.cut.plan import Plan
-from tacit.errors import RefusedError
+from tacit.errors import RefusedError, UsageError
 from tacit.party.aligning import aligned, store
 from tacit.party.building import build_party
 from tacit.party.folder import Folder
@@ -86,6 +86,30 @@ def differ(one, two):
 def test_a_party_of_ones_own(ready, change, names):
     before = guard(ready, own_party())
     assert differ(before, guard(ready, own_party(**change))) == names
+
+
+def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):
+    airline, airport = companies
+    for folder in companies:
+        store(folder.run_folder(folder.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    settings = (airport.path / "party.toml").read_text()
+    promised = 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]'
+    (airport.path / "party.toml").write_text(settings.replace("protect.embedding = []", promised))
+
+    def own(protect):
+        bottom = torch.nn.Linear(1, 4)
+        optimizer = torch.optim.Adam(bottom.parameters())
+        return tacit.FeatureParty(bottom=bottom, features=torch.zeros(COUNT, 1), optimizer=optimizer, protect=protect)
+
+    for protect in ([], [tacit.gaussian(snr=8.0)], [tacit.quantize(bits=4)]):
+        with pytest.raises(UsageError, match=r"party.toml's least protection of embeddings is gaussian\(snr=4.0\)"):
+            guard(airport, own(protect))
+    assert guard(airport, own([tacit.gaussian(snr=4.0, clip=1.0)]))["protection"].startswith("Gaussian")
+    settings = (airline.path / "party.toml").read_text()
+    (airline.path / "party.toml").write_text(settings.replace('name = "none"', 'name = "max_norm"'))
+    with pytest.raises(UsageError, match=r"not at least what party.toml promises, max_norm"):
+        guard(airline, own_party())
+    guard(airline, own_party(protect=tacit.max_norm()))
 
 
 def test_other_targets_are_other_targets(ready):

@@ -72,7 +72,11 @@ def test_shared_figures_are_all_that_the_airport_knows(demo):
     status = json.loads((out / "airport" / "runs" / "flights" / "status.json").read_text())
     assert [sorted(line) for line in status["history"]] == [["epoch", "test_auc"]] * 2
     assert [line["test_auc"] for line in status["history"]] == [round(x["test_auc"], 4) for x in told["history"]]
-    assert not (out / "airport" / "runs" / "flights" / "audit.json").exists()
+    audit = json.loads((out / "airport" / "runs" / "flights" / "audit.json").read_text())
+    attacks = {one["attack"]: one["relative_error"] for one in audit["attacks"]}
+    assert set(attacks) == {"linear_decoder", "decoder", "accumulated(linear_decoder)"}, "of its own columns alone"
+    assert all(one["low"] <= one["value"] <= one["high"] for one in attacks.values())
+    assert audit["worst"]["relative_error"] == min(attacks.values(), key=lambda one: one["value"])
 
 
 def test_status_tells_the_end(demo):

@@ -18,7 +18,7 @@ from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.contracts import Estimate, InputAttack, KnownInputs, Noise, Reconstruction, View, noise_source
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["InputFinding", "attack_inputs", "grant_inputs"]
+__all__ = ["InputFinding", "attack_inputs", "grant_inputs", "mean_visits"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,20 @@ def grant_inputs(
         samples=inputs.detach()[known[:samples]] if samples else None,
         attribute=None if attribute is None else attribute.long().index_fill(0, hidden, -1),
     )
+
+
+def mean_visits(view: View) -> View:
+    """The view of a label party that has averaged all embeddings of each example: noise falls, the example stays.
+
+    >>> view = View.of_embeddings(torch.tensor([[[0.0], [2.0]], [[4.0], [2.0]]]), rows=torch.tensor([[7, 9], [7, 9]]))
+    >>> averaged = mean_visits(view)
+    >>> averaged.rows.tolist(), averaged.embedding.tolist()
+    ([[7, 9]], [[[2.0], [2.0]]])
+    """
+    rows, places, counts = view.rows.flatten().unique(return_inverse=True, return_counts=True)
+    z = view.embedding.flatten(0, 1)
+    total = torch.zeros(len(rows), z.shape[1], dtype=torch.float64, device=z.device).index_add_(0, places, z.double())
+    return View.of_embeddings((total / counts[:, None]).to(z.dtype)[None], rows=rows[None], role=view.role)
 
 
 def attack_inputs(

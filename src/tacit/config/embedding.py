@@ -81,7 +81,9 @@ class Embedding(Section):
             yield given[1], f"{' and '.join(given)} are spellings of one strength: keep one"
 
 
-def meets_embedding(minimum: Sequence[Embedding], own: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+def meets_embedding(
+    minimum: Sequence[Embedding], own: Sequence[tuple[str, Mapping[str, Any]]], *, whose: str = "the contract's"
+) -> None:
     """Refuse protections that are less than what was agreed; a `UsageError` says in what.
 
     Like is compared with like: each protection of the minimum must be there under its name, with every option that
@@ -89,15 +91,15 @@ def meets_embedding(minimum: Sequence[Embedding], own: Sequence[tuple[str, Mappi
 
     Args:
         minimum: the least that was agreed; an empty list demands nothing.
-        own: what the feature party is going to do: name and options of each protection.
+        own: what the feature party is going to do: name and options of each protection, defaults filled in.
+        whose: minimum it is, for the message.
     """
     for least in minimum:
         there = [options for name, options in own if name == least.name]
         if not any(_at_least(options, least.options()) for options in there):
             having = f"its {least.name} is weaker" if there else f"there is no {least.name}"
             raise UsageError(
-                f"the contract's least protection of embeddings is {least}, and {having}: set [protect] embedding at "
-                "least to that"
+                f"{whose} least protection of embeddings is {least}, and {having}: protect them with at least that"
             )
 
 

@@ -92,6 +92,10 @@ class Shield:
             self._bottom(*features)
         return _flat(seen[-1] if seen else ())
 
+    def clean(self, sent: Tensor) -> Tensor:
+        """The open step's embedding before any protection, which its own party may look at; not to be sent."""
+        return (self._places[0] if self._places else sent).detach()
+
     def weigh(self) -> None:
         """The losses of the open step, once; nothing is learned from them before `backward`."""
         if self._losses:
@@ -139,12 +143,14 @@ class Shield:
     def _caught(self) -> Iterator[list[Sequence[Tensor]]]:
         """What is hidden, each time the bottom runs; afterwards the model keeps no hook of ours."""
         seen: list[Sequence[Tensor]] = []
-        whole = self._hidden is None
 
-        def catch(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            seen.append(inputs if whole else (output,))
+        def catch(hidden: Sequence[Tensor]) -> None:  # copies: the next layer may work in place
+            seen.append([part.detach().clone() if isinstance(part, Tensor) else part for part in hidden])
 
-        hook = (self._bottom if self._hidden is None else self._hidden).register_forward_hook(catch)
+        if self._hidden is None:
+            hook = self._bottom.register_forward_pre_hook(lambda module, inputs: catch(inputs))
+        else:
+            hook = self._hidden.register_forward_hook(lambda module, inputs, output: catch((output,)))
         try:
             yield seen
         finally:
@@ -153,7 +159,7 @@ class Shield:
     def _bound(self, features: Sequence[Tensor]) -> tuple[Regularizer | None, ...]:
         """The regularizers, made for rows like the first two."""
         with evaluating(self._bottom), self._caught() as seen:
-            z = self._bottom(*(feature[:2] for feature in features))
+            z = self._bottom(*(feature[:2].clone() for feature in features))  # the bottom may work in place
         problem: UsageError | None = None
         try:
             x = _flat(seen[-1] if seen else ())

@@ -17,7 +17,14 @@ from tacit.errors import ProtocolError, TensorError, UsageError
 
 __all__ = ["FeatureParty"]
 
-_TAKEN = ("cut", "embedding", "gradient", "penalty", "rows")  # names that mean something else in a transcript
+_TAKEN = (
+    "cut",
+    "embedding",
+    "gradient",
+    "own_embedding",
+    "penalty",
+    "rows",
+)  # names that mean something else in a transcript
 
 
 class FeatureParty:
@@ -87,8 +94,9 @@ class FeatureParty:
         """The second half: the gradient comes back. Where it is refused, the step stays open and nothing has changed.
 
         Returns:
-            Figures for this party alone: the embedding as it went out, the gradient as received and that at each
-            watched layer, and where protections add a loss, their sum as "penalty".
+            Figures for this party alone: the embedding as it went out and, as "own_embedding", before its protections;
+            the gradient as received and that at each watched layer; and where protections add a loss, their sum as
+            "penalty".
         """
         if self._sent is None:
             raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
@@ -100,11 +108,11 @@ class FeatureParty:
         if layers is None:
             layers = {name: self._gradient_at(name) for name in self._watched}
         self.optimizer.step()
+        embedding, own, self._sent = self._sent.detach(), self.shield.clean(self._sent), None
         self.shield.step()
-        embedding, self._sent = self._sent.detach(), None
         self._edges.clear()
         self.steps += 1
-        return {"embedding": embedding, "gradient": gradient, **layers, **penalty}
+        return {"embedding": embedding, "own_embedding": own, "gradient": gradient, **layers, **penalty}
 
     def embed(self, features: Tensor | Sequence[Tensor], noise: Noise | None = None) -> Tensor:
         """What may be sent of rows that are not trained on, for serving: protected as in training.

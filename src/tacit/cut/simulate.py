@@ -166,7 +166,7 @@ def simulate(
                 gradient, layers = received["gradient"], {name: received[name] for name in watch}
                 record.write(
                     rows=rows, embedding=embedding, gradient=gradient, clean=seen["clean"], layers=layers,
-                    clean_layers=clean_layers,
+                    clean_layers=clean_layers, own_embedding=received["own_embedding"],
                 )  # fmt: skip
             if progress is not None:
                 progress(done, epochs * len(plan))

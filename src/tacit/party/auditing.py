@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from tacit.audit.inputs import InputFinding, attack_inputs
+from tacit.audit.inputs import InputFinding, attack_inputs, mean_visits
 from tacit.audit.metrics.distance_correlation import distance_correlation
 from tacit.audit.run import Finding, worst
 from tacit.audit.standard import on_batches, on_visits
 from tacit.contracts import Estimate, View
 from tacit.cut.feature_party import FeatureParty
-from tacit.errors import UsageError
+from tacit.errors import TensorError, UsageError
 from tacit.party._files import replaced
 from tacit.party.training import Trained
+from tacit.wire.record import Recorder
 
 __all__ = ["ReadInputs", "audited", "audited_inputs"]
 
@@ -78,32 +80,51 @@ def audited_inputs(
 ) -> ReadInputs | None:
     """Attack the embeddings that were recorded, and write what was found to `audit.json` in the run's folder.
 
-    The attackers know half of the inputs and are judged on the others. A label party has nothing to attack here, and
-    where inputs are codes that the model does not embed in one place, `audit.json` says so.
+    The attackers know half of the inputs and are judged on the others; one of them averages all visits of an example
+    first. A label party has nothing to attack here. Where there is nothing to judge, as where inputs are codes that the
+    model does not embed in one place, `audit.json` says why.
     """
     party, transcript = trained.party, trained.transcript
     if not isinstance(party, FeatureParty) or transcript is None or not transcript.recorded:
         return None
-    seen = transcript.batches().view
-    rows, places = seen.rows.unique(return_inverse=True)
     try:
-        x = torch.cat([party.hidden(some) for some in rows.split(_AT_ONCE)])
-    except UsageError as reason:
+        found = _read(party, transcript, progress)
+    except (TensorError, UsageError) as reason:  # a training that is over is not lost for want of an audit
         _write(trained, {"skipped": str(reason)})
         return None
-    view = View.of_embeddings(seen.embedding, rows=places)
-    findings = []
-    for done, attack in enumerate(_INPUT_ATTACKS):
-        progress(done, len(_INPUT_ATTACKS))
-        findings += attack_inputs(view, x, [attack], noise=torch.Generator().manual_seed(0))
-    newest = torch.empty(len(rows), dtype=torch.int64).scatter_(0, places.flatten(), torch.arange(places.numel()))
-    size = min(_COMPARED, len(rows) // 2)
-    sent = seen.embedding.flatten(0, 1)[newest]
-    found = ReadInputs(
-        findings, distance_correlation(x, sent, batch_size=size, noise=torch.Generator().manual_seed(0)), size
-    )
     _write(trained, _told(found))
     return found
+
+
+def _read(party: FeatureParty, transcript: Recorder, progress: Callable[[int, int], None]) -> ReadInputs:
+    """What decoders read in the last batches, and in the mean of all visits of the examples that were followed."""
+    seen = transcript.batches().view
+    x, view = _with_inputs(party, seen)
+    findings = []
+    for done, attack in enumerate(_INPUT_ATTACKS):
+        progress(done, len(_INPUT_ATTACKS) + 1)
+        findings += attack_inputs(view, x, [attack], noise=_seeded())
+    visits = transcript.visits().view if transcript.follow else None
+    if visits is not None and len(visits.rows) > 1:
+        followed, all_visits = _with_inputs(party, visits)
+        (one,) = attack_inputs(mean_visits(all_visits), followed, ["linear_decoder"], noise=_seeded())
+        findings.append(replace(one, attack=f"accumulated({one.attack})"))
+    rows, places = view.rows.flatten().unique(return_inverse=True)
+    newest = torch.empty(len(rows), dtype=torch.int64).scatter_(0, places, torch.arange(len(places)))
+    size = min(_COMPARED, len(rows) // 2)
+    sent = view.embedding.flatten(0, 1)[newest]
+    return ReadInputs(findings, distance_correlation(x, sent, batch_size=size, noise=_seeded()), size)
+
+
+def _with_inputs(party: FeatureParty, seen: View) -> tuple[Tensor, View]:
+    """What is hidden of the rows of a view, and the view with their places in it as ids."""
+    rows, places = seen.rows.unique(return_inverse=True)
+    x = torch.cat([party.hidden(some) for some in rows.split(_AT_ONCE)])
+    return x, View.of_embeddings(seen.embedding, rows=places)
+
+
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
 
 
 def _told(found: ReadInputs) -> dict[str, Any]:

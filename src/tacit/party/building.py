@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit._version import __version__
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns
-from tacit.config import LESS_IS_STRONGER, Contract, Protect, meets_embedding
+from tacit.config import LESS_IS_STRONGER, Contract, Gradient, Protect, meets_embedding
 from tacit.contracts import Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
@@ -47,11 +47,15 @@ def build_party(
         model = ", ".join(f"{name} {value}" for name, value in folder.config.model if value is not None)
     else:
         data = _check_own(party, rows)
+        protect = folder.config.protect or Protect()  # what the settings promise, a party from Python must do as well
         if isinstance(party, FeatureParty):
             own = [(one.event.mechanism, one.event.parameters) for one in party.shield.protect]
             meets_embedding(contract.minimum.embedding, own)
+            meets_embedding(protect.embedding or (), own, whose="party.toml's")
         else:
-            _check_minimum(contract, party.protect)
+            _check_minimum(contract.minimum.gradient, contract.epochs, party.protect, whose="the contract's minimum")
+            if protect.gradient is not None:
+                _check_minimum(protect.gradient, contract.epochs, party.protect, whose="what party.toml promises")
             if party.loss is not LOSSES[contract.loss]:
                 raise UsageError(f"the party's loss is not the contract's: pass loss={contract.loss!r} to LabelParty")
         model = type(_model(party)).__name__
@@ -174,16 +178,15 @@ def _by_side(party: LabelParty | FeatureParty) -> dict[str, str]:
     }
 
 
-def _check_minimum(contract: Contract, protect: Protection) -> None:
-    """Refuse a protection that is weaker than the contract's minimum; of a chain, one link must reach it."""
-    minimum = contract.minimum.gradient
+def _check_minimum(minimum: Gradient, epochs: int, protect: Protection, *, whose: str) -> None:
+    """Refuse a protection that is weaker than a minimum; of a chain, one link must reach it."""
     if minimum.name == "none":
         return
-    least = protection(minimum.name, **minimum.options(contract.epochs))
+    least = protection(minimum.name, **minimum.options(epochs))
     links = protect.links if isinstance(protect, Chain) else (protect,)
     if not any(_at_least(link, least) for link in links):
         raise UsageError(
-            f"{protect!r} is not at least the contract's minimum, {minimum}: protect with "
+            f"{protect!r} is not at least {whose}, {minimum}: protect with "
             f"tacit.protection({minimum.name!r}, ...) of that strength or more"
         )
 

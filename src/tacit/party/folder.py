@@ -30,6 +30,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from tacit.config import Contract, Data, Party, contract_template, meets, meets_embedding, party_template
 from tacit.errors import DataError, UsageError
+from tacit.protect.embedding import embedding_protection
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
@@ -279,7 +280,9 @@ class Folder:
         if protect is not None and protect.gradient is not None:
             meets(contract.minimum.gradient, protect.gradient, epochs=contract.epochs)
         if protect is not None and protect.embedding is not None:
-            meets_embedding(contract.minimum.embedding, [(one.name, one.options()) for one in protect.embedding])
+            made = [embedding_protection(one.name, **one.options()) for one in protect.embedding]
+            own = [(one.name, one.event.parameters) for one in made]  # with what the options are if not given
+            meets_embedding(contract.minimum.embedding, own)
 
 
 def _read_certificate(path: Path, pem: bytes, *, dates: bool = True) -> Certificate:

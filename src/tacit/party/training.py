@@ -150,8 +150,7 @@ class _Run:
         )
         self.stack.callback(line.close)
         session.connect(AskingChannel(exchange, line, turn=session.turn, trace=self.durable.trace))
-        last = self.folder.config.record.last
-        recorder = Recorder(last=last) if last else None
+        recorder = self._recorder()
         for turned in session.run():
             self._note(turned, session.history)
             if recorder is not None and turned.task.what == "train":
@@ -188,9 +187,7 @@ class _Run:
                 for name, exchange in exchanges.items()
             ]
         )
-        record = self.folder.config.record
-        follow = min(record.follow, self._most_followed())
-        recorder = Recorder(last=record.last, follow=follow) if record.last + follow else None
+        recorder = self._recorder()
         for turned in session.run():
             self._note(turned, session.history)
             if recorder is not None and turned.task.what == "train":
@@ -204,6 +201,11 @@ class _Run:
         self._save(session.model)
         labels = party.labels[: self.plan.train_count]
         return Trained(session.model, session.history, self._where, party, labels, recorder)
+
+    def _recorder(self) -> Recorder | None:
+        record = self.folder.config.record
+        follow = min(record.follow, self._most_followed())
+        return Recorder(last=record.last, follow=follow) if record.last + follow else None
 
     def _most_followed(self) -> int:
         """Of how many examples all visits fit into a bounded memory, however many epochs there are."""

@@ -39,6 +39,7 @@ class Transcript:
 class _Step:
     rows: Tensor
     embedding: Tensor
+    own_embedding: Tensor
     gradient: Tensor
     clean: Tensor
     layers: Mapping[str, Tensor]
@@ -51,6 +52,7 @@ class _Step:
         return _Step(
             self.rows[places],
             self.embedding[places],
+            self.own_embedding[places],
             self.gradient[places],
             self.clean[places],
             layers,
@@ -85,9 +87,11 @@ class Recorder:
         clean: Tensor,
         layers: Mapping[str, Tensor],
         clean_layers: Mapping[str, Tensor] | None = None,
+        own_embedding: Tensor | None = None,
     ) -> None:
-        """Write one step down."""
-        step = _Step(rows, embedding.detach(), gradient, clean, layers, clean_layers or {})
+        """Write one step down; `own_embedding` is the embedding before its party protected it, where that is known."""
+        own = embedding if own_embedding is None else own_embedding
+        step = _Step(rows, embedding.detach(), own.detach(), gradient, clean, layers, clean_layers or {})
         if self._last.maxlen:
             self._last.append(step)
         if self.follow:
@@ -122,6 +126,7 @@ class Recorder:
         joined = _Step(
             rows,
             torch.cat([step.embedding for step in self._followed]),
+            torch.cat([step.own_embedding for step in self._followed]),
             torch.cat([step.gradient for step in self._followed]),
             torch.cat([step.clean for step in self._followed]),
             _joined(torch.cat, [step.layers for step in self._followed]),
@@ -140,6 +145,7 @@ def _transcript(steps: list[_Step]) -> Transcript:
         torch.stack([step.gradient for step in steps]),
         rows=torch.stack([step.rows for step in steps]),
         embedding=torch.stack([step.embedding for step in steps]),
+        own_embedding=torch.stack([step.own_embedding for step in steps]),
         layers=_joined(torch.stack, [step.layers for step in steps]),
     )
     clean = torch.stack([step.clean for step in steps]).flatten(start_dim=2)

@@ -49,15 +49,18 @@ def gradient(view: View) -> Tensor:
     return _readable(received, "gradients")
 
 
-def embedding(view: View, attack: str) -> Tensor:
-    """The party's own embeddings in float32 or better, or a clear refusal.  (steps, batch, width)"""
+def embedding(view: View, attack: str, *, sent: bool = False) -> Tensor:
+    """The party's own embeddings, or those that were sent, in float32 or better; or a clear refusal.
+
+    (steps, batch, width)
+    """
     try:
-        sent = view.embedding.detach()
+        found = (view.embedding if sent else view.own_embedding).detach()
     except KeyError:
         raise UsageError(
             f"the attack {attack!r} needs the embeddings, but the transcript holds none: record them, or leave it out"
         ) from None
-    return _readable(sent, "embeddings")
+    return _readable(found, "embeddings")
 
 
 def _readable(x: Tensor, what: str) -> Tensor:

@@ -55,14 +55,14 @@ class _ModelCompletion:
 def _some(ids: Tensor, label: Tensor, k: int, noise: Noise) -> Tensor:
     """Places of k rows with a known label, of different examples, half of each class where there are as many."""
     draw = noise_source(noise).uniform((int(ids.max()) + 1,), dtype=torch.float64, device=ids.device)[ids]
-    first = torch.zeros_like(ids, dtype=torch.bool)
+    newest = torch.zeros_like(ids, dtype=torch.bool)
     order = ids.argsort(stable=True)
-    starts = torch.ones_like(first)
-    starts[1:] = ids[order][1:] != ids[order][:-1]
-    first[order[starts]] = True  # of several visits of an example one is enough
+    ends = torch.ones_like(newest)
+    ends[:-1] = ids[order][1:] != ids[order][:-1]
+    newest[order[ends]] = True  # of several visits of an example the last one, when the bottom had learned most
     each = []
     for value in (0, 1):
-        places = ((label == value) & first).nonzero()[:, 0]
+        places = ((label == value) & newest).nonzero()[:, 0]
         each.append(places[draw[places].argsort()])
     if not min(len(one) for one in each):
         raise LabelsError("the attack 'model_completion' knows labels of one class alone: grant it some of both")

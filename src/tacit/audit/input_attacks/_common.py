@@ -45,7 +45,7 @@ def seen(view: View, known: KnownInputs, attack: str) -> Seen:
             f"the attack {attack!r} guesses inputs, not labels, and was granted a {type(known).__name__}: run it with "
             "attack_inputs, which grants it KnownInputs, or leave it out"
         )
-    z = _common.embedding(view, attack).flatten(0, 1)  # (visits, width)
+    z = _common.embedding(view, attack, sent=True).flatten(0, 1)  # (visits, width)
     if not z.numel():
         raise UsageError(f"the attack {attack!r} was shown no rows: record at least one batch")
     return Seen(view.rows.flatten(), _standardized(z))

@@ -66,6 +66,10 @@ def drawn(network: nn.Module, source: NoiseSource, device: torch.device) -> nn.M
                 parameter.copy_(first * (2 / parameter[0].numel()) ** 0.5)
             else:
                 parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+    for layer in network.modules():  # running statistics are learnt like weights, and tell as much
+        reset = getattr(layer, "reset_running_stats", None)
+        if callable(reset):
+            reset()
     return network
 
 

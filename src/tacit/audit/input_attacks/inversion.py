@@ -40,8 +40,8 @@ def inversion(surrogate: nn.Module | Callable[[], nn.Module], surrogates: int = 
     four skewed columns 0.47 to 0.89 (0.00); but on tables of twenty columns 0.96 to 1.12, and on 8 x 8 digits 1.01 to
     1.14, which is nothing. So it shows that something can be read without pairs, never that nothing can; single
     surrogates are often worse than the mean. Optimising the inputs through the surrogates afterwards changed such
-    figures by a few hundredths at most, and a search from fresh weights and a smoothness prior, without samples, ended at 2.3
-    and more on Fashion-MNIST, no better than an empty picture: so neither is done.
+    figures by a few hundredths at most, and a search from fresh weights and a smoothness prior, without samples, ended
+    at 2.3 and more on Fashion-MNIST, no better than an empty picture: so neither is done.
 
     Args:
         surrogate: a module that maps an input to an embedding as the bottom does, or what makes one. Only its
@@ -69,7 +69,8 @@ class _Inversion:
     def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
         source = noise_source(noise)
         rows = _common.seen(view, known, "inversion").rows
-        z = label_common.embedding(view, "inversion").flatten(0, 1).float()  # as received: a surrogate has units
+        received = label_common.embedding(view, "inversion", sent=True)
+        z = received.flatten(0, 1).float()  # not standardized: a surrogate has units
         samples = _samples(known, z.device)
         total = torch.zeros(z.shape[0], samples[0].numel(), device=z.device)
         for _ in range(self.surrogates):

@@ -73,10 +73,10 @@ def adversarial(
     is worse than answering zero is left alone, because nothing more can be hidden from an R that knows nothing.
 
     It is judged by an attacker of its own, never by R: what R no longer finds, a decoder that is trained afterwards
-    often does. On Fashion-MNIST (20,000 images, 5 epochs of Adam, a linear bottom model as wide as the input, weight 1,
-    two seeds) the better of a linear decoder and a network has 0.01 of the mean image's error without protection and
-    0.07 to 0.08 with it, while test accuracy falls from 0.83 to 0.74. Without the bounds both vary more with the seed.
-    Embeddings grow under it: with `gaussian(std)` in the same list, set that one's clip.
+    often does. Behind the report's own bottom model, one linear layer as wide as the input, a ridge regression reads
+    all of it back, at weight 1 as well (`tacit lab embedding`: an error below 0.001 of the mean image's, while test
+    accuracy falls from 0.86 to 0.81). Embeddings grow under it, single ones a hundredfold: with `gaussian(std)` in the
+    same list, set that one's clip.
 
     Args:
         weight: of what is reversed against the label's gradient.

@@ -50,7 +50,7 @@ class Gaussian(BaseProtection):
         """Whether the dtype can hold embedding and noise together: neither lost in rounding nor beyond the range."""
         kept = peak if self.clip is None else peak.clamp(max=self.clip)
         info = torch.finfo(z.dtype)
-        seen, fits = std >= _STEPS * info.eps * kept, kept + _TAIL * std < info.max
+        seen, fits = (std > 0) & (std >= _STEPS * info.eps * kept), kept + _TAIL * std < info.max
         if z.device.type == "cpu" and not bool(seen & fits):
             wrong = "does not fit beside" if bool(seen) else "is lost in rounding beside"
             raise TensorError(

@@ -42,9 +42,9 @@ def quantize(bits: int) -> EmbeddingProtection:
 
     Each entry is off by at most half a level, and by the same in the same batch, so nothing is promised about anyone:
     what differs by more than a level is told apart for sure, and a bottom model may learn to make it so. At a few bits
-    it hides more than its looks: on Fashion-MNIST (measured as `adversarial` says, one seed) the better decoder's error
-    is 0.25 of the mean image's at 2 bits, 0.12 at 4 and 0.04 at 6, against 0.01 without, at the same test accuracy; on
-    a small table 8 bits hide nothing. The gradient passes as if nothing had been rounded.
+    it hides more than its looks: on Fashion-MNIST (20,000 pictures, 5 epochs, the report's linear bottom, one seed)
+    `linear_decoder` is left with 0.19 of the mean picture's error at 2 bits and 0.12 at 4, against 0.00 without; on a
+    small table 8 bits hide nothing. The gradient passes as if nothing had been rounded.
 
     Args:
         bits: from 1 to 16.

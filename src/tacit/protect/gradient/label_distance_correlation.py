@@ -31,7 +31,9 @@ class LabelDistanceCorrelation(GradientProtection):
         if z.shape[1] > 1:
             pull, value = self._pull(z, batch.labels, source)
         added = pull / batch.scale.double()[:, None, None]
-        return Drawn(added, state, added.square().sum(-1).mean(-1), {"label_correlation": value})
+        bare = torch.full_like(batch.scale, z.shape[1])  # what is added is no noise: every row is as readable as before
+        figures = {"label_correlation": value, "untouched_rows": bare.to(torch.float32)}
+        return Drawn(added, state, torch.zeros_like(batch.scale), figures)
 
     def _pull(self, z: Tensor, labels: Tensor, source: NoiseSource) -> tuple[Tensor, Tensor]:
         """The gradient in the embedding, (stack, batch, width), and the correlation itself, (stack,)."""
