@@ -6,28 +6,23 @@ add a loss with which the bottom model learns to say less.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 from types import ModuleType
 from typing import Any
 
 from tacit.contracts import EmbeddingProtection
-from tacit.errors import UsageError
+from tacit.protect import _listing
 
 __all__ = ["embedding_protection", "names"]
 
 
 def __getattr__(name: str) -> ModuleType:
     """The module of a protection, on first use: `tacit.protect.embedding.gaussian`."""
-    if name in names():
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _listing.module(__name__, name)
 
 
 def names() -> list[str]:
     """The names of all embedding protections: those of the public files in this folder."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return _listing.names(__name__)
 
 
 def embedding_protection(name: str, **options: Any) -> EmbeddingProtection:
@@ -40,12 +35,5 @@ def embedding_protection(name: str, **options: Any) -> EmbeddingProtection:
     ...
     tacit.errors.UsageError: there is no embedding protection 'gauss'; there are: adversarial, ..., quantize
     """
-    if name not in names():
-        raise UsageError(f"there is no embedding protection {name!r}; there are: {', '.join(names())}")
-    factory = getattr(importlib.import_module(f"{__name__}.{name}"), name)
-    try:
-        inspect.signature(factory).bind(**options)
-    except TypeError as error:
-        raise UsageError(f"embedding protection {name!r}: {error}; it takes {inspect.signature(factory)}") from None
-    made: EmbeddingProtection = factory(**options)
+    made: EmbeddingProtection = _listing.made(__name__, "embedding protection", name, options)
     return made

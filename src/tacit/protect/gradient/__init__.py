@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 from types import ModuleType
 from typing import Any
 
 from tacit.contracts import Protection
-from tacit.errors import UsageError
+from tacit.protect import _listing
 
 __all__ = ["names", "protection"]
 
 
 def __getattr__(name: str) -> ModuleType:
     """The module of a protection, on first use: `tacit.protect.gradient.marvell.solve`."""
-    if name in names():
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _listing.module(__name__, name)
 
 
 def names() -> list[str]:
     """The names of all gradient protections: those of the public files in this folder."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return _listing.names(__name__)
 
 
 def protection(name: str, **options: Any) -> Protection:
@@ -36,12 +31,5 @@ def protection(name: str, **options: Any) -> Protection:
     ...
     tacit.errors.UsageError: there is no protection 'marvel'; there are: clip, iso, label_distance_correlation, ...
     """
-    if name not in names():
-        raise UsageError(f"there is no protection {name!r}; there are: {', '.join(names())}")
-    factory = getattr(importlib.import_module(f"{__name__}.{name}"), name)
-    try:
-        inspect.signature(factory).bind(**options)
-    except TypeError as error:
-        raise UsageError(f"protection {name!r}: {error}; it takes {inspect.signature(factory)}") from None
-    made: Protection = factory(**options)
+    made: Protection = _listing.made(__name__, "protection", name, options)
     return made
