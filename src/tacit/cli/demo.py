@@ -91,6 +91,10 @@ def _print_two_companies(told: dict[str, Any], out: Path | None) -> None:
         table.add_row(one["attack"], f"{max(0.0, 1 - one['relative_error']['value']):.1%}")
     console.print(table)
     console.print(
+        "Variance: what a decoder that knows half of the rows finds on the other half; accumulated averages all visits"
+        " of a row first. More noise (a lower snr in the airport's party.toml) hides more and costs test AUC."
+    )
+    console.print(
         "0.5 is a coin flip, 1.0 an open book. spectral and contextual also look at the airport's own embeddings: what"
         " those give away without any gradient is what the model has learned about flights, and does not count as the"
         " worst attack. `tacit demo --compare` shows the same attacks without protection and under older ones."
