@@ -1,0 +1,1 @@
+"""The lab's data sets, one file each, by name."""

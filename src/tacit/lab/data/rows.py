@@ -1,0 +1,110 @@
+"""What a data set is to the lab: rows of both parties with their labels, ready to train on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tacit.errors import DataError
+
+__all__ = ["Data", "Pictures", "Rows", "Table"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of both parties, in one order. Tensors may be mapped from a file: nobody copies them whole.
+
+    Attributes:
+        features: what the feature party's bottom is called with, one row for each example. Codes are int32 or int64;
+            pictures may be bytes, which the stack turns into numbers from 0 to 1 batch by batch.
+        own: what the label party's top is called with beside the embedding; empty where it has nothing of its own.
+        labels: 0 or 1.  (rows,) float32
+        days: the day of each row, counted from 0 and never falling, where the data set has days.  (rows,) int64
+    """
+
+    features: tuple[Tensor, ...]
+    own: tuple[Tensor, ...]
+    labels: Tensor
+    days: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        others = [*self.features, *self.own, *(() if self.days is None else (self.days,))]
+        wrong = next((one for one in others if len(one) != len(self.labels)), None)
+        if wrong is not None:
+            raise DataError(
+                f"a tensor of {len(wrong)} rows stands beside {len(self.labels)} labels: read the data anew"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Tensor | slice) -> Rows:
+        """Some of the rows; a slice of a mapped file stays mapped."""
+        days = None if self.days is None else self.days[rows]
+        return Rows(tuple(x[rows] for x in self.features), tuple(x[rows] for x in self.own), self.labels[rows], days)
+
+    def to(self, device: torch.device | str) -> Rows:
+        """The same on another device."""
+        days = None if self.days is None else self.days.to(device)
+        features, own = (tuple(x.to(device) for x in each) for each in (self.features, self.own))
+        return Rows(features, own, self.labels.to(device), days)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The inputs of a table: what `tacit.models.wide_deep` takes.
+
+    Features are always the pair (codes, numbers), either of which may have no column; so are the label party's own
+    ones, where it has any.
+
+    Attributes:
+        cardinalities: the number of codes of each categorical column of the feature party.
+        numeric: its numeric columns.
+        own_cardinalities: the same of the label party.
+        own_numeric: its numeric columns.
+    """
+
+    cardinalities: tuple[int, ...]
+    numeric: int
+    own_cardinalities: tuple[int, ...] = ()
+    own_numeric: int = 0
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The inputs of pictures, (rows, channels, size, size): what `tacit.models.conv` takes."""
+
+    channels: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set, encoded for both parties with what was fitted on its training rows alone.
+
+    Attributes:
+        name: as `tacit.lab.data.load` knows it.
+        train: the training rows.
+        test: the test rows.
+        inputs: what a network must be built for.
+        made: how it was made, one sentence for each step: what was read, left out, filled in, scaled and drawn.
+        skipped: rows of the source that could not be read and were left out.
+    """
+
+    name: str
+    train: Rows
+    test: Rows
+    inputs: Table | Pictures
+    made: tuple[str, ...] = ()
+    skipped: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of positives among the training rows."""
+        return float(self.train.labels.double().mean())
+
+    def to(self, device: torch.device | str) -> Data:
+        """The same on another device."""
+        return replace(self, train=self.train.to(device), test=self.test.to(device))

@@ -1,0 +1,60 @@
+"""Which network a replica is: what to build for a data set's inputs, with the papers' sizes as defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from tacit.errors import UsageError
+from tacit.lab.data.rows import Pictures, Table
+from tacit.models import conv, wide_deep
+
+__all__ = ["Network", "network_for"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The papers' network for a kind of inputs, cut after one of its layers.
+
+    Attributes:
+        inputs: a table gets a Wide&Deep, pictures a convolutional network.
+        cut: layers (blocks) before the cut.
+        layers: layers (blocks) in all.
+        width: units of each layer, or channels of each block.
+        embedding: width of a row of the embedding table; tables only.
+    """
+
+    inputs: Table | Pictures
+    cut: int = 3
+    layers: int = 6
+    width: int = 128
+    embedding: int = 4
+
+    def build(self, seed: int) -> tuple[nn.Module, nn.Module]:
+        """A bottom and a top with the first weights of this seed; tables have sparse gradients."""
+        generator = torch.Generator().manual_seed(seed)
+        if isinstance(self.inputs, Pictures):
+            return conv(
+                self.inputs.channels, self.inputs.size, self.cut, blocks=self.layers, width=self.width,
+                generator=generator,
+            )  # fmt: skip
+        return wide_deep(
+            self.inputs.cardinalities, self.inputs.numeric, own_cardinalities=self.inputs.own_cardinalities,
+            own_numeric=self.inputs.own_numeric, cut=self.cut, layers=self.layers, width=self.width,
+            embedding=self.embedding, sparse=True, generator=generator,
+        )  # fmt: skip
+
+
+def network_for(inputs: Table | Pictures, **sizes: int) -> Network:
+    """The papers' network for these inputs; `cut`, `layers`, `width` and `embedding` may be given otherwise.
+
+    >>> network_for(Pictures(3, 84)).cut, network_for(Table((5,), 2), cut=4, layers=4).layers
+    (4, 4)
+    """
+    usual = {"cut": 4, "layers": 6, "width": 64} if isinstance(inputs, Pictures) else {}
+    unknown = set(sizes) - {"cut", "layers", "width", "embedding"}
+    if unknown:
+        raise UsageError(f"a network has no size {', '.join(sorted(unknown))}: give cut, layers, width or embedding")
+    return Network(inputs, **{**usual, **sizes})
