@@ -9,7 +9,7 @@ Every row is one replica over one part of its training: a *stretch* of updates, 
 | step, epoch | updates done at the end of the part, and the same in epochs |
 | day | the day that the part trained on, in a training by day; else null |
 | train_loss | the mean over the part's batches |
-| test_loss, test_auc, test_ace | on the test rows after the part (before it, in a training by day); null where not asked |
+| test_loss, test_auc, test_ace | on the test rows after the part (by day: on the day, before it); null if not asked |
 | power | squared norm of a row's noise over that of its gradient, mean over the part |
 | untouched_rows, stateless | gradients sent as they were; share of batches with fallback noise |
 | seconds | wall time of the part, shared by all replicas of its wave |
