@@ -10,7 +10,7 @@ import abc
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -19,6 +19,12 @@ from tacit.contracts import Event, Noise, NoiseSource, Protected, noise_source
 from tacit.errors import LabelsError, TensorError, UsageError
 
 Compute = TypeVar("Compute", bound=Callable[..., Any])
+
+Strength = float | Tensor
+"""A number for all problems of a stack; or, where replicas of other strengths run together, one for each of them.
+
+The latter is (stack,) in float64 and made by `_stack` alone: factories take numbers.
+"""
 
 NOTHING = 1e-12  # the scale of a batch whose gradients are all zero: it gets noise like any other, only very small
 
@@ -97,7 +103,12 @@ class GradientProtection(abc.ABC):
     """A protection of the gradient at the cut; pure, for one batch or a stack of batches, on any device.
 
     One batch is a gradient (batch, *cut) with labels (batch,); a stack is (stack, batch, *cut) with (stack, batch).
+
+    Attributes:
+        strengths: the fields that may differ between replicas that are protected in one call; see `Strength`.
     """
+
+    strengths: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
@@ -110,9 +121,13 @@ class GradientProtection(abc.ABC):
 
     @functools.cached_property
     def event(self) -> Event:
-        """What the ledger needs to know about each batch that this protection answers."""
+        """What the ledger needs to know about each batch that this protection answers.
+
+        Strengths that differ between the problems of a stack are no part of it: each replica's own protection has them.
+        """
         options = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return Event(self.name, {key: value for key, value in options.items() if value is not None})
+        told = {key: value for key, value in options.items() if value is not None and not isinstance(value, Tensor)}
+        return Event(self.name, told)
 
     def init(self) -> Any:
         """The state before the first step of a run; None where a protection remembers nothing."""
@@ -121,6 +136,18 @@ class GradientProtection(abc.ABC):
     def fresh(self) -> Any:
         """The state for a batch on its own, where there is no run and so no warm-up."""
         return self.init()
+
+    def steps_to_change(self, state: Any) -> int | None:
+        """How many updates from this state on are alike: the same tensor work on a state of the same structure.
+
+        So many may be replayed from one captured graph. None means all that will ever come; 0 that the next one is
+        already another, because it makes what is missing in the state or because of what the protection does at times.
+        """
+        return None
+
+    def advanced(self, state: Any, steps: int) -> Any:
+        """The state with its public step counter moved on, after so many updates whose tensors a replay has written."""
+        return state
 
     def update(
         self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
@@ -242,6 +269,16 @@ def raise_invalid(grad: Tensor, labels: Tensor) -> None:
         where = tuple(rows.nonzero()[0].tolist())
         raise TensorError(f"the gradient of row {where[-1]} is not finite: look at the loss and its inputs")
     raise TensorError(f"noise for gradients this large does not fit into {grad.dtype}: scale the loss down")
+
+
+def per_problem(strength: Strength, like: Tensor) -> Strength:
+    """A strength to compute with beside a tensor (stack, ...): in its dtype and with its dimensions.
+
+    A number stays as it is: torch takes it in the dtype of whatever stands beside it.
+    """
+    if not isinstance(strength, Tensor):
+        return strength
+    return strength.to(like.dtype).reshape(-1, *[1] * (like.ndim - 1))
 
 
 def whole_number(name: str, value: int, *, least: int) -> int:

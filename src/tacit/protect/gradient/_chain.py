@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tacit.contracts import Event, Noise, Protected, Protection
 from tacit.errors import UsageError
+from tacit.protect.gradient._base import GradientProtection
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,21 @@ class Chain:
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
         """The same for one batch on its own."""
         return self._run(grad, [lambda g, i=i: self.links[i](g, labels, noise, embedding) for i in self._places])
+
+    def steps_to_change(self, state: tuple[Any, ...]) -> int | None:
+        """As many as the first link to change allows; 0 where a link can't tell."""
+        told = [
+            link.steps_to_change(part) if isinstance(link, GradientProtection | Chain) else 0
+            for link, part in zip(self.links, state, strict=True)
+        ]
+        return min((steps for steps in told if steps is not None), default=None)
+
+    def advanced(self, state: tuple[Any, ...], steps: int) -> tuple[Any, ...]:
+        """Every link's own state so many steps later."""
+        return tuple(
+            link.advanced(part, steps) if isinstance(link, GradientProtection | Chain) else part
+            for link, part in zip(self.links, state, strict=True)
+        )
 
     @property
     def _places(self) -> range:

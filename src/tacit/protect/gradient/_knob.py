@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import fused, positive_number
+from tacit.protect.gradient._base import Strength, fused, positive_number
 
 PEAK_DECAY = 0.99  # how the largest row of a run is forgotten, for each batch
 
@@ -73,7 +73,7 @@ def _aucs(sum_kl: Tensor, usable: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return theorem_1(sum_kl), gaussian_auc(sum_kl), 1 - usable.to(sum_kl.dtype)
 
 
-def stateless_variance(squares: Tensor, scale: Tensor, peak: Tensor, sum_kl: float) -> tuple[Tensor, Tensor]:
+def stateless_variance(squares: Tensor, scale: Tensor, peak: Tensor, sum_kl: Strength) -> tuple[Tensor, Tensor]:
     """The variance of isotropic noise that holds sumKL for any two rows, whatever their labels; and the next peak.
 
     Two rows are at most 2 max|g| apart, so N(0, v I) with v = (2 max|g|)^2 / K leaves a sumKL of at most K between

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tacit.protect.gradient._base import Strength, per_problem
+
 DOUBLINGS = 12  # of the common noise, at most, while a plan for many visits looks for enough of it
 COVARIANCE_SHARE = 1 / 8  # of the allowed sumKL; common noise is cheap beside noise along the gap
 
@@ -66,7 +68,7 @@ class Plan:
         return _trace(self.covariance) + others * self.rest
 
 
-def plan(classes: Classes, *, visits: int, smooth: float, floor: float, sum_kl: float | None) -> Plan:
+def plan(classes: Classes, *, visits: int, smooth: float, floor: float, sum_kl: Strength | None) -> Plan:
     """Lift both classes to one covariance and add noise that is common to both.
 
     The common noise is `smooth` times the pooled covariance and `floor` times D/d in every direction. An attacker who
@@ -89,7 +91,7 @@ def plan(classes: Classes, *, visits: int, smooth: float, floor: float, sum_kl: 
 
 
 def _blur(
-    classes: Classes, noise: Tensor, rest: Tensor, values: Tensor, vectors: Tensor, visits: int, allowed: float
+    classes: Classes, noise: Tensor, rest: Tensor, values: Tensor, vectors: Tensor, visits: int, allowed: Strength
 ) -> tuple[Tensor, Tensor]:
     """Noise with as much common to both classes as keeps the leak of their covariances at what is allowed.
 
@@ -122,7 +124,7 @@ def _blur(
     return noise_at(high)
 
 
-def along_gap(pull: Tensor, leak: Tensor, *, visits: int, sum_kl: float) -> Tensor:
+def along_gap(pull: Tensor, leak: Tensor, *, visits: int, sum_kl: Strength) -> Tensor:
     """How much noise along the gap w, in multiples of w w^T, brings all visits together down to `sum_kl`.
 
     With M the covariance that an attacker sees, pull = w^T M^-1 w is what the shift of the means gives away; noise of
@@ -131,8 +133,11 @@ def along_gap(pull: Tensor, leak: Tensor, *, visits: int, sum_kl: float) -> Tens
     Args:
         pull: for each class, because M may still differ a little between them.  (stack, 2)
         leak: what the covariances have spent of the budget already.  (stack,)
+        visits: how many there will be.
+        sum_kl: what may be left after all of them.
     """
-    budget = (sum_kl - leak).clamp(min=sum_kl / 4)
+    allowed = per_problem(sum_kl, leak)
+    budget = (allowed - leak).clamp(min=allowed / 4)
     return visits * (1 / budget - 1 / pull.amax(-1).clamp(min=1e-30)).clamp(min=0)
 
 

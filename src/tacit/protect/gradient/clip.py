@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from tacit.contracts import NoiseSource
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, positive_number
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, per_problem, positive_number
 
 
 @dataclass(frozen=True)
 class Clip(GradientProtection):
     """See `clip`."""
 
-    norm: float
+    norm: Strength
+
+    strengths: ClassVar[tuple[str, ...]] = ("norm",)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """No noise, and what is kept of each row."""
         length = batch.squares.sqrt()
-        cap = self.norm / batch.scale[:, None]
+        cap = batch.scale[:, None].reciprocal() * per_problem(self.norm, length)
         keep = torch.where(length > cap, cap / length, 1.0)
         removed = (1 - keep) * length
         return Drawn(torch.zeros_like(batch.rows), state, (removed**2).mean(-1), {}, keep)

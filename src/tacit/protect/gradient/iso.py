@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tacit.contracts import NoiseSource
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, positive_number
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, per_problem, positive_number
 
 
 @dataclass(frozen=True)
 class Iso(GradientProtection):
     """See `iso`."""
 
-    t: float
+    t: Strength
+
+    strengths: ClassVar[tuple[str, ...]] = ("t",)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """Noise of the same variance in every coordinate of every row."""
         width = batch.rows.shape[-1]
-        power = self.t * batch.largest
+        power = per_problem(self.t, batch.largest) * batch.largest
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         noise.mul_((power / width).sqrt()[:, None, None])
         return Drawn(noise, state, power, {})

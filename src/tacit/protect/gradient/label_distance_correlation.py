@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,15 +11,17 @@ from torch import Tensor
 from tacit.contracts import NoiseSource
 from tacit.dependence import distance_correlation, log_distance_correlation
 from tacit.errors import TensorError, UsageError
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, positive_number
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, per_problem, positive_number
 
 
 @dataclass(frozen=True)
 class LabelDistanceCorrelation(GradientProtection):
     """See `label_distance_correlation`."""
 
-    weight: float
+    weight: Strength
     log: bool
+
+    strengths: ClassVar[tuple[str, ...]] = ("weight",)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """The gradient of the weighted correlation in the place of noise; 0 where the batch has one class or one row.
@@ -43,7 +45,7 @@ class LabelDistanceCorrelation(GradientProtection):
             value = measure(labels[..., None].double(), leaf, noise=source, stacked=True)
             (pull,) = torch.autograd.grad(value.sum(), leaf)
         reached = value.detach()
-        return self.weight * pull, reached.exp() if self.log else reached
+        return per_problem(self.weight, pull) * pull, reached.exp() if self.log else reached
 
 
 def _embedding(batch: Batch) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from tacit.contracts import NoiseSource
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, one_knob, whole_number
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, fused, one_knob, whole_number
 from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
 from tacit.protect.gradient._moments import Moments, Running, batch_moments
 from tacit.protect.gradient._solver import Solution, solve
@@ -22,13 +22,23 @@ class Marvell(GradientProtection):
     """See `marvell`."""
 
     knob: str
-    strength: float
-    sum_kl: float  # what the strength allows; for `scale`, what it leaves of a pure shift of the means
+    strength: Strength
+    sum_kl: Strength  # what the strength allows; for `scale`, what it leaves of a pure shift of the means
     warmup: int
+
+    strengths: ClassVar[tuple[str, ...]] = ("strength", "sum_kl")
 
     def fresh(self) -> int:
         """A batch on its own counts as the first one after the warm-up."""
         return self.warmup
+
+    def steps_to_change(self, state: Running | int | None) -> int | None:
+        """After the warm-up every step is like the one before it."""
+        return None if isinstance(state, Running) and state.step >= self.warmup else 0
+
+    def advanced(self, state: Running, steps: int) -> Running:
+        """The same averages so many steps later."""
+        return replace(state, step=state.step + steps)
 
     def draw(self, batch: Batch, state: Running | int | None, source: NoiseSource) -> Drawn:
         """Noise along and across the line of the means, of other variance for each class."""
@@ -100,7 +110,7 @@ def _shaped(
     usable: Tensor,  # (stack,), whether there is a solution
     variances: Tensor,  # (stack, 2 along|across, 2 negative|positive), in the gradient's units
     left: Tensor,  # (stack,), the sumKL that they leave
-    sum_kl: float,
+    sum_kl: Strength,
 ) -> tuple[Tensor, ...]:
     """One draw, scaled along the gap and across it; its power, the sumKL that is left, the next peak."""
     variances = variances / scale.double()[:, None, None] ** 2

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,8 +13,10 @@ from tacit.protect.gradient._base import (
     Batch,
     Drawn,
     GradientProtection,
+    Strength,
     fused,
     one_knob,
+    per_problem,
     positive_number,
     whole_number,
 )
@@ -67,12 +70,14 @@ class Matched(GradientProtection):
     """See `matched`."""
 
     knob: str
-    strength: float
-    sum_kl: float  # what the strength allows over all visits; for `scale`, what it leaves of a pure shift in one
+    strength: Strength
+    sum_kl: Strength  # what the strength allows over all visits; for `scale`, what it leaves of a pure shift in one
     visits: int
     smooth: float
     floor: float
     warmup: int
+
+    strengths: ClassVar[tuple[str, ...]] = ("strength", "sum_kl")
 
     def init(self) -> State:
         """Nothing seen yet."""
@@ -81,6 +86,16 @@ class Matched(GradientProtection):
     def fresh(self) -> State:
         """A batch on its own counts as the first one after the warm-up."""
         return State(self.warmup)
+
+    def steps_to_change(self, state: State) -> int | None:
+        """The steps to the next one at which the factors are made anew; 0 while there are none."""
+        if state.factors is None:
+            return 0
+        return next(steps for steps in range(REFRESH) if _due(state.step - self.warmup + steps))
+
+    def advanced(self, state: State, steps: int) -> State:
+        """The same averages and factors so many steps later."""
+        return replace(state, step=state.step + steps)
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
         """Two products of a draw, and one number more for each row; every few steps the factors are made anew."""
@@ -97,7 +112,7 @@ class Matched(GradientProtection):
         usable = torch.zeros_like(batch.valid) if factors is None else factors.usable
         if factors is None:
             noise.mul_(flat.sqrt()[:, None, None])
-            power, left = flat * noise.shape[-1], torch.full_like(flat, self.sum_kl)
+            power, left = flat * noise.shape[-1], torch.ones_like(flat) * per_problem(self.sum_kl, flat)
         else:
             gap, extra, deviation, power, left = _along(
                 seen.packed, covariances.total, covariances.count, covariances.basis, unit, batch.share, flat,
@@ -129,6 +144,7 @@ class Matched(GradientProtection):
             torch.where(usable, covariances.share, 0.5),
         )
         wanted = None if self.knob == "scale" else self.sum_kl
+        wanted = wanted.to(matrices.device) if isinstance(wanted, Tensor) else wanted
         made = plan(classes, visits=self.visits, smooth=self.smooth, floor=self.floor, sum_kl=wanted)
         root, info = torch.linalg.cholesky_ex(made.covariance)
         seen, info_seen = torch.linalg.cholesky_ex(made.seen)
@@ -160,9 +176,9 @@ def _along(
     leak: Tensor,
     power: Tensor,
     usable: Tensor,
-    scale: float | None,
+    scale: Strength | None,
     visits: int,
-    sum_kl: float,
+    sum_kl: Strength,
 ) -> tuple[Tensor, ...]:
     """How this batch's noise goes along its gap, how large it is, and what it costs and leaves.
 
@@ -183,18 +199,19 @@ def _along(
     if basis is not None:
         outside = (gap * gap).sum(-1, keepdim=True) - (inside * inside).sum(-1)
         pull = pull + outside.clamp(min=0) * whiten_rest**2
-    wanted = along_gap(pull, leak, visits=visits, sum_kl=sum_kl) if scale is None else torch.full_like(leak, scale)
-    extra = torch.where(usable, wanted, 0.0)
+    if scale is None:
+        scale = along_gap(pull, leak, visits=visits, sum_kl=sum_kl)
+    extra = torch.where(usable, per_problem(scale, leak), torch.zeros_like(leak))
     each = power[:, 0] * (1 - share) + power[:, 1] * share + extra * (gap * gap).sum(-1)
     shift = (pull / (1 + extra[:, None] * pull / visits)).mean(-1)
     size = torch.where(usable, unit, flat.sqrt())
     spent = torch.where(usable, each * unit.double() ** 2, flat * gap.shape[-1])
-    return gap, extra, size, spent, torch.where(usable, leak + shift, sum_kl)
+    return gap, extra, size, spent, torch.where(usable, leak + shift, per_problem(sum_kl, leak))
 
 
 @fused
 def _sizes(
-    scale: Tensor, squares: Tensor, valid: Tensor, level: Tensor | None, peak: Tensor | None, sum_kl: float
+    scale: Tensor, squares: Tensor, valid: Tensor, level: Tensor | None, peak: Tensor | None, sum_kl: Strength
 ) -> tuple[Tensor, ...]:
     """How large rows are.
 

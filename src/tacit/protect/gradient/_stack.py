@@ -1,0 +1,254 @@
+"""Replicas with protections and strengths of their own, protected together: one call for each kind of protection.
+
+A sweep trains many replicas as one batched model. Those that differ in nothing but their strength become one
+protection whose strength is a tensor, one number for each of them; the formulas are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tacit.contracts import Noise, Protected, Protection
+from tacit.errors import LabelsError, TensorError, UsageError
+from tacit.protect.gradient._base import GradientProtection, check_shapes
+from tacit.protect.gradient._chain import Chain
+
+__all__ = ["Answer", "Stacked", "stacked"]
+
+Known = GradientProtection | Chain  # what can be stacked: others do not say what of them may differ
+
+
+class Answer(NamedTuple):
+    """What a stack of protections returns, in the caller's order of replicas.
+
+    Attributes:
+        value: the protected gradients, a new tensor.  (replicas, batch, *cut)
+        state: what the next call of `update` needs.
+        report: figures of this call: power, untouched_rows, valid and stateless, each (replicas,). A protection that
+            never falls back to stateless noise has 0 there.
+    """
+
+    value: Tensor
+    state: tuple[Any, ...]
+    report: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """See `stacked`.
+
+    Attributes:
+        protections: of the replicas, in the caller's order.
+        groups: which replicas are computed together; groups in the order of their first replica.
+    """
+
+    protections: tuple[Known, ...]
+    groups: tuple[tuple[int, ...], ...]
+    _there: dict[torch.device, _Placed] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The replicas as the groups have them; 0, 1, 2, ... where the caller's order is grouped already."""
+        return tuple(replica for group in self.groups for replica in group)
+
+    def init(self) -> tuple[Any, ...]:
+        """The state before the first step: one part for each group."""
+        return tuple(self.protections[group[0]].init() for group in self.groups)
+
+    def update(
+        self,
+        grad: Tensor,
+        labels: Tensor,
+        state: tuple[Any, ...],
+        noises: Sequence[Noise],
+        embedding: Tensor | None = None,
+    ) -> Answer:
+        """Protect one batch of every replica in the course of a run.
+
+        The answer for a replica is that of its own protection with the same noise. Bad input on a CPU raises and names
+        the replica. On another device nothing is read back, except on the first call there and where
+        `steps_to_change` says 0: a replica with bad input comes out as NaN, and its figure `valid` is 0.
+
+        Args:
+            grad: of every replica.  (replicas, batch, *cut)
+            labels: 0 or 1.  (replicas, batch)
+            state: as `init` or the last answer gave it.
+            noises: one source for each group, in their order; it draws for all members of its group at once.
+            embedding: what the gradients are the gradients of.  (replicas, batch, *cut)
+        """
+        self._check(grad, labels, noises)
+        there = self._there.get(grad.device)
+        if there is None:
+            there = self._there[grad.device] = _placed(self.protections, self.groups, grad.device)
+        done = []
+        for number, members in enumerate(there.members):
+            part = None if embedding is None else _taken(embedding, members)
+            mine = _taken(grad, members), _taken(labels, members)
+            try:
+                done.append(there.protections[number].update(*mine, state[number], noises[number], part))
+            except TensorError as error:
+                place = _first_bad(*mine, part, error)
+                raise type(error)(f"{self._named(number, place)}: {error}") from error
+        report = {key: _joined([_figure(part, key) for part in done], there.back) for key in FIGURES}
+        value = _joined([part.value for part in done], there.back)
+        return Answer(value, tuple(part.state for part in done), report)
+
+    def steps_to_change(self, state: tuple[Any, ...]) -> int | None:
+        """How many updates from this state on may be replayed from one captured graph: see `steady`; None for all."""
+        firsts = (self.protections[group[0]] for group in self.groups)
+        told = [first.steps_to_change(part) for first, part in zip(firsts, state, strict=True)]
+        return min((steps for steps in told if steps is not None), default=None)
+
+    def steady(self, state: tuple[Any, ...]) -> bool:
+        """Whether the next update is nothing but tensor work of the same shapes on a state of the same structure."""
+        return self.steps_to_change(state) != 0
+
+    def advanced(self, state: tuple[Any, ...], steps: int) -> tuple[Any, ...]:
+        """The state with the public step counters moved on: in replays of a graph Python's numbers stand still."""
+        most = self.steps_to_change(state)
+        if steps < 0 or (most is not None and steps > most):
+            raise UsageError(
+                f"advanced(steps={steps}): only the next {most} updates are alike: replay no more than "
+                "steps_to_change(state) says, then call update"
+            )
+        return tuple(
+            self.protections[group[0]].advanced(part, steps) for group, part in zip(self.groups, state, strict=True)
+        )
+
+    def _check(self, grad: Tensor, labels: Tensor, noises: Sequence[Noise]) -> None:
+        check_shapes(grad, labels)
+        if labels.ndim != 2 or len(labels) != len(self.protections):
+            raise TensorError(
+                f"a gradient of shape {tuple(grad.shape)} with labels of shape {tuple(labels.shape)} is no stack of "
+                f"{len(self.protections)} replicas: pass (replicas, batch, *cut) with (replicas, batch)"
+            )
+        if len(noises) != len(self.groups):
+            raise UsageError(
+                f"update() got {len(noises)} sources of noise for {len(self.groups)} groups: pass one for each of "
+                "`groups`, in their order"
+            )
+
+    def _named(self, number: int, place: int | None) -> str:
+        if place is not None:
+            return f"replica {self.groups[number][place]}"
+        return f"one of the replicas {', '.join(str(replica) for replica in self.groups[number])}"
+
+
+FIGURES = ("power", "untouched_rows", "valid", "stateless")
+Members = slice | Tensor | None  # a run of replicas, their numbers, or all of them
+
+
+class _Placed(NamedTuple):
+    """The groups' protections with their strengths on one device, and how to get at their members there."""
+
+    protections: tuple[Known, ...]
+    members: tuple[Members, ...]
+    back: Tensor | None  # where each replica is among the joined groups; None where they are in order
+
+
+def stacked(protections: Sequence[Protection]) -> Stacked:
+    """Protections of several replicas as one, which computes together all that differ in nothing but their strength.
+
+    Replicas whose groups stand one behind the other are views of the caller's tensors; others are copied there and
+    back, so it pays to sort them.
+
+    >>> from tacit.protect.gradient import protection
+    >>> together = stacked([protection("iso", t=1.0), protection("none"), protection("iso", t=25.0)])
+    >>> together.groups
+    ((0, 2), (1,))
+    """
+    groups: dict[Hashable, list[int]] = {}
+    known = []
+    for replica, each in enumerate(protections):
+        known.append(_known(replica, each))
+        groups.setdefault(_kind(known[-1]), []).append(replica)
+    if not groups:
+        raise UsageError("stacked() needs at least one protection; for no protection say none()")
+    return Stacked(tuple(known), tuple(tuple(group) for group in groups.values()))
+
+
+def _known(replica: int, protection: Protection) -> Known:
+    if isinstance(protection, Chain):
+        for link in protection.links:
+            _known(replica, link)
+    elif not isinstance(protection, GradientProtection):
+        raise UsageError(
+            f"stacked(): replica {replica} has a protection of its own making, {protection!r}: only those of "
+            "tacit.protect.gradient say what of them may differ in a stack; run it alone"
+        )
+    return protection
+
+
+def _kind(protection: Protection) -> Hashable:
+    """What two replicas must share to be computed together: everything but their strength."""
+    if isinstance(protection, Chain):
+        return (Chain, *(_kind(link) for link in protection.links))
+    assert isinstance(protection, GradientProtection)
+    same = (each.name for each in fields(protection) if each.name not in protection.strengths)  # type: ignore[arg-type]
+    return (type(protection), *((name, getattr(protection, name)) for name in same))
+
+
+def _together(members: Sequence[Any], device: torch.device) -> Any:
+    """One protection for all members of a group.
+
+    One alone on a CPU keeps its numbers, which are faster there; what is compiled would be compiled for each number.
+    """
+    first = members[0]
+    if len(members) == 1 and device.type == "cpu":
+        return first
+    if isinstance(first, Chain):
+        return Chain(tuple(_together(links, device) for links in zip(*(m.links for m in members), strict=True)))
+    strengths = {
+        name: torch.tensor([getattr(member, name) for member in members], dtype=torch.float64, device=device)
+        for name in first.strengths
+    }
+    return replace(first, **strengths)
+
+
+def _placed(protections: Sequence[Known], groups: Sequence[Sequence[int]], device: torch.device) -> _Placed:
+    order = [replica for group in groups for replica in group]
+    back = None if order == sorted(order) else torch.tensor(order, device=device).argsort()
+    members = tuple(_members(group, len(order), device) for group in groups)
+    return _Placed(tuple(_together([protections[i] for i in group], device) for group in groups), members, back)
+
+
+def _members(group: Sequence[int], replicas: int, device: torch.device) -> Members:
+    if len(group) == replicas:
+        return None
+    if group[-1] - group[0] == len(group) - 1:
+        return slice(group[0], group[-1] + 1)
+    return torch.tensor(group, device=device)
+
+
+def _taken(whole: Tensor, members: Members) -> Tensor:
+    """The members' part of a tensor of all replicas: a view, unless they stand apart from each other."""
+    if members is None:
+        return whole
+    return whole[members] if isinstance(members, slice) else whole.index_select(0, members)
+
+
+def _joined(parts: Sequence[Tensor], back: Tensor | None) -> Tensor:
+    whole = parts[0] if len(parts) == 1 else torch.cat(list(parts))
+    return whole if back is None else whole.index_select(0, back)
+
+
+def _figure(done: Protected, key: str) -> Tensor:
+    figure = done.report.get(key)
+    if figure is None:
+        return torch.zeros_like(done.report["untouched_rows"])
+    return figure.to(torch.float32) if key == "stateless" else figure
+
+
+def _first_bad(grad: Tensor, labels: Tensor, embedding: Tensor | None, error: TensorError) -> int | None:
+    """Which member of a group the error is about; None where its input looks fine."""
+    if isinstance(error, LabelsError):
+        bad = ~((labels == 0) | (labels == 1)).all(-1)
+    else:
+        given = [part for part in (grad, embedding) if part is not None]
+        bad = torch.stack([~torch.isfinite(part.flatten(start_dim=1)).all(-1) for part in given]).any(0)
+    return int(bad.nonzero()[0]) if bool(bad.any()) else None
