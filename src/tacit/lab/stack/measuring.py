@@ -1,0 +1,93 @@
+"""The cheap attacks on every batch of every replica, at the cut and at other layers: AUC, nothing else is kept.
+
+They are the attacks of `tacit.audit.attacks` themselves: to them, the replicas of a stack are the steps of a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import attack
+from tacit.audit.metrics.leak_auc import auc
+from tacit.contracts import Known, View
+from tacit.errors import UsageError
+
+__all__ = ["CHEAP", "EVERY_BATCH", "Measure"]
+
+CHEAP = ("norm", "cosine", "hint", "majority", "top_share", "residual")
+"""What needs one batch alone, so that it can be tried on every one; `residual` takes a decomposition each time."""
+
+EVERY_BATCH = ("norm", "cosine", "hint", "majority")
+"""What is tried on every batch if nothing else is said."""
+
+_AT_ONCE = 1 << 26  # numbers of a layer's gradients that are looked at together
+
+
+class Measure:
+    """Runs attacks on what each replica received.
+
+    Args:
+        attacks: names out of `CHEAP`.
+        labels: the true label of each row id.  (rows,)
+        granted: 1 where the attacker knows the label of that row.  (rows,)
+    """
+
+    def __init__(self, attacks: Sequence[str], labels: Tensor, granted: Tensor) -> None:
+        unknown = [name for name in attacks if name not in CHEAP]
+        if unknown:
+            raise UsageError(
+                f"{', '.join(unknown)} can't be tried on every batch: name some of {', '.join(CHEAP)}; the others run "
+                "on what is recorded"
+            )
+        self.names = tuple(attacks)
+        self.labels = labels
+        self._attacks = [attack(name) for name in attacks]
+        known = torch.where(granted, labels.long(), -1)
+        self._known = Known(labels=known, share=float(labels.double().mean()))
+        self._noise = torch.Generator()  # none of these attacks draws; the contract wants a source
+
+    def __call__(self, rows: Tensor, gradients: Mapping[str, Tensor], positives: Mapping[str, Tensor]) -> Tensor:
+        """AUC of every attack at every layer, unfolded; NaN where a batch lacks a class.
+
+        Args:
+            rows: ids of the batch.  (replicas, batch)
+            gradients: by layer, what was received.  (replicas, batch, *layer)
+            positives: by layer, the clean gradient of one positive row.  (replicas, width)
+
+        Returns:
+            (layers * attacks, replicas), layer by layer.
+        """
+        scores, counted = [], []
+        for layer, gradient in gradients.items():
+            for score, counts in self._scores(rows, gradient.flatten(2), positives[layer]):
+                scores.append(score)
+                counted.append(torch.ones_like(rows, dtype=torch.bool) if counts is None else counts)
+        judged = torch.stack(scores)
+        truth = self.labels[rows].expand_as(judged)
+        return auc(judged, truth, torch.stack(counted))
+
+    def _scores(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
+        """Every attack's scores at one layer, for as many replicas at a time as fit."""
+        size = max(1, _AT_ONCE // gradient[0].numel())
+        parts = [
+            self._part(rows[i : i + size], gradient[i : i + size], positive[i : i + size])
+            for i in range(0, len(rows), size)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return [_joined([part[place] for part in parts]) for place in range(len(self.names))]
+
+    def _part(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
+        view = View("features", (), {"rows": rows})
+        vars(view)["gradient"] = gradient  # what the view would put together of its messages
+        known = Known(self._known.labels, positive, self._known.share)
+        guesses = [one(view, known, self._noise) for one in self._attacks]
+        return [(guess.score.double(), guess.counted) for guess in guesses]
+
+
+def _joined(parts: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
+    counted = [part[1] for part in parts if part[1] is not None]
+    return torch.cat([part[0] for part in parts]), torch.cat(counted) if counted else None

@@ -1,0 +1,118 @@
+"""What a stack keeps for attacks that need more than one batch: the last batches, and every visit of a few examples."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.contracts import View
+from tacit.errors import UsageError
+from tacit.wire.record import Transcript
+
+__all__ = ["Recording", "Replica"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One recorded batch of all replicas, with the replicas in front."""
+
+    rows: Tensor
+    embedding: Tensor
+    sent: Tensor
+    clean: Tensor
+
+
+@dataclass(frozen=True)
+class Replica:
+    """What was kept of one replica."""
+
+    recording: Recording
+    replica: int
+
+    def batches(self) -> Transcript:
+        """The last batches, oldest first."""
+        kept = list(self.recording.batches)
+        if not kept:
+            raise UsageError("no batch was recorded: give the stack last= above 0 and train at least one step")
+        rows, embedding, sent, clean = (
+            torch.stack([getattr(batch, name)[self.replica].cpu() for batch in kept])
+            for name in ("rows", "embedding", "sent", "clean")
+        )
+        return Transcript(View.of(sent, rows=rows, embedding=embedding), clean.flatten(start_dim=2))
+
+    def visits(self) -> Transcript:
+        """Every visit of the followed examples; those that were visited less often than the others are left out."""
+        seen = self.recording.seen
+        if seen is None:
+            raise UsageError("no example was followed: give the stack follow= and visits= and train at least one step")
+        times = self.recording.times[self.recording.seed_of[self.replica]]  # (follow,)
+        most = int(times.max())
+        full = (times == most).nonzero().squeeze(1)
+        here = seen[:, self.replica, :-1].unflatten(1, (self.recording.visits, self.recording.follow))
+        sent, clean = here[:, :most, full.to(here.device)].cpu()  # (visits, examples, width) each
+        return Transcript(View.of(sent, rows=full.expand(most, -1).contiguous()), clean)
+
+
+class Recording:
+    """Buffers of fixed size, so that a captured graph can fill them.
+
+    Args:
+        seed_of: for each replica the number of its seed, whose batches it trains on.
+        last: batches to keep.
+        follow: examples, those with the smallest row numbers, to keep every visit of.
+        visits: how many visits of each there is room for; later ones are not kept.
+    """
+
+    def __init__(self, seed_of: Sequence[int], *, last: int, follow: int, visits: int) -> None:
+        if min(last, follow, visits) < 0 or (follow > 0) != (visits > 0):
+            raise UsageError(f"last={last}, follow={follow}, visits={visits}: counts, the last two given together")
+        self.seed_of, self.last, self.follow, self.visits = tuple(seed_of), last, follow, visits
+        self.batches: deque[Batch] = deque(maxlen=last or 1)
+        self.seen: Tensor | None = None  # (2 sent|clean, replicas, visits * follow + 1, width)
+        self.times = torch.zeros(0, follow, dtype=torch.int64)  # visits so far, for each seed
+        self._now: Batch | None = None
+
+    def slots(self, plan: Tensor) -> Tensor:
+        """For each row of a plan the place of this visit, or the last place, which is not read.
+
+        (seeds, steps, batch) -> the same
+        """
+        trash = self.visits * self.follow
+        slots = torch.full_like(plan, trash)
+        if not self.follow:
+            return slots
+        if not len(self.times):
+            self.times = torch.zeros(len(plan), self.follow, dtype=torch.int64)
+        for seed, step, place in (plan < self.follow).nonzero().tolist():
+            row = int(plan[seed, step, place])
+            if self.times[seed, row] < self.visits:
+                slots[seed, step, place] = int(self.times[seed, row]) * self.follow + row
+                self.times[seed, row] += 1
+        return slots
+
+    def see(self, rows: Tensor, slots: Tensor, embedding: Tensor, sent: Tensor, clean: Tensor) -> None:
+        """One batch of all replicas; inside a captured graph, where these tensors will be filled again and again."""
+        self._now = Batch(rows, embedding, sent, clean)
+        if self.follow:
+            if self.seen is None:
+                shape = (2, len(self.seed_of), self.visits * self.follow + 1, sent[0, 0].numel())
+                self.seen = torch.zeros(shape, dtype=sent.dtype, device=sent.device)
+            replica = torch.arange(len(self.seed_of), device=sent.device)[:, None]
+            for buffer, value in zip(self.seen, (sent, clean), strict=True):
+                buffer[replica, slots] = value.flatten(2)
+
+    def keep_last(self) -> None:
+        """Keep the batch that was seen last."""
+        if self._now is not None:
+            now = self._now
+            if now.sent.is_cuda:  # the graph will write over them
+                now = Batch(now.rows.clone(), now.embedding.clone(), now.sent.clone(), now.clean.clone())
+            self.batches.append(now)
+
+    def of(self, replica: int) -> Replica:
+        """What was kept of one replica."""
+        return Replica(self, replica)

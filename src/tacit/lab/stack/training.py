@@ -1,0 +1,292 @@
+"""The stacked step: many replicas of a split training, one batched model, every leak measured on every batch.
+
+A replica trains as `tacit.simulate` would train it alone, with `tacit.models.adam`, its network's first weights and its
+setting's seed: the same batches, the same noise (on a CPU), the same formulas. What differs is the order in which
+rounded numbers are added up in a batched product, so results agree to rounding and not to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.align.batches import batches
+from tacit.errors import UsageError
+from tacit.lab.data.rows import Rows
+from tacit.lab.stack.graph import Replayed
+from tacit.lab.stack.halves import StackedBottom, StackedTop
+from tacit.lab.stack.measuring import EVERY_BATCH, Measure
+from tacit.lab.stack.network import Network
+from tacit.lab.stack.noise import CounterNoise, stacked_noise
+from tacit.lab.stack.recording import Recording, Replica
+from tacit.lab.sweeping.settings import Setting
+from tacit.protect.gradient._stack import stacked
+from tacit.protect.labels.randomized_response import randomized_response
+
+__all__ = ["Stack", "Steps"]
+
+BETAS, EPS = (0.9, 0.999), 1e-8
+FIGURES = ("loss", "size", "power", "untouched_rows", "stateless", "valid")
+_GRANTED = 0x51F15E  # of the draw of the labels that attackers know, whatever the replicas' seeds are
+_FLIPS = 0xF11B5  # keeps the draw of flipped labels apart from a replica's noise
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Figures of consecutive updates, on the CPU. All of them are the label party's own; no peer sees any.
+
+    Attributes:
+        loss: the training loss of each batch.  (steps, replicas) float64
+        power: the squared norm of a row's noise over that of its gradient, means over the batch.  (steps, replicas)
+        untouched_rows: how many gradients were sent as they are.  (steps, replicas)
+        stateless: 1 where a batch got the fallback noise.  (steps, replicas)
+        auc: for each attack and layer its unfolded AUC; NaN where a batch lacks a class.  (steps, replicas) each
+    """
+
+    loss: Tensor
+    power: Tensor
+    untouched_rows: Tensor
+    stateless: Tensor
+    auc: Mapping[tuple[str, str], Tensor]
+
+
+class Stack:
+    """Replicas of one network on one data set, trained together.
+
+    Args:
+        rows: the training rows.
+        network: what every replica is.
+        settings: one for each replica.
+        batch_size: rows in a batch.
+        learning_rate: of Adam, for both halves.
+        device: "cpu" or "cuda"; on CUDA a step is captured once as a graph and replayed.
+        attacks: what is tried on every batch; see `tacit.lab.stack.measuring`.
+        layers: where: "cut", and layers of the bottom by name.
+        last: how many of the last batches of each `advance` are kept for attacks that need more than one.
+        follow: of how many examples, those with the smallest numbers, every visit is kept.
+        visits: how many visits of each of them there is room for.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        network: Network,
+        settings: Sequence[Setting],
+        *,
+        batch_size: int,
+        learning_rate: float = 1e-3,
+        device: torch.device | str = "cpu",
+        attacks: Sequence[str] = EVERY_BATCH,
+        layers: Sequence[str] = ("cut", "layer1"),
+        last: int = 0,
+        follow: int = 0,
+        visits: int = 0,
+    ) -> None:
+        if not settings:
+            raise UsageError("a stack needs at least one setting")
+        self.device = torch.device(device)
+        self.network, self.settings, self.batch_size, self.learning_rate = (
+            network,
+            tuple(settings),
+            batch_size,
+            learning_rate,
+        )
+        self.rows = rows.to(self.device)
+        self.seeds = tuple(dict.fromkeys(setting.seed for setting in settings))
+        self._seed_of = torch.tensor([self.seeds.index(one.seed) for one in settings], device=self.device)
+        built = {seed: network.build(seed) for seed in self.seeds}
+        self.bottom = StackedBottom([built[one.seed][0] for one in settings], self.device)
+        self.top = StackedTop([built[one.seed][1] for one in settings], self.device)
+        self.layers = _checked_layers(layers, self.bottom.names)
+        self.attacks = tuple(attacks)
+        self.done = torch.zeros((), dtype=torch.int64, device=self.device)  # steps so far, where a graph can move it
+        self.protect = stacked([one.build() for one in settings])
+        self.noises = [stacked_noise([settings[i].seed for i in group], self.done) for group in self.protect.groups]
+        self._targets = _flipped(settings, self.rows.labels)
+        chosen = torch.rand(len(rows), generator=torch.Generator().manual_seed(_GRANTED)) < 0.5
+        self.measure = Measure(self.attacks, self.rows.labels, chosen.to(self.device))
+        on_cuda = self.device.type == "cuda"
+        self.optimizer = torch.optim.Adam(
+            [*self.bottom.weights.values(), *self.top.weights.values()], lr=learning_rate, betas=BETAS, eps=EPS,
+            capturable=on_cuda, fused=on_cuda,
+        )  # fmt: skip
+        self.recording = Recording(self._seed_of.tolist(), last=last, follow=follow, visits=visits)
+        self._replayed = Replayed(self.protect, self._step) if on_cuda else None
+        self._state: Any = self.protect.init()
+
+    def plan(self, epoch: int) -> Tensor:
+        """The rows of each batch of one shuffled epoch, for each seed.  (seeds, steps, batch)"""
+        each = [torch.stack(list(batches(len(self.rows), self.batch_size, epoch=epoch, seed=s))) for s in self.seeds]
+        return torch.stack(each)
+
+    def advance(self, plan: Tensor, progress: Callable[[int], None] | None = None) -> Steps:
+        """Train on these batches, in order.
+
+        Args:
+            plan: row numbers, as `plan` makes them or in any other order.  (seeds, steps, batch)
+            progress: called after each step with the number of steps done.
+        """
+        if plan.ndim != 3 or len(plan) != len(self.seeds):
+            raise UsageError(f"a plan is (seeds, steps, batch) with {len(self.seeds)} seeds, not {tuple(plan.shape)}")
+        steps, kinds = plan.shape[1], len(FIGURES) + len(self.layers) * len(self.attacks)
+        slots = self.recording.slots(plan).to(self.device)
+        plan = plan.to(self.device)
+        figures = torch.empty(steps, kinds, len(self.settings), dtype=torch.float64, device=self.device)
+        for step in range(steps):
+            rows, where = plan[:, step], slots[:, step]
+            if self._replayed is None:
+                figures[step], self._state = self._step(rows, where, self._state)
+            else:
+                self._state = self._replayed.step(rows, where, self._state, figures[step])
+            if steps - step <= self.recording.last:
+                self.recording.keep_last()
+            if progress is not None:
+                progress(step + 1)
+        return self._read(figures.cpu())
+
+    def _step(self, rows: Tensor, slots: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One update of all replicas, as tensors alone: its figures (kinds, replicas) and the protections' next state.
+
+        Args:
+            rows: (seeds, batch)
+            slots: where visits of followed rows are kept.  (seeds, batch)
+            state: of the protections.
+        """
+        for noise in self.noises:
+            if isinstance(noise, CounterNoise):
+                noise.rewind()
+        features, own = ([self._spread(x[rows]) for x in each] for each in (self.rows.features, self.rows.own))
+        ids = self._all(rows)  # (replicas, batch)
+        labels = self.rows.labels[ids]
+        places, found = self.bottom.look_up(features)
+        outputs = self.bottom.run(self.bottom.start(features, found))
+        z = self.bottom.by_replica(outputs[-1])  # (replicas, batch, *cut)
+        leaf = z.detach().requires_grad_()
+        own_places, own_found = self.top.look_up(own)
+        logits = self.top.logits(leaf, own, own_found)
+        loss = functional.binary_cross_entropy_with_logits(logits, self._target(ids, labels), reduction="none").mean(-1)
+        for_top = [*self.top.weights.values(), *_some(own_found)]
+        *of_top, clean = torch.autograd.grad(loss.sum(), [*for_top, leaf])
+        sent, state, report = self.protect.update(clean, labels, state, self.noises, leaf.detach())
+        inner = {name: outputs[self.bottom.names.index(name)] for name in self.layers if name != "cut"}
+        inner = {name: output for name, output in inner.items() if output is not outputs[-1]}
+        for_bottom = [*self.bottom.weights.values(), *_some(found)]
+        gradients = torch.autograd.grad(z, [*for_bottom, *inner.values()], grad_outputs=sent)
+        of_bottom, of_inner = gradients[: len(for_bottom)], gradients[len(for_bottom) :]
+        self._update([*of_bottom[: len(self.bottom.weights)], *of_top[: len(self.top.weights)]])
+        self._update_tables([(self.bottom, places, of_bottom), (self.top, own_places, of_top)])
+        received = {"cut": sent, **dict.fromkeys(self.layers, sent)}
+        received |= {name: self.bottom.by_replica(g) for name, g in zip(inner, of_inner, strict=True)}
+        auc = self.measure(ids, {name: received[name] for name in self.layers}, self._positives(outputs, clean, labels))
+        self.recording.see(ids, self._all(slots), leaf.detach(), sent, clean)
+        size = clean.flatten(2).square().sum(-1).mean(-1)
+        reported = [report[name].double() for name in FIGURES[2:]]
+        return torch.cat([torch.stack([loss.detach().double(), size.double(), *reported]), auc]), state
+
+    def _update(self, gradients: Sequence[Tensor]) -> None:
+        weights = [*self.bottom.weights.values(), *self.top.weights.values()]
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient
+        self.optimizer.step()
+        self.done += 1
+
+    def _update_tables(self, halves: Sequence[tuple[Any, Tensor | None, Sequence[Tensor]]]) -> None:
+        for half, places, gradients in halves:
+            if half.table is not None:
+                half.table.update(
+                    places, gradients[len(half.weights)], self.done, rate=self.learning_rate, betas=BETAS, eps=EPS
+                )
+
+    def _positives(self, outputs: Sequence[Tensor], clean: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """For each layer the clean gradient of the first positive row of each replica's batch.  (replicas, width)
+
+        Batches are shuffled, so the first positive is any positive. It is sent back through the layers alone, as a
+        batch of one row.
+        """
+        which = labels.argmax(-1)
+        given = clean[torch.arange(len(clean), device=clean.device), which][:, None]  # (replicas, 1, *cut)
+        found = {"cut": given, **dict.fromkeys(self.layers, given)}
+        names = [name for name in self.layers if name != "cut" and name != self.bottom.names[-1]]
+        if names:
+            row = self.bottom.one_row(outputs[0].detach(), which).requires_grad_()
+            rest = [row, *self.bottom.run(row, first=1)]
+            wanted = [rest[self.bottom.names.index(name)] for name in names]
+            back = torch.autograd.grad(rest[-1], wanted, grad_outputs=self.bottom.joined(given))
+            found |= {name: self.bottom.by_replica(g) for name, g in zip(names, back, strict=True)}
+        return {name: found[name].flatten(1) for name in self.layers}
+
+    def _spread(self, x: Tensor) -> Tensor:
+        """What each seed's batch holds, for each replica; of a single seed as it is, with a 1 in front."""
+        return x if len(self.seeds) == 1 else x[self._seed_of]
+
+    def _all(self, x: Tensor) -> Tensor:
+        return self._spread(x).expand(len(self.settings), -1)
+
+    def _target(self, ids: Tensor, labels: Tensor) -> Tensor:
+        """What the loss is computed with: the labels, or what a replica made of them before training."""
+        if self._targets is None:
+            return labels
+        which, targets = self._targets
+        return labels.index_put((which,), targets.gather(1, ids[which]))
+
+    @torch.no_grad()
+    def logits(self, rows: Rows, batch: int | None = None) -> Tensor:
+        """Every replica's logits for the same rows, on the CPU.  (replicas, rows)"""
+        size = batch or (256 if self.bottom.pictures else 8192)
+        parts = []
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size].to(self.device)
+            features, own = ([x[None] for x in each] for each in (some.features, some.own))
+            found = self.bottom.look_up(features)[1]
+            z = self.bottom.by_replica(self.bottom.run(self.bottom.start(features, found))[-1])
+            parts.append(self.top.logits(z, own, self.top.look_up(own)[1]).cpu())
+        return torch.cat(parts, dim=1)
+
+    def models(self, replica: int) -> tuple[nn.Module, nn.Module]:
+        """One replica's two halves as ordinary modules, on the CPU."""
+        bottom, top = self.network.build(self.settings[replica].seed)
+        bottom.load_state_dict(self.bottom.state_of(replica))
+        top.load_state_dict(self.top.state_of(replica))
+        return bottom, top
+
+    def transcript(self, replica: int) -> Replica:
+        """What one replica's feature party saw of the last batches, and of the followed examples."""
+        return self.recording.of(replica)
+
+    def _read(self, figures: Tensor) -> Steps:
+        """Columns by name.  (steps, kinds, replicas)"""
+        named = dict(zip(FIGURES, figures.unbind(1), strict=False))
+        places = [(attack, layer) for layer in self.layers for attack in self.attacks]
+        auc = {place: figures[:, len(FIGURES) + i] for i, place in enumerate(places)}
+        power = named["power"] / named["size"].clamp(min=1e-300)
+        return Steps(named["loss"], power, named["untouched_rows"], named["stateless"], auc)
+
+
+def _some(x: Tensor | None) -> tuple[Tensor, ...]:
+    return () if x is None else (x,)
+
+
+def _checked_layers(layers: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    unknown = [layer for layer in layers if layer not in ("cut", *names)]
+    if unknown:
+        raise UsageError(f"the bottom has no layer {', '.join(unknown)}; it has: cut, {', '.join(names)}")
+    return tuple(layers)
+
+
+def _flipped(settings: Sequence[Setting], labels: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Which replicas train with flipped labels, and their targets.  (flipping,), (flipping, rows)"""
+    which = [place for place, one in enumerate(settings) if one.flips]
+    if not which:
+        return None
+    made = [
+        randomized_response(float(settings[i].strength or 0.0))(
+            labels.cpu(), torch.Generator().manual_seed((settings[i].seed + _FLIPS) % 2**64)
+        ).targets
+        for i in which
+    ]
+    return torch.tensor(which, device=labels.device), torch.stack(made).to(labels.device)
