@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -17,7 +17,7 @@ class Clip(GradientProtection):
 
     norm: Strength
 
-    strengths: ClassVar[tuple[str, ...]] = ("norm",)
+    strengths = ("norm",)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """No noise, and what is kept of each row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from tacit.contracts import NoiseSource
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, per_problem, positive_number
@@ -15,7 +15,7 @@ class Iso(GradientProtection):
 
     t: Strength
 
-    strengths: ClassVar[tuple[str, ...]] = ("t",)
+    strengths = ("t",)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """Noise of the same variance in every coordinate of every row."""

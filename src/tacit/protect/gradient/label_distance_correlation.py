@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ class LabelDistanceCorrelation(GradientProtection):
     weight: Strength
     log: bool
 
-    strengths: ClassVar[tuple[str, ...]] = ("weight",)
+    strengths = ("weight",)
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """The gradient of the weighted correlation in the place of noise; 0 where the batch has one class or one row.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class Marvell(GradientProtection):
     sum_kl: Strength  # what the strength allows; for `scale`, what it leaves of a pure shift of the means
     warmup: int
 
-    strengths: ClassVar[tuple[str, ...]] = ("strength", "sum_kl")
+    strengths = ("strength", "sum_kl")
 
     def fresh(self) -> int:
         """A batch on its own counts as the first one after the warm-up."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -77,7 +76,7 @@ class Matched(GradientProtection):
     floor: float
     warmup: int
 
-    strengths: ClassVar[tuple[str, ...]] = ("strength", "sum_kl")
+    strengths = ("strength", "sum_kl")
 
     def init(self) -> State:
         """Nothing seen yet."""
