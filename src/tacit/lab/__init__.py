@@ -1,1 +1,24 @@
-"""The lab: data sets, sweeps over strengths, and the papers' figures, all in one process and in the clear."""
+"""The lab: data sets, sweeps over strengths, and the papers' figures, all in one process and in the clear.
+
+`sweep` trains every protection at every strength and measures what leaks; `choose` names the one to take under a limit.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.lab.choosing import choose
+    from tacit.lab.sweeping.running import sweep
+
+__all__ = ["choose", "sweep"]
+
+# Where each name lives. It is imported on first use, so that a data set can be loaded without what a sweep needs.
+_HOME = {"choose": "tacit.lab.choosing", "sweep": "tacit.lab.sweeping.running"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'tacit.lab' has no attribute {name!r}")

@@ -16,6 +16,9 @@ Every row is one replica over one part of its training: a *stretch* of updates, 
 | ATTACK@LAYER | leak AUC of one attack at one layer, folded once, of the mean over the part's batches |
 | ATTACK@LAYER low, high | its 95% interval |
 | ATTACK@LAYER q95 | the papers' figure: the 95% quantile of every batch's folded AUC |
+| worst, worst low, worst high | in rows of the whole: of all leaks the one whose interval reaches highest |
+| worst attack | its column; null, as the three before it, where the training ran away |
+| notes | in rows of the whole: which attacks could not run, and why |
 
 Attacks that only run on recorded batches (`likelihood`, `learned`, the accumulated ones) stand in rows of the whole.
 What the sweep was (data, network, batch size, versions, device) is JSON in the file's metadata under `tacit`.
@@ -23,7 +26,21 @@ What the sweep was (data, network, batch size, versions, device) is JSON in the 
 
 from __future__ import annotations
 
-__all__ = ["IDENTITY", "PLACE", "UTILITY", "leak_column"]
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tacit.lab.choosing import Choice
+
+__all__ = ["IDENTITY", "PLACE", "UTILITY", "WORST", "Sweep", "as_table", "leak_column", "leaks_of", "read", "write"]
 
 IDENTITY = ("replica", "protection", "knob", "strength", "options", "seed")
 """The columns that name a replica."""
@@ -34,6 +51,12 @@ PLACE = ("part", "step", "epoch", "day")
 UTILITY = ("train_loss", "test_loss", "test_auc", "test_ace", "power", "untouched_rows", "stateless", "seconds")
 """What a replica's training brought and cost."""
 
+WORST = ("worst", "worst low", "worst high", "worst attack")
+"""What leaked most, in rows of the whole."""
+
+_TEXT = {"protection", "knob", "options", "part", "worst attack", "notes"}
+_WHOLE = {"replica", "seed", "step", "day"}
+
 
 def leak_column(attack: str, layer: str = "cut", figure: str = "") -> str:
     """The name of a leak column; the figure is "", "low", "high" or "q95".
@@ -42,3 +65,82 @@ def leak_column(attack: str, layer: str = "cut", figure: str = "") -> str:
     ('norm@cut', 'cosine@layer1 q95')
     """
     return f"{attack}@{layer} {figure}".rstrip()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep found.
+
+    Attributes:
+        path: of the Parquet file; None where it was not written.
+        table: its rows, with the columns of this module.
+        metadata: what the sweep was: data, network, batch size, versions, device.
+    """
+
+    path: Path | None
+    table: pl.DataFrame
+    metadata: Mapping[str, Any]
+
+    @property
+    def whole(self) -> pl.DataFrame:
+        """The rows of whole trainings, one for each replica."""
+        import polars as pl
+
+        return self.table.filter(pl.col("part") == "whole").sort("replica")
+
+    def best(self, limit: float) -> Choice:
+        """The setting with the best test AUC whose worst attack stays under the limit; see `tacit.lab.choosing`."""
+        from tacit.lab.choosing import best
+
+        return best(self.whole, limit)
+
+
+def leaks_of(columns: Iterable[str]) -> list[str]:
+    """The leak columns among these, without those of their intervals and quantiles.
+
+    >>> leaks_of(["replica", "norm@cut", "norm@cut low", "accumulated(likelihood, spread)@cut"])
+    ['norm@cut', 'accumulated(likelihood, spread)@cut']
+    """
+    return [name for name in columns if "@" in name and not name.endswith((" low", " high", " q95"))]
+
+
+def as_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows of any parts as one table with all columns, those of the leaks in the order in which they first come."""
+    import polars as pl
+
+    fixed = [*IDENTITY, *PLACE, *UTILITY]
+    seen = dict.fromkeys(name for row in rows for name in row if "@" in name)
+    names = [*fixed, *(name for leak in leaks_of(seen) for name in _family(leak) if name in seen), *WORST, "notes"]
+    schema = {name: pl.String if name in _TEXT else pl.Int64 if name in _WHOLE else pl.Float64 for name in names}
+    return pl.DataFrame([{name: row.get(name) for name in names} for row in rows], schema=schema, orient="row")
+
+
+def write(path: Path, table: pl.DataFrame, metadata: Mapping[str, Any]) -> None:
+    """One Parquet file with its metadata, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    table.write_parquet(part, metadata={"tacit": json.dumps(metadata, sort_keys=True)})
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def read(path: Path | str) -> Sweep:
+    """A sweep's results, from the file or from the folder that it is in."""
+    import polars as pl
+
+    path = Path(path)
+    path = path / "results.parquet" if path.is_dir() else path
+    if not path.exists():
+        raise UsageError(f"there is no {path}: give the results.parquet of a sweep that was finished, or its folder")
+    try:
+        table, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise StorageError(f"{path} can't be read ({error}): delete it, and sweep again") from error
+    if "tacit" not in metadata or not {*IDENTITY, *PLACE} <= set(table.columns):
+        raise UsageError(f"{path} is not the results file of a sweep: give one that `tacit sweep` wrote")
+    return Sweep(path, table, json.loads(metadata["tacit"]))
+
+
+def _family(leak: str) -> tuple[str, ...]:
+    return leak, f"{leak} low", f"{leak} high", f"{leak} q95"

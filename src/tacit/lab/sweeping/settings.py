@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from tacit.contracts import Protection
 from tacit.protect.gradient import protection
 
-__all__ = ["Setting"]
+__all__ = ["Option", "Setting"]
 
 Option = float | int | str | bool | None
+"""What an option of a protection may be."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""Waves on many machines: Ray carries the data there once and brings rows of results back (extra `cluster`).
+
+Ray moves objects between the machines of one cluster, which belong to one owner, by its own means; nothing here is ever
+sent to another party.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tacit.errors import LinkError, TacitError, UsageError
+from tacit.lab.data.rows import Data, Pictures, Rows, Table
+from tacit.lab.sweeping.memory import SHARE, budget
+from tacit.lab.sweeping.recipe import Recipe
+from tacit.lab.sweeping.settings import Setting
+from tacit.lab.sweeping.wave import Progress, Row, Wave
+
+__all__ = ["Cluster", "connected"]
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """The cluster at an address, for as long as it is needed.
+
+    Args:
+        address: of the head ("10.0.0.1:6379"); "auto" for the one that this machine belongs to, "local" to start one
+            here that ends with the sweep. Where this process is connected already, that connection is used and kept.
+    """
+    ray = _ray()
+    mine = not ray.is_initialized()
+    if mine:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options = {"include_dashboard": False} if address == "local" else {}
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise LinkError(
+                f"no cluster answers at {address!r} ({error}): start one with `ray start --head`, and give the address "
+                "that it prints"
+            ) from error
+    try:
+        yield Cluster(ray)
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+class Cluster:
+    """A Ray cluster that this process is connected to.
+
+    Args:
+        ray: the module.
+    """
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        found = ray.cluster_resources()
+        self._gpus, self._cpus = int(found.get("GPU", 0)), int(found.get("CPU", 0))
+        self.on_gpus = self._gpus > 0
+
+    @property
+    def workers(self) -> int:
+        """How many waves can train at the same time."""
+        return max(1, self._gpus if self.on_gpus else self._cpus)
+
+    def device(self, wanted: str) -> str:
+        """Where a worker trains; "auto" is its GPU if the cluster has any."""
+        if wanted == "cuda" and not self._gpus:
+            raise UsageError("the cluster has no GPU: take device auto or cpu")
+        self.on_gpus = wanted != "cpu" and self._gpus > 0
+        return "cuda" if self.on_gpus else "cpu"
+
+    def budget(self) -> int:
+        """How many bytes a wave may take on the smallest worker."""
+        if self.on_gpus:
+            return int(self._ray.get(self._remote(budget).remote("cuda")))
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+        return int(min(SHARE * node.get("memory", 2**30) / node["CPU"] for node in nodes))
+
+    def run(
+        self, recipe: Recipe, data: Data, waves: Sequence[Mapping[int, Setting]], told: Progress
+    ) -> Iterator[list[Row]]:
+        """The rows of each wave, in the order in which they are finished."""
+        ray = self._ray
+        train = self._remote(_train)
+        packed = ray.put(_Packed.of(data))
+        waiting = [train.remote(recipe, packed, dict(wave)) for wave in waves]
+        while waiting:
+            done = len(waves) - len(waiting)
+            told(f"{done} of {len(waves)} waves on {self.workers} workers", done, len(waves))
+            ready, waiting = ray.wait(waiting, num_returns=1)
+            yield self._rows(ready[0])
+
+    def _rows(self, reference: Any) -> list[Row]:
+        errors = self._ray.exceptions
+        try:
+            rows: list[Row] = self._ray.get(reference)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, TacitError):
+                raise error.cause from None
+            raise
+        except errors.RayError as error:
+            raise LinkError(
+                f"a worker of the cluster was lost ({type(error).__name__}): finished waves are kept, give the same "
+                "command again"
+            ) from error
+        return rows
+
+    def _remote(self, function: Any) -> Any:
+        needs = {"num_cpus": 1, "num_gpus": 1 if self.on_gpus else 0}
+        return self._ray.remote(**needs)(function)
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A data set as arrays, which Ray shares between the workers of a machine without copying them."""
+
+    name: str
+    inputs: Table | Pictures
+    train: dict[str, Any]
+    test: dict[str, Any]
+
+    @classmethod
+    def of(cls, data: Data) -> _Packed:
+        return cls(data.name, data.inputs, _arrays(data.train), _arrays(data.test))
+
+    def unpacked(self) -> Data:
+        return Data(self.name, _rows(self.train), _rows(self.test), self.inputs)
+
+
+def _arrays(rows: Rows) -> dict[str, Any]:
+    features, own = ([x.cpu().numpy() for x in each] for each in (rows.features, rows.own))
+    return {"features": features, "own": own, "labels": rows.labels.cpu().numpy()}
+
+
+def _rows(arrays: dict[str, Any]) -> Rows:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes on rows
+        features, own = (tuple(torch.from_numpy(x) for x in arrays[name]) for name in ("features", "own"))
+        return Rows(features, own, torch.from_numpy(arrays["labels"]))
+
+
+def _train(recipe: Recipe, packed: _Packed, settings: dict[int, Setting]) -> list[Row]:
+    """One wave, on a worker."""
+    return Wave(recipe, packed.unpacked(), settings).run()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("many machines need Ray, which is not installed: pip install 'tacit[cluster]'") from None
+    return ray

@@ -1,0 +1,145 @@
+"""What a part of a training leaked: every batch's AUC summed up, and the attacks that need recorded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import attack
+from tacit.audit.metrics.calibration_error import calibration_error
+from tacit.audit.metrics.leak_auc import auc, fold
+from tacit.audit.metrics.log_loss import log_loss
+from tacit.audit.run import attack_all
+from tacit.audit.standard import ACCUMULATED
+from tacit.contracts import Attack, Estimate
+from tacit.errors import TensorError
+from tacit.lab.sweeping.results import leak_column
+from tacit.wire.record import Transcript
+
+__all__ = ["RECORDED", "Leak", "Recorded", "leaks", "recorded_leaks", "utility"]
+
+RECORDED = ("residual", "spectral", "likelihood", "learned")
+"""What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
+and not at embeddings, which every trained model pulls apart."""
+
+_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
+_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182}  # Student's, by degrees of freedom
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A leak AUC and, where single batches were judged, the papers' quantile of them."""
+
+    leak: Estimate
+    q95: float | None = None
+
+
+class Recorded(Protocol):
+    """What was kept of one replica's training."""
+
+    def batches(self) -> Transcript:
+        """The last batches, oldest first."""
+
+    def visits(self) -> Transcript:
+        """Every visit of the followed examples."""
+
+
+def leaks(each: Tensor, fewest: float) -> list[Leak | None]:
+    """Every batch's unfolded AUC of one attack, summed up for each replica; None where no batch had both classes.
+
+    The mean over the batches is folded once. Its interval is Student's from the spread between batches, which also
+    sees that some steps leak more than others, and never narrower than perfect order in so few rows of the rarer class
+    allows. A single batch has no spread: it gets the widest interval that its AUC can have.
+
+    Args:
+        each: the AUC of each batch, NaN where it lacks a class.  (steps, replicas)
+        fewest: rows of the rarer class in a batch, on average.
+    """
+    return [_leak(column[~column.isnan()], fewest) for column in each.double().unbind(1)]
+
+
+def _leak(each: Tensor, fewest: float) -> Leak | None:
+    batches = len(each)
+    if not batches:
+        return None
+    rows = max(1.0, fewest * batches)
+    mean = float(each.mean())
+    if batches == 1:
+        half = _Z95 * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
+    else:
+        half = max(_student(batches - 1) * float(each.std()) / batches**0.5, _Z95 / rows)
+    value = max(mean, 1 - mean)
+    return Leak(
+        Estimate(value, max(0.5, value - half), min(1.0, value + half)), float(torch.quantile(fold(each), 0.95))
+    )
+
+
+def _student(freedom: int) -> float:
+    """Student's 97.5% quantile, by the usual expansion around the normal one."""
+    if freedom in _STUDENT:
+        return _STUDENT[freedom]
+    z = _Z95
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def utility(logits: Tensor, labels: Tensor) -> dict[str, float | None]:
+    """Test loss, AUC and calibration error of one replica; all None where its model has run away."""
+    if not bool(logits.isfinite().all()):
+        return {"test_loss": None, "test_auc": None, "test_ace": None}
+    found = float(auc(logits, labels))
+    return {
+        "test_loss": float(log_loss(logits, labels)),
+        "test_auc": None if found != found else found,
+        "test_ace": float(calibration_error(torch.sigmoid(logits.double()), labels)),
+    }
+
+
+def recorded_leaks(
+    recorder: Recorded, truth: Tensor, *, visits: bool, seed: int, attacks: Sequence[str] = RECORDED
+) -> tuple[dict[str, Leak], list[str]]:
+    """The attacks on recorded batches and on all visits of the followed examples.
+
+    Args:
+        recorder: of one replica, after its training.
+        truth: the true label of each training row.
+        visits: whether examples were followed over several visits.
+        seed: of the attacks' randomness.
+        attacks: what to try on the recorded batches.
+
+    Returns:
+        Leaks by the name of their column, and a note for each attack that could not run. Gradients that are not
+        finite are a `TensorError`.
+    """
+    batches = recorder.batches()
+    simple: Mapping[str, Attack] = {
+        name: attack(name, of="gradient") if name == "spectral" else attack(name) for name in attacks
+    }
+    found, notes = _tried(batches, simple, truth, seed)
+    if visits:
+        over = {
+            f"accumulated({inner}{'' if how == 'mean' else f', {how}'})": (inner, how) for inner, how in ACCUMULATED
+        }
+        joined = {name: attack("accumulated", attack=inner, how=how) for name, (inner, how) in over.items()}
+        more, others = _tried(recorder.visits(), joined, truth, seed)
+        found, notes = {**found, **more}, notes + others
+    return found, notes
+
+
+def _tried(
+    transcript: Transcript, attacks: Mapping[str, Attack], truth: Tensor, seed: int
+) -> tuple[dict[str, Leak], list[str]]:
+    if not bool(transcript.view.gradient.isfinite().all()):
+        raise TensorError("recorded gradients are not finite: the training ran away, take a lower learning rate")
+    found: dict[str, Leak] = {}
+    notes: list[str] = []
+    for name, one in attacks.items():
+        skipped: dict[tuple[str, str], str] = {}
+        noise = torch.Generator().manual_seed(seed)
+        for finding in attack_all(transcript.view, truth, [one], noise=noise, skipped=skipped):
+            found[leak_column(name)] = Leak(finding.leak)
+        notes += [f"{name}: {reason}" for reason in skipped.values()]
+    return found, notes

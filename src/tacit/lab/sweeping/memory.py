@@ -1,0 +1,181 @@
+"""How much memory replicas take, how much there is, and into which waves they are parted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from tacit.errors import UsageError
+from tacit.lab.data.rows import Data, Pictures
+from tacit.lab.stack.network import Network
+from tacit.lab.sweeping.recipe import Recipe, cut_size
+
+__all__ = ["SHARE", "budget", "estimate", "for_recipe", "in_waves", "per_wave"]
+
+SHARE = 0.6
+"""Of the free memory, what a wave may take: the estimate is rough, and others live on the machine too."""
+
+_FLOAT, _WIDE = 4, 8  # bytes
+_EVALUATED = {True: 256, False: 8192}  # rows that a stack evaluates at once, of pictures and of tables
+T = TypeVar("T")
+
+
+def estimate(
+    network: Network,
+    data: Data,
+    replicas: int,
+    batch_size: int,
+    *,
+    last: int = 0,
+    follow: int = 0,
+    visits: int = 0,
+    layers: int = 2,
+    attacks: int = 4,
+    device: str = "cpu",
+) -> int:
+    """About how many bytes a stack of replicas takes at its peak, beyond what the process has already.
+
+    Counted are weights, gradients and Adam's two averages, the same of embedding tables, activations and their
+    gradients, noise, what the attacks compute, recorded batches and visits, the test, and on CUDA the data itself.
+
+    Args:
+        network: what a replica is.
+        data: what it trains on.
+        replicas: how many train together.
+        batch_size: rows of a batch.
+        last: batches that are kept.
+        follow: examples whose visits are kept.
+        visits: of each of them.
+        layers: at how many layers leaks are measured.
+        attacks: how many attacks are tried on every batch.
+        device: where; on a CPU the data is not copied.
+    """
+    table, dense, each = _sizes(network)
+    columns = 0 if isinstance(network.inputs, Pictures) else len(network.inputs.cardinalities)
+    cut = cut_size(network)
+    weights = 4 * (table + dense) * _FLOAT
+    looked_up = columns * (8 * network.embedding * _FLOAT + 2 * _WIDE)  # of a row: found, gradients, averages, places
+    step = 3 * each * _FLOAT + looked_up  # of a row: outputs and their gradients
+    measured = layers * (cut * (_FLOAT + _WIDE) + attacks * 6 * _WIDE)
+    protected = 6 * cut * _FLOAT + min(cut, 256) ** 2 * 12 * _WIDE / batch_size
+    pictures = isinstance(network.inputs, Pictures)
+    evaluated = min(_EVALUATED[pictures], len(data.test)) * 2 * each * _FLOAT
+    training = batch_size * (step + measured + protected)
+    recorded = (3 * last * batch_size + 2 * follow * visits) * cut * _FLOAT + last * batch_size * _WIDE
+    each_replica = weights + max(training, evaluated) + recorded + 2 * len(data.test) * _FLOAT
+    shared = len(data.test) * 6 * _WIDE + (0 if device == "cpu" else _bytes(data))
+    return round(replicas * each_replica + shared)
+
+
+def for_recipe(recipe: Recipe, data: Data, replicas: int) -> int:
+    """The estimate for a sweep's recipe."""
+    return estimate(
+        recipe.network, data, replicas, recipe.batch_size, last=recipe.last, follow=recipe.follow,
+        visits=recipe.visits, layers=len(recipe.layers), attacks=len(recipe.attacks),
+        device=recipe.device,
+    )  # fmt: skip
+
+
+def budget(device: str) -> int:
+    """How many bytes a wave may take here: a share of what is free on the device, or on the host for a CPU."""
+    if device.startswith("cuda"):
+        free, _ = torch.cuda.mem_get_info(torch.device(device))
+        return int(SHARE * free)
+    return int(SHARE * _free())
+
+
+def per_wave(recipe: Recipe, data: Data, allowed: int) -> int:
+    """How many replicas may train together within so many bytes; a `UsageError` where not even one may."""
+    one = for_recipe(recipe, data, 1)
+    if one > allowed:
+        raise UsageError(
+            f"one replica takes about {_spelled(one)}, and a wave may take {_spelled(allowed)}: take a smaller "
+            "batch_size, fewer rows, thorough=False, or give more memory"
+        )
+    return 1 + (allowed - one) // max(1, for_recipe(recipe, data, 2) - one)
+
+
+def in_waves(settings: Mapping[int, T], most: int, least: int = 1) -> list[dict[int, T]]:
+    """Settings parted into waves of nearly equal size, in their order.
+
+    Args:
+        settings: by the number of the replica.
+        most: how many may train together.
+        least: how many waves there should be if there are as many settings, for machines that share the work.
+
+    >>> [list(wave) for wave in in_waves(dict.fromkeys(range(7)), 3)]
+    [[0, 1, 2], [3, 4], [5, 6]]
+    """
+    numbers: Sequence[int] = list(settings)
+    count = min(len(numbers), max(-(-len(numbers) // most), least))
+    size, longer = divmod(len(numbers), count) if count else (0, 0)
+    waves, start = [], 0
+    for place in range(count):
+        end = start + size + (place < longer)
+        waves.append({number: settings[number] for number in numbers[start:end]})
+        start = end
+    return waves
+
+
+def _sizes(network: Network) -> tuple[int, int, int]:
+    """Numbers in the embedding tables, in all other weights, and in what one row leaves in every layer."""
+    halves = network.build(0)
+    table = dense = 0
+    for half in halves:
+        for name, weight in half.named_parameters():
+            size = weight.numel()
+            table, dense = (table + size, dense) if name.endswith("table.weight") else (table, dense + size)
+    inputs = network.inputs
+    if isinstance(inputs, Pictures):
+        return table, dense, _outputs(halves, (torch.zeros(1, inputs.channels, inputs.size, inputs.size),), ())
+    of_bottom = (torch.zeros(1, len(inputs.cardinalities), dtype=torch.int64), torch.zeros(1, inputs.numeric))
+    of_top = (torch.zeros(1, len(inputs.own_cardinalities), dtype=torch.int64), torch.zeros(1, inputs.own_numeric))
+    own = bool(inputs.own_cardinalities or inputs.own_numeric)
+    return table, dense, _outputs(halves, of_bottom, of_top if own else ())
+
+
+def _outputs(
+    halves: tuple[nn.Module, nn.Module], features: tuple[torch.Tensor, ...], own: tuple[torch.Tensor, ...]
+) -> int:
+    """All numbers that the layers of both halves put out for one row."""
+    count = 0
+
+    def add(module: nn.Module, inputs: object, output: torch.Tensor) -> None:
+        nonlocal count
+        count += output.numel()
+
+    leaves = [module for half in halves for module in half.modules() if not list(module.children())]
+    handles = [module.register_forward_hook(add) for module in leaves]
+    with torch.no_grad():
+        halves[1](halves[0](*features), *own)
+    for handle in handles:
+        handle.remove()
+    return count
+
+
+def _bytes(data: Data) -> int:
+    rows = data.train
+    return sum(x.numel() * x.element_size() for x in (*rows.features, *rows.own, rows.labels))
+
+
+def _free() -> int:
+    """Bytes that this machine, or the container that we are in, can still give."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    try:
+        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
+        return free if limit == "max" else min(free, max(0, int(limit) - int(used)))
+    except (OSError, ValueError):
+        return free
+
+
+def _spelled(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

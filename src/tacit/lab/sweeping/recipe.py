@@ -1,0 +1,189 @@
+"""What all replicas of a sweep share: data, network, batch size and what is measured, with the papers' defaults."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from tacit.errors import UsageError
+from tacit.lab.data.rows import Data, Pictures
+from tacit.lab.stack.network import Network, network_for
+
+__all__ = ["PAPERS", "Paper", "Recipe", "cut_size", "device_named", "digest_of", "paper_of", "recipe_for", "shortened"]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How the papers train on a data set.
+
+    Attributes:
+        batch_size: rows of a batch.
+        learning_rate: of Adam.
+        epochs: how often every row is visited.
+        strongest: the strong end of a protection's usual knob where it is another than everywhere else.
+    """
+
+    batch_size: int
+    learning_rate: float
+    epochs: int
+    strongest: Mapping[str, float] = field(default_factory=dict)
+
+
+PAPERS: Mapping[str, Paper] = {
+    "criteo": Paper(1024, 1e-4, 5),
+    "avazu": Paper(32768, 1e-4, 5),
+    "isic": Paper(128, 1e-5, 1000, {"marvell": 90.0}),
+}
+"""The papers' choices ("Label leakage and protection", appendix A.6) by the data set's name."""
+
+_BATCH, _RATE = 1024, 1e-3  # where the papers have no say
+_BATCHES = 16  # of an epoch at least; with fewer rows batches are smaller
+_RECORDED = 1 << 21  # numbers of one replica's last gradients that are kept for attacks, about
+_FOLLOWED = 1 << 22  # numbers of the gradients of the examples whose every visit is kept, about
+_VISITS = 64  # of them at most
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What every replica of a sweep has in common.
+
+    Attributes:
+        data: the data set's name.
+        digest: of its labels, so that another draw of the same data set is noticed.
+        training_rows: how many rows are trained on.
+        test_rows: how many rows are tested on.
+        network: what a replica is.
+        batch_size: rows of a batch.
+        learning_rate: of Adam.
+        epochs: how often every row is visited.
+        attacks: what is measured on every batch.
+        layers: where that is measured.
+        points: into how many stretches a training is parted, about.
+        thorough: whether attacks run on recorded batches and on all visits as well, at the end.
+        device: where it trains.
+    """
+
+    data: str
+    digest: str
+    training_rows: int
+    test_rows: int
+    network: Network
+    batch_size: int
+    learning_rate: float
+    epochs: int
+    attacks: tuple[str, ...]
+    layers: tuple[str, ...]
+    points: int
+    thorough: bool
+    device: str
+
+    @property
+    def last(self) -> int:
+        """How many of the last batches are kept whole for attacks: some thousand rows, fewer of a wide cut."""
+        rows = min(16384, max(1024, _RECORDED // cut_size(self.network)))
+        return max(2, rows // self.batch_size) if self.thorough else 0
+
+    @property
+    def visits(self) -> int:
+        """How many visits of the followed examples are kept; 0 where each example is visited once."""
+        return min(_VISITS, self.epochs) if self.thorough and self.epochs > 1 else 0
+
+    @property
+    def follow(self) -> int:
+        """Of how many examples every visit is kept: some thousand, fewer of a wide cut or of many visits."""
+        if not self.visits:
+            return 0
+        return min(4096, self.training_rows, max(256, _FOLLOWED // (cut_size(self.network) * self.visits)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form, for a results file and for comparing two sweeps."""
+        flat = {**asdict(self), "network": {"kind": type(self.network.inputs).__name__, **asdict(self.network)}}
+        plain: dict[str, Any] = json.loads(json.dumps(flat))  # tuples become lists, as they are in a file
+        return plain
+
+
+def cut_size(network: Network) -> int:
+    """How many numbers one row has at the cut.
+
+    >>> from tacit.lab.data.rows import Table
+    >>> cut_size(network_for(Pictures(3, 84))), cut_size(network_for(Table((5,), 2)))
+    (1600, 128)
+    """
+    inputs = network.inputs
+    return network.width * ((inputs.size >> network.cut) ** 2 if isinstance(inputs, Pictures) else 1)
+
+
+def paper_of(data: str) -> Paper | None:
+    """How the papers train on the data set of that name, a generated one like the real one; None if they do not."""
+    return PAPERS.get({"skin": "isic"}.get(name := data.removeprefix("generated:"), name))
+
+
+def recipe_for(
+    data: Data,
+    *,
+    epochs: int,
+    attacks: Sequence[str],
+    layers: Sequence[str],
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    network: Network | Mapping[str, int] | None = None,
+    points: int = 50,
+    thorough: bool = True,
+    device: str = "cpu",
+) -> Recipe:
+    """The recipe for a data set; what is not given is the papers' choice, and where they have none a usual one."""
+    for name, value in (("epochs", epochs), ("points", points)):
+        if value < 1:
+            raise UsageError(f"{name} = {value}: a sweep needs one or more")
+    paper = paper_of(data.name)
+    size = batch_size or _batch_size(len(data.train), paper)
+    if not 2 <= size <= len(data.train):
+        raise UsageError(f"batch_size = {size}: choose one from 2 to the {len(data.train)} training rows")
+    made = network if isinstance(network, Network) else network_for(data.inputs, **(network or {}))
+    if made.inputs != data.inputs:
+        raise UsageError(f"the network is for {made.inputs}, but {data.name} has {data.inputs}: build it for these")
+    return Recipe(
+        data=data.name, digest=digest_of(data), training_rows=len(data.train), test_rows=len(data.test), network=made,
+        batch_size=size, learning_rate=learning_rate or (paper.learning_rate if paper else _RATE), epochs=epochs,
+        attacks=tuple(attacks), layers=tuple(layers), points=points, thorough=thorough, device=device,
+    )  # fmt: skip
+
+
+def shortened(recipe: Recipe) -> str | None:
+    """How far a sweep is from the papers' number of epochs, in a sentence; None where it is not shorter."""
+    paper = paper_of(recipe.data)
+    if paper is None or recipe.epochs >= paper.epochs:
+        return None
+    return f"the papers train {paper.epochs} epochs on {recipe.data}; this is {recipe.epochs} of them"
+
+
+def device_named(name: str) -> str:
+    """The device of this machine that a name stands for; "auto" is CUDA where there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise UsageError(f"there is no device {name!r} for a sweep; there are: auto, cpu, cuda")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError("torch sees no CUDA device here: take device auto or cpu, or install a torch build for CUDA")
+    return name
+
+
+def digest_of(data: Data) -> str:
+    """A short digest of all labels."""
+    hashed = hashlib.sha256()
+    for rows in (data.train, data.test):
+        hashed.update(rows.labels.to("cpu", torch.uint8).numpy().tobytes())
+    return hashed.hexdigest()[:16]
+
+
+def _batch_size(rows: int, paper: Paper | None) -> int:
+    """The papers' batch size or 1024, halved until an epoch has some batches; not below 32."""
+    size = _BATCH if paper is None else paper.batch_size
+    while size > 32 and size * _BATCHES > rows:
+        size //= 2
+    return min(size, rows)

@@ -1,0 +1,201 @@
+"""One wave of a sweep: the settings that train together on one device, from first weights to rows of results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tacit.errors import TensorError, UsageError
+from tacit.lab.data.rows import Data
+from tacit.lab.sweeping.judging import RECORDED, Leak, leaks, recorded_leaks, utility
+from tacit.lab.sweeping.recipe import Recipe
+from tacit.lab.sweeping.results import leak_column
+from tacit.lab.sweeping.settings import Setting
+
+if TYPE_CHECKING:
+    from tacit.lab.stack.training import Stack, Steps
+
+__all__ = ["Progress", "Row", "Wave", "stretches"]
+
+Row = dict[str, Any]
+"""One row of a results file by the names of its columns; what is missing is null there."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, the parts done and all parts."""
+
+_TRAINING, _JUDGING = 75, 25  # parts of a wave's time, for a bar alone
+
+
+class Wave:
+    """Trains settings together and writes down what each part of their training brought.
+
+    `run` goes stretch by stretch; between two of them the stack, `rows` and `done` are all there is to know.
+
+    Args:
+        recipe: what all settings share.
+        data: the rows.
+        settings: by the number of the replica in the whole sweep.
+    """
+
+    def __init__(self, recipe: Recipe, data: Data, settings: Mapping[int, Setting]) -> None:
+        from tacit.lab.stack.training import Stack
+
+        if not settings:
+            raise UsageError("a wave needs a setting: give one or more")
+        self.recipe, self.data, self.numbers = recipe, data, tuple(settings)
+        self.settings = tuple(settings.values())
+        self.stack: Stack = Stack(
+            data.train, recipe.network, self.settings, batch_size=recipe.batch_size,
+            learning_rate=recipe.learning_rate, device=recipe.device, attacks=recipe.attacks, layers=recipe.layers,
+            last=recipe.last, follow=recipe.follow, visits=recipe.visits,
+        )  # fmt: skip
+        self.rows: list[Row] = []
+        self.done = 0
+        self._plan: tuple[int, Tensor] | None = None
+        self._history: list[tuple[Steps, float]] = []
+        share = data.share
+        self._fewest = min(share, 1 - share) * recipe.batch_size
+
+    def run(self, progress: Progress = lambda *_: None) -> list[Row]:
+        """Train to the end and judge; the rows of every stretch and of the whole, replica by replica."""
+        each = self._epoch(0).shape[1]
+        steps = each * self.recipe.epochs
+        parts = _TRAINING + (_JUDGING if self.recipe.thorough else 0)
+        for end in stretches(self.recipe.epochs, each, self.recipe.points):
+            trained, seconds = self._advance(
+                end, each, lambda done: progress("training", round(_TRAINING * done / steps), parts)
+            )
+            self._history.append((trained, seconds))
+            tested = self._tested() if end % each == 0 else None
+            self.rows += self._part("stretch", end / each, [(trained, seconds)], tested)
+        self.rows += self._whole(self.recipe.epochs, lambda done, total: progress(
+            "attacking what was recorded", _TRAINING + round(_JUDGING * done / total), parts
+        ))  # fmt: skip
+        return sorted(self.rows, key=lambda row: (row["replica"], row["part"], row["step"]))
+
+    def _epoch(self, epoch: int) -> Tensor:
+        """The batches of one epoch, drawn once.  (seeds, steps, batch)"""
+        if self._plan is None or self._plan[0] != epoch:
+            self._plan = epoch, self.stack.plan(epoch)
+        return self._plan[1]
+
+    def _advance(self, end: int, each: int, progress: Callable[[int], None]) -> tuple[Steps, float]:
+        """Train up to this update, over the ends of epochs where there are any on the way."""
+        start, found = time.perf_counter(), []
+        while self.done < end:
+            epoch, first = divmod(self.done, each)
+            last = min(each, first + end - self.done)
+            found.append(self.stack.advance(self._epoch(epoch)[:, first:last]))
+            self.done += last - first
+            progress(self.done)
+        return _joined(found), time.perf_counter() - start
+
+    def _tested(self) -> list[Row]:
+        """What each replica's model is worth on the test rows now."""
+        labels = self.data.test.labels.to("cpu")
+        return [utility(logits, labels) for logits in self.stack.logits(self.data.test)]
+
+    def _part(
+        self, part: str, epoch: float, found: Sequence[tuple[Steps, float]], tested: Sequence[Row] | None
+    ) -> list[Row]:
+        """A row for each replica about the updates that were just done."""
+        steps, seconds = _joined([one for one, _ in found]), sum(seconds for _, seconds in found)
+        by_column = {leak_column(*key): leaks(each, self._fewest) for key, each in steps.auc.items()}
+        rows = []
+        for place in range(len(self.settings)):
+            row = {**self._identity(place), "part": part, "step": self.done, "epoch": epoch, "seconds": seconds}
+            row |= {} if tested is None else tested[place]
+            for name, values in (
+                ("train_loss", steps.loss), ("power", steps.power), ("untouched_rows", steps.untouched_rows),
+                ("stateless", steps.stateless),
+            ):  # fmt: skip
+                row[name] = _finite(float(values[:, place].double().mean()))
+            row |= _columns({name: each[place] for name, each in by_column.items()})
+            rows.append(row)
+        return rows
+
+    def _whole(self, epochs: int, progress: Callable[[int, int], None]) -> list[Row]:
+        """The rows of the whole training, with the attacks that only run on what was recorded."""
+        rows = self._part("whole", epochs, self._history, self._tested())
+        for place, row in enumerate(rows):
+            notes: list[str] = []
+            try:
+                if row["test_loss"] is None or row["train_loss"] is None:
+                    raise TensorError("losses are not finite: the training ran away, take a lower learning rate")
+                if self.recipe.thorough:
+                    more, notes = self._recorded(place)
+                    row |= _columns(more)
+                row |= _worst(row)
+            except TensorError as error:  # one replica that ran away is no reason to lose the others
+                notes = [str(error)]
+            row["notes"] = "; ".join(notes) or None
+            progress(place + 1, len(rows))
+        return rows
+
+    def _recorded(self, place: int) -> tuple[dict[str, Leak], list[str]]:
+        return recorded_leaks(
+            self.stack.transcript(place), self.data.train.labels, visits=self.recipe.visits > 0,
+            seed=self.settings[place].seed, attacks=[name for name in RECORDED if name not in self.recipe.attacks],
+        )  # fmt: skip
+
+    def _identity(self, place: int) -> Row:
+        one = self.settings[place]
+        return {
+            "replica": self.numbers[place], "protection": one.protection, "knob": one.knob, "strength": one.strength,
+            "options": one.options_json, "seed": one.seed,
+        }  # fmt: skip
+
+
+def stretches(epochs: int, each: int, points: int) -> Iterator[int]:
+    """The updates at which a stretch ends, about `points` of them, the end of an epoch always among the ends it has.
+
+    >>> list(stretches(2, 10, 4)), list(stretches(1, 3, 50)), list(stretches(6, 10, 3))
+    ([5, 10, 15, 20], [1, 2, 3], [20, 40, 60])
+    """
+    if epochs > points:
+        yield from (each * round(epochs * (place + 1) / points) for place in range(points))
+        return
+    parts = min(each, max(1, round(points / epochs)))
+    for epoch in range(epochs):
+        yield from (epoch * each + round(each * (place + 1) / parts) for place in range(parts))
+
+
+def _joined(found: Sequence[Steps]) -> Steps:
+    """The figures of consecutive updates as those of one stretch."""
+    if len(found) == 1:
+        return found[0]
+    first = found[0]
+    figures = {
+        name: torch.cat([getattr(one, name) for one in found])
+        for name in ("loss", "power", "untouched_rows", "stateless")
+    }
+    return type(first)(**figures, auc={key: torch.cat([one.auc[key] for one in found]) for key in first.auc})
+
+
+def _columns(found: Mapping[str, Leak | None]) -> Row:
+    """Leaks under the names of their columns."""
+    row: Row = {}
+    for name, one in found.items():
+        if one is not None:
+            row |= {name: one.leak.value, f"{name} low": one.leak.low, f"{name} high": one.leak.high}
+            row |= {} if one.q95 is None else {f"{name} q95": one.q95}
+    return row
+
+
+def _worst(row: Row) -> Row:
+    """The attack whose leak may be the largest: by the upper end of its interval, then by its value."""
+    names = [name for name in row if "@" in name and f"{name} high" in row]
+    if not names:
+        return {}
+    most = max(names, key=lambda name: (row[f"{name} high"], row[name]))
+    return {
+        "worst": row[most], "worst low": row[f"{most} low"], "worst high": row[f"{most} high"], "worst attack": most,
+    }  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None
