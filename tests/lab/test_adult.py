@@ -90,9 +90,12 @@ def test_nothing_there_says_where_to_get_it(tmp_path):
         ("", "is empty"),
         ("age,income\n1,<=50K\n", "has 2 columns and lacks .*workclass"),
         ("1,2,3\n", "has 3 columns"),
-        ("\n".join([HEADER, ",".join([*people(1)[0][:-1], "lots"])]), "row 0: the income is 'lots'"),
-        ("\n".join([HEADER, ",".join(["old", *people(1)[0][1:]])]), "row 0: age is 'old', no number"),
-        ("\n".join([HEADER, ",".join([*people(1)[0], "more", "still more"])]), "can't be read as a table"),
+        ("\n".join([HEADER, ",".join([*people(1)[0][:-1], "lots"])]), "line 2: income is 'lots', neither"),
+        ("\n".join([HEADER, ",".join(["old", *people(1)[0][1:]])]), "line 2: age is 'old', no finite number"),
+        (
+            "\n".join([HEADER, ",".join([*people(1)[0], "more", "still more"])]),
+            "line 2 has 17 fields, where the others have 15",
+        ),
     ],
 )
 def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path, content, words):

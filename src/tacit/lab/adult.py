@@ -7,16 +7,18 @@ dollars a year. The census weight `fnlwgt` is nobody's feature and is left out.
 
 from __future__ import annotations
 
-import io
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError
+from tacit.lab.data.delimited import Text
+from tacit.lab.data.faults import Faults
 from tacit.lab.tables import Split, split
 
 __all__ = ["EMPLOYER_INPUTS", "FILES", "LABEL", "TAX_OFFICE_INPUTS", "aligned", "load"]
@@ -52,20 +54,21 @@ _NUMBERS = ("age", "education_years", "capital_gain", "capital_loss", "hours_per
 _REMEDY = "take adult.data and adult.test from archive.ics.uci.edu (data set 2), or an adult.csv with a header"
 
 
-def load(path: str | Path) -> pl.DataFrame:
+def load(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:
     """All people of a file or folder, in its order, with an `id` for each; a "?" is a missing value.
 
     Args:
         path: a folder that holds one of `FILES`, or such a file itself.
+        faults: what happens to rows that can't be used; the first one is an error if None.
     """
-    path = Path(path)
+    path, faults = Path(path), faults or Faults("raise")
     if path.is_dir():
         path = _found(path)
     texts = _texts(path)
     beside = path.with_name("adult.test")
     if path.name == "adult.data" and beside.is_file():
         texts |= _texts(beside)
-    return pl.concat([_table(text, name) for name, text in texts.items()]).with_row_index("id")
+    return pl.concat([_table(text, name, faults) for name, text in texts.items()]).with_row_index("id")
 
 
 def aligned(path: str | Path, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
@@ -108,15 +111,15 @@ def _texts(path: Path) -> dict[str, str]:
     return found
 
 
-def _table(text: str, name: str) -> pl.DataFrame:
+def _table(text: str, name: str, faults: Faults) -> pl.DataFrame:
     """One file's people. The official files have no header; `adult.test` begins with a remark, and ends its labels with
     a full stop.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("|")]
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "|"]
     if not lines:
         raise DataError(f"{name} is empty: {_REMEDY}")
-    first = [cell.strip().strip('"').lower() for cell in lines[0].split(",")]
-    headed = "age" in first
+    first = _cells(lines[0][1])
+    headed = "age" in map(str.lower, first)
     columns = [_own_name(cell) for cell in first] if headed else list(_COLUMNS)
     missing = sorted(set(_COLUMNS) - set(columns) - {"fnlwgt"})
     if missing or len(first) != len(columns):
@@ -124,31 +127,32 @@ def _table(text: str, name: str) -> pl.DataFrame:
             f"{name} has {len(first)} columns" + (f" and lacks {', '.join(missing)}" if missing else "")
             + f", where Adult has {len(_COLUMNS)}: {_REMEDY}"
         )  # fmt: skip
-    try:
-        table = pl.read_csv(
-            io.StringIO("\n".join(lines)), has_header=headed, new_columns=columns, infer_schema=False, null_values=None
-        )
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{name} can't be read as a table ({str(error).splitlines()[0]}): {_REMEDY}") from None
-    table = table.with_columns(pl.all().str.strip_chars()).with_columns(pl.all().replace("?", None))
-    return _typed(table, name).select(*(column for column in _COLUMNS if column not in ("fnlwgt", "income")), LABEL)
+    people, places = [], []
+    for number, line in lines[headed:]:
+        cells = _cells(line)
+        if len(cells) == len(columns):
+            people.append(cells)
+            places.append(number)
+        else:
+            faults.meet(f"{name}, line {number} has {len(cells)} fields, where the others have {len(columns)}")
+    table = pl.DataFrame(people, schema=dict.fromkeys(columns, pl.String), orient="row")
+    return _typed(Text(name, table.with_columns(pl.all().replace("?", None)), np.array(places), faults))
+
+
+def _cells(line: str) -> list[str]:
+    """The fields of a line; none of Adult's has a comma in it."""
+    return [cell.strip().strip('"') for cell in line.split(",")]
 
 
 def _own_name(cell: str) -> str:
-    plain = cell.replace("-", "_").replace(".", "_").replace(" ", "_")
+    plain = cell.lower().replace("-", "_").replace(".", "_").replace(" ", "_")
     return _OTHER_NAMES.get(plain, plain)
 
 
-def _typed(table: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Numbers as numbers and the label as a truth value; a row where that fails is named."""
-    income = table["income"].str.strip_chars_end(".")
-    wrong = (~income.is_in(["<=50K", ">50K"]).fill_null(False)).arg_true()
-    if len(wrong):
-        found = table["income"][wrong[0]]
-        raise DataError(f"{name}, row {wrong[0]}: the income is {found!r}, neither '<=50K' nor '>50K': {_REMEDY}")
-    numbers = table.select(pl.col(_NUMBERS).cast(pl.Float32, strict=False))
-    for column in _NUMBERS:
-        lost = (numbers[column].is_null() & table[column].is_not_null()).arg_true()
-        if len(lost):
-            raise DataError(f"{name}, row {lost[0]}: {column} is {table[column][lost[0]]!r}, no number: {_REMEDY}")
-    return table.with_columns(numbers).with_columns((income == ">50K").alias(LABEL))
+def _typed(people: Text) -> pl.DataFrame:
+    """Numbers as numbers and the label as a truth value; a row where that fails is a fault."""
+    known = {"<=50K": False, ">50K": True}
+    stopped = {f"{income}.": rich for income, rich in known.items()}
+    table = people.truth("income", known | stopped, LABEL).numbers(_NUMBERS).table
+    names = [column for column in _COLUMNS if column not in ("fnlwgt", "income")]
+    return table.with_columns(pl.col(_NUMBERS).cast(pl.Float32)).select(*names, LABEL)

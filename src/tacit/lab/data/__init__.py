@@ -1,1 +1,213 @@
-"""The lab's data sets, one file each, by name."""
+"""The lab's data sets by name, each with the papers' preprocessing, fitted on its training rows alone.
+
+| name | label | files in `folder` | where to get them | licence |
+|---|---|---|---|---|
+| `criteo` | an advertisement was clicked | `train.txt` | Kaggle: Display Advertising Challenge | Criteo's terms |
+| `avazu` | the same on telephones, by day | `train.csv` | Kaggle: Click-Through Rate Prediction | Kaggle's rules |
+| `isic`, `skin` | a lesion is a melanoma | `train.csv`, `jpeg/train` | Kaggle: SIIM-ISIC Melanoma | CC BY-NC 4.0 |
+| the same | the same | HAM10000, or a tar of it | doi:10.7910/DVN/DBW86T | CC BY-NC 4.0 |
+| `fashion` | the picture is an ankle boot | four idx files | Debian: `dataset-fashion-mnist` | MIT |
+| `adult` | an income over 50,000 dollars | `adult.data`, `adult.test` | archive.ics.uci.edu, set 2 | CC BY 4.0 |
+| `bank` | the client opened a deposit | `bank-full.csv` | archive.ics.uci.edu, set 222 | CC BY 4.0 |
+| `credit` | the client failed to pay | two files, guest and host | github.com/FederatedAI/FATE | CC BY 4.0 |
+| `flights` | the flight came late, by day | none | shipped with tacit | CC0 |
+
+A path that ends with `.toml` is a description of your own files (`tacit.lab.data.own`). `generated:NAME` is a made-up
+data set with the columns of that one, as large as `rows` says, for tests and for measuring speed.
+
+>>> data = load("generated:credit", rows=1000)
+>>> len(data.train) + len(data.test), data.inputs.numeric
+(1000, 10)
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import DataError, UsageError
+from tacit.lab.data.faults import Faults
+
+if TYPE_CHECKING:  # a list of names needs no torch, and a machine for training needs no polars
+    from tacit.lab.data.rows import Data
+
+__all__ = ["SOURCES", "Source", "load", "names"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from.
+
+    Attributes:
+        what: its label, in a few words.
+        files: what its folder must hold; empty where it is shipped.
+        where: to get them.
+        licence: under which they may be used.
+        module: of this package, which reads them.
+        takes: the options of `load` that it has a use for.
+        folder: whether a folder must be given; Debian puts Fashion-MNIST's in a known place.
+    """
+
+    what: str
+    files: str
+    where: str
+    licence: str
+    module: str
+    takes: tuple[str, ...] = ("rows", "seed", "bad")
+    folder: bool = True
+
+
+_STREAMED = ("rows", "seed", "cache", "bad", "progress")
+
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {
+        "criteo": Source(
+            "clicks on advertisements", "train.txt", 'Kaggle, "Display Advertising Challenge" (Criteo)',
+            "Criteo's terms", "criteo", _STREAMED,
+        ),
+        "avazu": Source(
+            "clicks on mobile advertisements, by day", "train.csv", 'Kaggle, "Click-Through Rate Prediction" (Avazu)',
+            "Kaggle's rules", "avazu", _STREAMED,
+        ),
+        "isic": Source(
+            "melanomas among skin lesions",
+            "train.csv and jpeg/train/*.jpg (or HAM10000_metadata.csv and images/*.jpg)",
+            'Kaggle, "SIIM-ISIC Melanoma Classification" (HAM10000: doi:10.7910/DVN/DBW86T)', "CC BY-NC 4.0", "skin",
+            _STREAMED,
+        ),
+        "fashion": Source(
+            "ankle boots among clothes", "the four idx files", "Debian, dataset-fashion-mnist", "MIT", "fashion",
+            ("rows",), folder=False,
+        ),
+        "adult": Source(
+            "incomes over 50,000 dollars", "adult.data and adult.test, or adult.csv",
+            "archive.ics.uci.edu, data set 2", "CC BY 4.0", "adult",
+        ),
+        "bank": Source(
+            "clients who opened a deposit", "bank-full.csv", "archive.ics.uci.edu, data set 222", "CC BY 4.0", "bank",
+        ),
+        "credit": Source(
+            "clients who failed to pay, in two files",
+            "default_credit_hetero_guest.csv and default_credit_hetero_host.csv",
+            "github.com/FederatedAI/FATE, examples/data", "CC BY 4.0", "credit",
+        ),
+        "flights": Source(
+            "flights that came late, by day", "", "shipped with tacit", "CC0", "flights", ("rows", "seed"),
+            folder=False,
+        ),
+    }
+)  # fmt: skip
+"""Every data set that has a name."""
+
+_ALIASES = {"skin": "isic"}
+_MADE_UP = "generated:"
+
+
+def names() -> tuple[str, ...]:
+    """The names that `load` knows, beside paths of descriptions and `generated:NAME`.
+
+    >>> names()
+    ('adult', 'avazu', 'bank', 'credit', 'criteo', 'fashion', 'flights', 'isic')
+    """
+    return tuple(sorted(SOURCES))
+
+
+def load(
+    name: str | Path,
+    *,
+    folder: str | Path | None = None,
+    rows: int | None = None,
+    seed: int = 0,
+    cache: str | Path | None = None,
+    bad: str = "raise",
+    progress: Callable[[int, int], None] | None = None,
+) -> Data:
+    """A data set by its name, encoded for both parties.
+
+    Options that only one data set has (the share of negatives of `isic`, the vocabulary of `criteo`) are arguments of
+    the `load` of its own module.
+
+    Args:
+        name: one of `names()`, the path of a description (`.toml`) of your own files, or `generated:NAME`.
+        folder: of the files that the table above names; some have a known place and need none.
+        rows: use this many rows at most, training and test together; None for all. A made-up data set needs it.
+        seed: draws the test rows, and everything that is made up.
+        cache: a folder for what large data sets keep between two runs; `tacit` in the user's folder of caches if None.
+        bad: "raise" stops at the first row that can't be used, with its file and line; "skip" leaves such rows out and
+            counts them.
+        progress: told how much is done, of how much, while a large data set is read.
+    """
+    Faults(bad)  # a wrong word is told at once, also where no row is read
+    if rows is not None and rows < 1:
+        raise UsageError(f"rows is {rows}: choose a number of rows from 1 on, or leave it out for all")
+    options = {"rows": rows, "seed": seed, "cache": cache or _cache(), "bad": bad, "progress": progress}
+    text = str(name)
+    if text.startswith(_MADE_UP):
+        return _generated(text, _known(text.removeprefix(_MADE_UP)), rows, seed, folder)
+    if text.endswith(".toml"):
+        own: Data = import_module("tacit.lab.data.own").load(name, **options)
+        return own
+    known = _known(text)
+    return _read(known, _folder(known, folder), options)
+
+
+def _read(name: str, folder: Path | None, options: Mapping[str, Any]) -> Data:
+    source = SOURCES[name]
+    taken = {option: options[option] for option in source.takes}
+    where = () if not source.files else (folder,)
+    found: Data = import_module(f"tacit.lab.data.{source.module}").load(*where, **taken)
+    return found
+
+
+def _known(name: str) -> str:
+    found = _ALIASES.get(name, name)
+    if found not in SOURCES:
+        raise UsageError(
+            f"there is no data set {name!r}; there are: {', '.join(names())}, {_MADE_UP}NAME with the number of rows, "
+            "and descriptions of your own files that end with .toml"
+        )
+    return found
+
+
+def _folder(name: str, folder: str | Path | None) -> Path | None:
+    """The folder of a data set, where it needs one."""
+    source = SOURCES[name]
+    if folder is None and not source.folder:
+        return None
+    if not source.files:
+        raise UsageError(f"{name} is shipped with tacit: leave out the folder {folder}")
+    act = f"get {source.files} from {source.where}, and pass their folder (folder=, --folder)"
+    if folder is None:
+        raise DataError(f"{name} is not shipped with tacit ({source.licence}): {act}; or try {_MADE_UP}{name}")
+    if not Path(folder).exists():
+        raise DataError(f"{folder} is not there: {act}")
+    return Path(folder)
+
+
+def _generated(text: str, name: str, rows: int | None, seed: int, folder: str | Path | None) -> Data:
+    """A made-up data set: files in the official format, read like any other, or tensors if it is large."""
+    if folder is not None:
+        raise UsageError(f"{text} is made up and reads no files: leave out the folder {folder}")
+    if name == "flights":
+        raise UsageError("flights is shipped with tacit and needs no look-alike: load 'flights'")
+    if rows is None:
+        raise UsageError(f"{text} can be of any size: say how many rows (rows=, --rows)")
+    if name in ("criteo", "avazu"):
+        large: Data = getattr(import_module("tacit.lab.data.generated"), name)(rows, seed)
+        return replace(large, name=text)
+    with tempfile.TemporaryDirectory() as place:
+        import_module(f"tacit.lab.data.{SOURCES[name].module}").write_generated(place, rows, seed)
+        options = {"rows": None, "seed": seed, "cache": place, "bad": "raise", "progress": None}
+        made = _read(name, Path(place), options)
+    return replace(made, name=text, made=(f"made up with the seed {seed} in the format of {name}", *made.made))
+
+
+def _cache() -> Path:
+    """The user's folder of caches, where the desktop's standard puts it."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"

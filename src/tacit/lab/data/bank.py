@@ -1,0 +1,126 @@
+"""UCI Bank marketing: a register knows the client and his money, a bank knows its calls and who opened a deposit.
+
+The data (CC BY 4.0) comes from archive.ics.uci.edu (data set 222) as `bank-full.csv`; copies in two files, `train.csv`
+and `test.csv`, are read as one. `duration`, the length of the very call that is to be foretold, is known only after it
+and is left out, as its authors advise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tacit.align.tables import Columns
+from tacit.errors import DataError, UsageError
+from tacit.lab.data.delimited import found, read
+from tacit.lab.data.faults import Faults
+from tacit.lab.data.joined import KEY, LABEL, of_table
+from tacit.lab.data.rows import Data
+
+__all__ = ["BANK_INPUTS", "REGISTER_INPUTS", "load", "write_generated"]
+
+REGISTER_INPUTS = Columns(
+    categorical=("job", "marital", "education", "default", "housing", "loan"), numeric=("age", "balance")
+)
+"""What the feature party's half of the model sees: the client and the money."""
+
+BANK_INPUTS = Columns(
+    categorical=("contact", "day", "month", "poutcome"),
+    numeric=("campaign", "pdays", "previous"),
+    flagged=("pdays",),
+)
+"""What the label party's half of the model sees: the calls."""
+
+_NUMBERS = ("age", "balance", "campaign", "pdays", "previous")
+_REMEDY = "take bank-full.csv from archive.ics.uci.edu (data set 222) and pass its folder (folder=, --folder)"
+
+
+def load(
+    folder: str | Path, *, rows: int | None = None, seed: int = 0, test_share: float = 0.2, bad: str = "raise"
+) -> Data:
+    """All clients of the files.
+
+    Args:
+        folder: holds `bank-full.csv`, or `train.csv` and `test.csv`, packed (`.gz`) or not.
+        rows: use this many clients at most, training and test together, drawn at random; None for all.
+        seed: draws the test rows.
+        test_share: the chance of a client to be for testing.
+        bad: "raise" or "skip" for rows that can't be used.
+    """
+    faults = Faults(bad)
+    table = pl.concat([_table(path, faults) for path in _paths(Path(folder))]).with_row_index(KEY)
+    never = pl.col("pdays") < 0
+    return of_table(
+        "bank",
+        table.with_columns(pl.when(never).then(None).otherwise(pl.col("pdays")).alias("pdays")),
+        REGISTER_INPUTS,
+        BANK_INPUTS,
+        read=(
+            f"{len(table):,} clients of UCI Bank marketing",
+            "the label says who opened a deposit; duration is left out, because it is known only after the call",
+            "pdays = -1 (never called before) is a missing value, and a column of its own says so",
+        ),
+        faults=faults,
+        rows=rows,
+        seed=seed,
+        test_share=test_share,
+    )
+
+
+def write_generated(folder: str | Path, rows: int, seed: int) -> None:
+    """Made-up clients in the official file `bank-full.csv`; an earlier success and a high balance foretell the label.
+
+    Args:
+        folder: where the file goes; it is made where there is none.
+        rows: clients.
+        seed: of everything.
+    """
+    if rows < 2:
+        raise UsageError(f"rows is {rows}: choose a number of clients from 2 on")
+    draw = np.random.default_rng(seed)
+    balance, called = draw.normal(size=rows), draw.random(rows) < 0.2
+    success = called & (draw.random(rows) < 0.3)
+    opened_one = 0.7 * balance + 2.5 * success + draw.logistic(size=rows) > 2.6
+
+    def word(*words: str) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+        return draw.choice(np.array([f'"{one}"' for one in words]), rows)
+
+    columns = {
+        "age": draw.integers(18, 95, rows), "job": word("admin.", "technician", "retired", "unknown"),
+        "marital": word("married", "single", "divorced"), "education": word("primary", "secondary", "tertiary"),
+        "default": word("no", "no", "no", "yes"), "balance": (1300 + 2000 * balance).astype(int),
+        "housing": word("yes", "no"), "loan": word("yes", "no"), "contact": word("cellular", "unknown"),
+        "day": draw.integers(1, 32, rows), "month": word("may", "jul", "aug", "nov"),
+        "duration": (100 + 400 * opened_one + 80 * draw.random(rows)).astype(int),
+        "campaign": draw.integers(1, 10, rows), "pdays": np.where(called, draw.integers(1, 400, rows), -1),
+        "previous": np.where(called, draw.integers(1, 6, rows), 0),
+        "poutcome": np.where(success, '"success"', np.where(called, '"failure"', '"unknown"')),
+        "y": np.where(opened_one, '"yes"', '"no"'),
+    }  # fmt: skip
+    header = ";".join(f'"{name}"' for name in columns)
+    lines = [";".join(map(str, client)) for client in zip(*columns.values(), strict=True)]
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "bank-full.csv").write_text("\n".join([header, *lines]) + "\n")
+
+
+def _paths(folder: Path) -> list[Path]:
+    whole, halves = found(folder, ["bank-full.csv"]), [found(folder, [name]) for name in ("train.csv", "test.csv")]
+    if whole is not None:
+        return [whole]
+    paths = [half for half in halves if half is not None]
+    if len(paths) < 2:
+        raise DataError(f"{folder} holds neither bank-full.csv nor both train.csv and test.csv: {_REMEDY}")
+    return paths
+
+
+def _table(path: Path, faults: Faults) -> pl.DataFrame:
+    """One file; the official one calls its label y, the copies in two files call it deposit."""
+    wanted = [*REGISTER_INPUTS.names, *BANK_INPUTS.names]
+    text = read(path, wanted, faults, remedy=_REMEDY)
+    label = next((name for name in ("y", "deposit") if name in text.table.columns), None)
+    if label is None:
+        raise DataError(f"{path} has neither a column y nor a column deposit, which say who opened one: {_REMEDY}")
+    return text.truth(label, {"yes": True, "no": False}, LABEL).numbers(_NUMBERS).table.select(*wanted, LABEL)

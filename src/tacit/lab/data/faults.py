@@ -1,0 +1,43 @@
+"""Rows and pictures that can't be used: the first one is an error, or all of them are left out and counted."""
+
+from __future__ import annotations
+
+from tacit.errors import DataError, UsageError
+
+__all__ = ["Faults"]
+
+
+class Faults:
+    """What a loader does about them.
+
+    Args:
+        bad: "raise" or "skip".
+
+    Attributes:
+        skipped: how many were left out so far.
+
+    >>> faults = Faults("skip")
+    >>> faults.meet("adult.data, line 7: the age is 'old', no number")
+    >>> faults.skipped, faults.said()
+    (1, ('1 row of the source could not be used and was left out',))
+    """
+
+    def __init__(self, bad: str) -> None:
+        if bad not in ("raise", "skip"):
+            raise UsageError(f"bad is {bad!r}: choose 'raise', to stop at a row that can't be used, or 'skip'")
+        self.bad = bad
+        self.skipped = 0
+
+    def meet(self, message: str) -> None:
+        """One that can't be used, with its file and line and what is wrong."""
+        if self.bad == "raise":
+            raise DataError(f"{message}: correct it, or leave such rows out with bad='skip' (--bad skip)")
+        self.skipped += 1
+
+    def said(self) -> tuple[str, ...]:
+        """A sentence on what was left out, where anything was."""
+        if not self.skipped:
+            return ()
+        rows = "1 row" if self.skipped == 1 else f"{self.skipped:,} rows"
+        was = "was" if self.skipped == 1 else "were"
+        return (f"{rows} of the source could not be used and {was} left out",)

@@ -1,0 +1,265 @@
+"""Skin lesions: a clinic has the pictures, a registry knows which of them are melanomas.
+
+Two collections of the ISIC archive, told apart by the header of their table, are read alike:
+
+- **SIIM-ISIC** (Kaggle: "SIIM-ISIC Melanoma Classification", CC BY-NC 4.0): `train.csv` with `image_name`, `patient_id`
+  and `target`, and the folder `jpeg/train` (or `train`, or `images`). The papers' data set.
+- **HAM10000** (Harvard Dataverse, doi:10.7910/DVN/DBW86T, CC BY-NC 4.0): `HAM10000_metadata.csv` with `image_id`,
+  `lesion_id` and `dx`, and the folder `images` (or `HAM10000_images_part_1` and `_2`); also all of it in one tar file.
+
+The papers keep all positives and nine times as many negatives, make the pictures 84 pixels square, and draw a fifth of
+them for testing. So do we, with one difference: the pictures of one patient (of one lesion, in HAM10000) are all on one
+side, because otherwise a network is tested on lesions that it has seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.errors import DataError, UsageError
+from tacit.lab.data.albums import Album, Folders, Tar
+from tacit.lab.data.delimited import Text, parse, read
+from tacit.lab.data.faults import Faults
+from tacit.lab.data.pictures import Cache, Progress, pillow
+from tacit.lab.data.rows import Data, Pictures, Rows
+
+__all__ = ["SIZE", "load", "write_generated"]
+
+SIZE = 84
+"""Pixels along each side, as in the papers."""
+
+_FOLDERS = ("jpeg/train", "train", "images", "HAM10000_images_part_1", "HAM10000_images_part_2")
+_NAME, _GROUP, _LABEL = "tacit picture", "tacit group", "tacit label"
+_REMEDY = (
+    "take train.csv and jpeg/train of Kaggle's 'SIIM-ISIC Melanoma Classification', or HAM10000_metadata.csv and its "
+    "pictures from doi:10.7910/DVN/DBW86T, and pass their folder, or a tar file of them (folder=, --folder)"
+)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One of the two collections: its title, its table, and the columns of it that are used."""
+
+    title: str
+    file: str
+    name: str
+    group: str
+    label: str
+    meanings: dict[str, bool]
+    grouped: str
+
+
+_OTHERS = ("akiec", "bcc", "bkl", "df", "nv", "vasc")
+_KINDS = (
+    _Kind("SIIM-ISIC", "train.csv", "image_name", "patient_id", "target", {"1": True, "0": False}, "patient"),
+    _Kind(
+        "HAM10000", "HAM10000_metadata.csv", "image_id", "lesion_id", "dx",
+        {"mel": True, **dict.fromkeys(_OTHERS, False)}, "lesion",
+    ),
+)  # fmt: skip
+_TABLES = " nor ".join(kind.file for kind in _KINDS)
+
+
+def load(
+    folder: str | Path,
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    test_share: float = 0.2,
+    balance: int | None = 9,
+    size: int = SIZE,
+    cache: str | Path,
+    bad: str = "raise",
+    progress: Progress | None = None,
+    workers: int = 2,
+) -> Data:
+    """The pictures, decoded once into the cache and mapped from there.
+
+    Args:
+        folder: holds one of the two collections, or is a tar file of it, or holds one such tar file.
+        rows: use this many pictures at most, training and test together, drawn at random; None for all.
+        seed: draws the negatives that are kept, the test rows and the order.
+        test_share: the chance of a patient, or of a lesion, to be for testing.
+        balance: negatives that are kept for each positive, drawn at random; None keeps all. A table with fewer
+            negatives, as HAM10000, keeps all of them.
+        size: pixels along each side.
+        cache: a folder for decoded pictures, about 21 KB for each.
+        bad: "raise" or "skip" for rows and pictures that can't be used.
+        progress: told how many pictures are decoded, of how many.
+        workers: threads that decode at once.
+    """
+    _check(rows, test_share, balance, workers)
+    faults = Faults(bad)
+    kind, text, album = _found(Path(folder), faults)
+    table = _good(kind, text, album)
+    chosen = _chosen(table, balance, rows, seed)
+    store = Cache(Path(cache), album, size)
+    kept = store.decode(chosen[_NAME].to_list(), faults, progress=progress, workers=workers)
+    chosen = chosen.filter(pl.col(_NAME).is_in(kept))
+    for_test = _scramble(chosen[_GROUP], seed) < test_share
+    train, test = chosen.filter(~for_test), chosen.filter(for_test)
+    if not len(train) or not len(test):
+        raise DataError(
+            f"{len(chosen)} pictures leave {len(train)} for training and {len(test)} for testing: use more pictures, "
+            "or choose another test_share"
+        )
+    pixels = store.mapped([*train[_NAME], *test[_NAME]])
+    return Data(
+        name="isic",
+        train=Rows((pixels[: len(train)],), (), _labels(train)),
+        test=Rows((pixels[len(train) :],), (), _labels(test)),
+        inputs=Pictures(3, size),
+        made=_said(kind, table, chosen, test, balance, size, seed, faults),
+        skipped=faults.skipped,
+    )
+
+
+def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SIIM-ISIC", tar: bool = False) -> None:
+    """Made-up lesions in the official format: melanomas are larger, darker and less round than moles.
+
+    One in ten is a melanoma, and a patient (or a lesion) has one to three pictures.
+
+    Args:
+        folder: where the table and the pictures go; it is made where there is none.
+        rows: pictures.
+        seed: of everything.
+        kind: "SIIM-ISIC" or "HAM10000".
+        tar: put everything into `pictures.tar` instead.
+    """
+    known = {each.title: each for each in _KINDS}
+    if kind not in known:
+        raise UsageError(f"there is no collection {kind!r}; there are: {', '.join(known)}")
+    if rows < 1:
+        raise UsageError(f"rows is {rows}: choose a number of pictures from 1 on")
+    made, draw, files = known[kind], np.random.default_rng(seed), {}
+    lines, group = [f"{made.name},{made.group},{made.label}"], 0
+    inside = "jpeg/train" if kind == "SIIM-ISIC" else "images"
+    words = {positive: word for word, positive in reversed(made.meanings.items())}
+    for row in range(rows):
+        group += int(draw.random() < 0.5) or 3 * (row % 3 == 0)
+        positive = bool(draw.random() < 0.1)
+        lines.append(f"ISIC_{row:07d},P_{group:07d},{words[positive]}")
+        files[f"{inside}/ISIC_{row:07d}.jpg"] = _lesion(positive, draw)
+    files[made.file] = ("\n".join(lines) + "\n").encode()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if tar:
+        with tarfile.open(folder / "pictures.tar", "w") as packed:
+            for name, content in files.items():
+                about = tarfile.TarInfo(name)
+                about.size = len(content)
+                packed.addfile(about, io.BytesIO(content))
+        return
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def _lesion(positive: bool, draw: np.random.Generator) -> bytes:
+    """A dark spot on skin, as a JPEG file of 120 by 90 pixels."""
+    down, across = np.mgrid[-45:45, -60:60] / 45.0
+    stretch, radius = (1.8, 0.55) if positive else (1.2, 0.38)
+    distance = np.hypot(down - draw.normal(0, 0.1), (across - draw.normal(0, 0.1)) / draw.uniform(1, stretch))
+    spot = 1 / (1 + np.exp(12 * (distance - radius * draw.uniform(0.7, 1.3))))
+    dark = np.array([70.0, 110.0, 120.0]) * (1.25 if positive else 0.9) * draw.uniform(0.8, 1.2)
+    skin = np.array([225.0, 175.0, 155.0]) + draw.normal(0, 8, 3)
+    picture = skin - spot[..., None] * dark + draw.normal(0, 4, (90, 120, 1))
+    file = io.BytesIO()
+    pillow().fromarray(picture.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=85)
+    return file.getvalue()
+
+
+def _check(rows: int | None, test_share: float, balance: int | None, workers: int) -> None:
+    if not 0.0 < test_share < 1.0:
+        raise UsageError(f"test_share is {test_share}: choose a share between 0 and 1, for example 0.2")
+    for name, value in (("rows", rows), ("balance", balance), ("workers", workers)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is {value}: choose a number from 1 on")
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _found(place: Path, faults: Faults) -> tuple[_Kind, Text, Album]:
+    """Which collection there is, its table and its pictures."""
+    for kind in _KINDS:
+        if (place / kind.file).is_file():
+            columns = (kind.name, kind.group, kind.label)
+            inside = [place / name for name in _FOLDERS if (place / name).is_dir()]
+            return kind, read(place / kind.file, columns, faults, remedy=_REMEDY), Folders(inside or [place])
+    tars = [place] if place.is_file() else sorted(place.glob("*.tar"))
+    if len(tars) != 1:
+        raise DataError(f"{place} holds neither {_TABLES}, nor exactly one tar file: {_REMEDY}")
+    album = Tar(tars[0])
+    for kind in _KINDS:
+        if kind.file in album.others:
+            content, name = album.others[kind.file], f"{tars[0]}/{kind.file}"
+            try:
+                stream = io.StringIO(content.decode("utf-8-sig"), newline="")
+            except UnicodeDecodeError as error:
+                raise DataError(f"{name} can't be read ({error}): get the file anew: {_REMEDY}") from None
+            return kind, parse(stream, name, (kind.name, kind.group, kind.label), faults, remedy=_REMEDY), album
+    raise DataError(f"{tars[0]} holds neither {_TABLES}: {_REMEDY}")
+
+
+def _good(kind: _Kind, text: Text, album: Album) -> pl.DataFrame:
+    """The rows that can be used: a picture that is there and was in no row before, a patient, and a label."""
+    text = text.filled(kind.name).unique(kind.name).filled(kind.group).truth(kind.label, kind.meanings, _LABEL)
+    there = text.table[kind.name].is_in(list(album.names))
+    text = text.without(~there, text.table[kind.name], f"a picture that is not in {album.place}")
+    if not len(text):
+        raise DataError(f"{text.name} names no picture that could be used: {_REMEDY}")
+    return text.table.select(pl.col(kind.name).alias(_NAME), pl.col(kind.group).alias(_GROUP), _LABEL)
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def _chosen(table: pl.DataFrame, balance: int | None, rows: int | None, seed: int) -> pl.DataFrame:
+    """All positives and so many negatives for each, in an order drawn from the seed, or the first rows of that."""
+    table = table[np.argsort(_scramble(table[_NAME], seed + 1), kind="stable")]
+    if balance is not None:
+        positives = int(table[_LABEL].sum())
+        negatives = (~table[_LABEL]).cum_sum()
+        table = table.filter(table[_LABEL] | (negatives <= balance * positives))
+    return table[:rows]
+
+
+def _scramble(names: pl.Series, seed: int) -> NDArray[np.float64]:
+    """A number in [0, 1) for each name that depends on nothing but the name and the seed."""
+    key = seed.to_bytes(16, "big", signed=True)
+    words = (hashlib.blake2b(name.encode(), key=key, digest_size=8).digest() for name in names)
+    return np.array([int.from_bytes(word, "big") >> 11 for word in words], dtype=np.float64) * 2.0**-53
+
+
+def _labels(table: pl.DataFrame) -> Tensor:
+    return torch.tensor(table[_LABEL].to_list(), dtype=torch.float32)
+
+
+def _said(
+    kind: _Kind, table: pl.DataFrame, chosen: pl.DataFrame, test: pl.DataFrame, balance: int | None, size: int,
+    seed: int, faults: Faults,
+) -> tuple[str, ...]:  # fmt: skip
+    kept = (
+        "all positives and negatives" if balance is None else f"all positives and at most {balance} negatives for each"
+    )
+    return (
+        f"{len(table):,} pictures of {kind.title}, {int(table[_LABEL].sum()):,} of them melanomas, which is the label",
+        *faults.said(),
+        f"{kept}, drawn by a hash of name and seed {seed}: {len(chosen):,} pictures are used, "
+        f"{int(chosen[_LABEL].sum()):,} of them positive",
+        f"each picture made {size} by {size} pixels whatever its shape, bilinear with smoothing; three channels of "
+        "bytes",
+        f"{len(test):,} of {len(chosen):,} pictures are for testing, drawn by a hash of {kind.grouped} and seed "
+        f"{seed}: no {kind.grouped} is on both sides",
+    )
