@@ -22,7 +22,6 @@ data set with the columns of that one, as large as `rows` says, for tests and fo
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -138,7 +137,7 @@ def load(
         folder: of the files that the table above names; some have a known place and need none.
         rows: use this many rows at most, training and test together; None for all. A made-up data set needs it.
         seed: draws the test rows, and everything that is made up.
-        cache: a folder for what large data sets keep between two runs; `tacit` in the user's folder of caches if None.
+        cache: a folder for what large data sets keep between two runs; one beside their files if None.
         bad: "raise" stops at the first row that can't be used, with its file and line; "skip" leaves such rows out and
             counts them.
         progress: told how much is done, of how much, while a large data set is read.
@@ -146,7 +145,7 @@ def load(
     Faults(bad)  # a wrong word is told at once, also where no row is read
     if rows is not None and rows < 1:
         raise UsageError(f"rows is {rows}: choose a number of rows from 1 on, or leave it out for all")
-    options = {"rows": rows, "seed": seed, "cache": cache or _cache(), "bad": bad, "progress": progress}
+    options = {"rows": rows, "seed": seed, "cache": cache, "bad": bad, "progress": progress}
     text = str(name)
     if text.startswith(_MADE_UP):
         return _generated(text, _known(text.removeprefix(_MADE_UP)), rows, seed, folder)
@@ -206,8 +205,3 @@ def _generated(text: str, name: str, rows: int | None, seed: int, folder: str | 
         options = {"rows": None, "seed": seed, "cache": place, "bad": "raise", "progress": None}
         made = _read(name, Path(place), options)
     return replace(made, name=text, made=(f"made up with the seed {seed} in the format of {name}", *made.made))
-
-
-def _cache() -> Path:
-    """The user's folder of caches, where the desktop's standard puts it."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"

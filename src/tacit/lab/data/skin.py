@@ -78,7 +78,7 @@ def load(
     test_share: float = 0.2,
     balance: int | None = 9,
     size: int = SIZE,
-    cache: str | Path,
+    cache: str | Path | None = None,
     bad: str = "raise",
     progress: Progress | None = None,
     workers: int = 2,
@@ -93,17 +93,18 @@ def load(
         balance: negatives that are kept for each positive, drawn at random; None keeps all. A table with fewer
             negatives, as HAM10000, keeps all of them.
         size: pixels along each side.
-        cache: a folder for decoded pictures, about 21 KB for each.
+        cache: a folder for decoded pictures, about 21 KB for each; None for one beside `folder`, named after it.
         bad: "raise" or "skip" for rows and pictures that can't be used.
         progress: told how many pictures are decoded, of how many.
         workers: threads that decode at once.
     """
     _check(rows, test_share, balance, workers)
     faults = Faults(bad)
-    kind, text, album = _found(Path(folder), faults)
+    place = Path(folder)
+    kind, text, album = _found(place, faults)
     table = _good(kind, text, album)
     chosen = _chosen(table, balance, rows, seed)
-    store = Cache(Path(cache), album, size)
+    store = Cache(place.with_name(f"{place.name}.tacit") if cache is None else Path(cache), album, size)
     kept = store.decode(chosen[_NAME].to_list(), faults, progress=progress, workers=workers)
     chosen = chosen.filter(pl.col(_NAME).is_in(kept))
     for_test = _scramble(chosen[_GROUP], seed) < test_share
@@ -127,7 +128,7 @@ def load(
 def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SIIM-ISIC", tar: bool = False) -> None:
     """Made-up lesions in the official format: melanomas are larger, darker and less round than moles.
 
-    One in ten is a melanoma, and a patient (or a lesion) has one to three pictures.
+    One picture in ten is of a melanoma. A patient (or a lesion) has one picture or a few, all with the same label.
 
     Args:
         folder: where the table and the pictures go; it is made where there is none.
@@ -142,14 +143,14 @@ def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SI
     if rows < 1:
         raise UsageError(f"rows is {rows}: choose a number of pictures from 1 on")
     made, draw, files = known[kind], np.random.default_rng(seed), {}
-    lines, group = [f"{made.name},{made.group},{made.label}"], 0
+    groups = np.cumsum(draw.random(rows) < 0.6)
+    labels = _tenth(groups, draw)
+    lines = [f"{made.name},{made.group},{made.label}"]
     inside = "jpeg/train" if kind == "SIIM-ISIC" else "images"
     words = {positive: word for word, positive in reversed(made.meanings.items())}
-    for row in range(rows):
-        group += int(draw.random() < 0.5) or 3 * (row % 3 == 0)
-        positive = bool(draw.random() < 0.1)
-        lines.append(f"ISIC_{row:07d},P_{group:07d},{words[positive]}")
-        files[f"{inside}/ISIC_{row:07d}.jpg"] = _lesion(positive, draw)
+    for row, (group, positive) in enumerate(zip(groups, labels, strict=True)):
+        lines.append(f"ISIC_{row:07d},P_{group:07d},{words[bool(positive)]}")
+        files[f"{inside}/ISIC_{row:07d}.jpg"] = _lesion(bool(positive), draw)
     files[made.file] = ("\n".join(lines) + "\n").encode()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,6 +164,14 @@ def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SI
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
+
+
+def _tenth(groups: NDArray[np.int64], draw: np.random.Generator) -> NDArray[np.bool_]:
+    """Labels for whole groups, drawn until a tenth of the pictures is positive."""
+    order = draw.permutation(np.unique(groups))
+    sizes = np.array([np.count_nonzero(groups == group) for group in order])
+    enough = int(np.searchsorted(np.cumsum(sizes), len(groups) / 10)) + 1
+    return np.isin(groups, order[:enough])
 
 
 def _lesion(positive: bool, draw: np.random.Generator) -> bytes:

@@ -1,0 +1,40 @@
+"""Fashion-MNIST as a problem of two classes."""
+
+import pytest
+import torch
+
+from tacit.errors import DataError, UsageError
+from tacit.lab import fashion as files
+from tacit.lab.data import fashion
+from tacit.lab.data.rows import Pictures
+
+
+@pytest.fixture
+def folder(tmp_path):
+    fashion.write_generated(tmp_path, 210, 0)
+    return tmp_path
+
+
+def test_one_class_against_the_others(folder):
+    data, real = fashion.load(folder), files.load(folder)
+    assert (len(data.train), len(data.test)) == (180, 30)
+    assert data.inputs == Pictures(1, 28)
+    assert data.train.features[0].dtype == torch.uint8
+    assert torch.equal(data.train.features[0].float() / 255, real.train.squares)
+    assert torch.equal(data.test.labels, (real.test.labels == 9).float())
+    bags = fashion.load(folder, positive="bag")
+    assert torch.equal(bags.train.labels, (real.train.labels == 8).float())
+    assert "'bag'" in bags.made[1]
+
+
+def test_fewer_rows_and_wrong_options(folder):
+    data = fashion.load(folder, rows=70)
+    assert (len(data.train), len(data.test)) == (60, 10)
+    with pytest.raises(UsageError, match="no class 'boot'; there are: T-shirt"):
+        fashion.load(folder, positive="boot")
+    with pytest.raises(UsageError, match="rows is 3"):
+        fashion.load(folder, rows=3)
+    with pytest.raises(UsageError, match="rows is 3"):
+        fashion.write_generated(folder, 3, 0)
+    with pytest.raises(DataError, match="apt-get install dataset-fashion-mnist"):
+        fashion.load(folder / "nowhere")

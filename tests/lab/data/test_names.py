@@ -1,0 +1,105 @@
+"""Data sets by name: every name leads to its files, to its look-alike, or to an error that says what to do."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tacit.errors import DataError, UsageError
+from tacit.lab import data as lab_data
+from tacit.lab.data.rows import Pictures
+from tacit.lab.stack.network import network_for
+
+FILED = [name for name, source in lab_data.SOURCES.items() if source.folder]
+SMALL = ["adult", "bank", "credit", "fashion", "isic"]
+
+
+def test_the_docstring_lists_every_name():
+    listed = {line.split("`")[1] for line in (lab_data.__doc__ or "").splitlines() if line.startswith("| `")}
+    assert listed == set(lab_data.names()) == set(lab_data.SOURCES)
+
+
+def test_an_unknown_name_is_answered_with_those_there_are():
+    with pytest.raises(UsageError, match=r"no data set 'adlut'; there are: adult, avazu, .*generated:NAME.*\.toml"):
+        lab_data.load("adlut")
+    with pytest.raises(UsageError, match="no data set 'nothing'"):
+        lab_data.load("generated:nothing", rows=5)
+
+
+@pytest.mark.parametrize("name", FILED)
+def test_missing_files_are_named_with_where_to_get_them(name, tmp_path):
+    source = lab_data.SOURCES[name]
+    with pytest.raises(DataError) as caught:
+        lab_data.load(name)
+    for words in (source.files, source.where, source.licence, "--folder", f"generated:{name}"):
+        assert words in str(caught.value)
+    with pytest.raises(DataError, match="nowhere is not there: get "):
+        lab_data.load(name, folder=tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"--folder|pass its folder|pass their folder"):
+        lab_data.load(name, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "flights", "bad": "ignore"}, "bad is 'ignore': choose 'raise'.*'skip'"),
+        ({"name": "flights", "rows": 0}, "rows is 0"),
+        ({"name": "flights", "folder": "here"}, "flights is shipped with tacit: leave out the folder"),
+        ({"name": "generated:adult"}, "say how many rows"),
+        ({"name": "generated:adult", "rows": 5, "folder": "here"}, "reads no files"),
+        ({"name": "generated:flights", "rows": 5}, "needs no look-alike"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, words):
+    with pytest.raises(UsageError, match=words):
+        lab_data.load(arguments.pop("name"), **arguments)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_look_alike_trains_and_is_seeded(name):
+    data = lab_data.load(f"generated:{name}", rows=140, seed=3)
+    assert data.name == f"generated:{name}"
+    assert len(data.train) + len(data.test) == 140
+    assert "made up with the seed 3" in data.made[0]
+    assert 0 < data.share < 0.6
+    sizes = {"layers": 3, "cut": 2} if isinstance(data.inputs, Pictures) else {}
+    bottom, top = network_for(data.inputs, **sizes).build(0)
+    batch = data.train[:8]
+    features = [x.float() / 255 if x.dtype == torch.uint8 else x for x in batch.features]
+    assert top(bottom(*features), *batch.own).shape == (8,)
+    again, other = (lab_data.load(f"generated:{name}", rows=140, seed=seed) for seed in (3, 4))
+    assert all(map(torch.equal, data.train.features, again.train.features))
+    assert not torch.equal(data.train.features[-1][:10], other.train.features[-1][:10])
+
+
+def test_the_other_name_of_the_skin_lesions():
+    assert lab_data.load("generated:skin", rows=40).inputs == Pictures(3, 84)
+
+
+def test_flights_know_their_days():
+    data = lab_data.load("flights", rows=3000)
+    assert len(data.train) + len(data.test) == 3000
+    for rows in (data.train, data.test):
+        assert rows.days is not None
+        assert bool((rows.days.diff() >= 0).all())
+        assert 0 <= int(rows.days[0]) < 20
+        assert 345 < int(rows.days[-1]) <= 364
+    month, day = (data.train.features[0][:, column] for column in (1, 2))  # codes follow the numbers, from 1 on
+    lengths = torch.tensor([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30]).cumsum(0)
+    assert torch.equal(data.train.days, lengths[month - 1] + day - 1)
+
+
+def test_a_list_of_names_needs_neither_torch_nor_polars():
+    code = "import sys, tacit.lab.data as d; d.names(); sys.exit(bool({'torch', 'polars', 'PIL'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_rows_and_pictures_of_fashion_need_no_polars(tmp_path):
+    code = (
+        "import sys\n"
+        "sys.modules['polars'] = sys.modules['PIL'] = None\n"
+        "from tacit.lab import data\n"
+        "assert len(data.load('generated:fashion', rows=21).test) == 3\n"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)

@@ -1,0 +1,134 @@
+"""The cache of decoded pictures: it goes on where it was killed, and notices when a picture is another one."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tacit.errors import StorageError, UsageError
+from tacit.lab.data import pictures, skin
+
+# Decodes in chunks of 8 and stands still after the third report, so that the kill comes in the middle.
+DECODE = """
+import sys
+from tacit.lab.data import pictures, skin
+pictures.CHUNK = 8
+def report(done, total):
+    print(done, flush=True)
+    if done >= 16:
+        sys.stdin.read()
+skin.load(sys.argv[1], cache=sys.argv[2], progress=report)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    skin.write_generated(tmp_path / "skin", 60, 0)
+    return tmp_path / "skin"
+
+
+def reports(folder, cache, **options):
+    found = []
+    data = skin.load(folder, cache=cache, progress=lambda done, total: found.append((done, total)), **options)
+    return data, found
+
+
+def test_progress_is_told_and_nothing_is_decoded_twice(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "CHUNK", 25)
+    data, found = reports(folder, tmp_path)
+    assert found == [(0, 60), (25, 60), (50, 60), (60, 60)]
+    again, found = reports(folder, tmp_path)
+    assert found == [(60, 60)]
+    assert torch.equal(data.train.features[0], again.train.features[0])
+    _, found = reports(folder, tmp_path, size=20)
+    assert found[0] == (0, 60), "another size is another cache"
+
+
+def test_only_what_is_new_to_another_draw_is_decoded(folder, tmp_path):
+    reports(folder, tmp_path, rows=20)
+    _, found = reports(folder, tmp_path)
+    assert found == [(20, 60), (60, 60)]
+
+
+def test_a_killed_process_is_gone_on_from(folder, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", DECODE, str(folder), str(tmp_path / "cache")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert [process.stdout.readline().strip() for _ in range(3)] == ["0", "8", "16"]
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait(timeout=30) == -signal.SIGKILL
+    data, found = reports(folder, tmp_path / "cache")
+    assert found[0] == (16, 60)
+    fresh, found = reports(folder, tmp_path / "fresh")
+    assert found[0] == (0, 60)
+    for one, other in ((data.train, fresh.train), (data.test, fresh.test)):
+        assert torch.equal(one.features[0], other.features[0])
+        assert torch.equal(one.labels, other.labels)
+
+
+def test_an_interruption_keeps_what_is_done(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "CHUNK", 10)
+
+    def stop(done, total):
+        if done == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        skin.load(folder, cache=tmp_path, progress=stop)
+    _, found = reports(folder, tmp_path)
+    assert found[0] == (30, 60)
+
+
+def test_a_changed_picture_is_decoded_anew(folder, tmp_path):
+    reports(folder, tmp_path)
+    one, other = sorted((folder / "jpeg/train").glob("*.jpg"))[:2]
+    one.write_bytes(other.read_bytes())
+    os.utime(one, ns=(1, 1))
+    _, found = reports(folder, tmp_path)
+    assert found[0] == (0, 60)
+
+
+def test_threads_change_nothing(folder, tmp_path):
+    one, many = (skin.load(folder, cache=tmp_path / str(workers), workers=workers) for workers in (1, 4))
+    assert torch.equal(one.train.features[0], many.train.features[0])
+
+
+def test_pictures_are_mapped_and_the_cache_stays_as_it_is(folder, tmp_path):
+    data = skin.load(folder, cache=tmp_path)
+    (place,) = tmp_path.glob("pictures-*")
+    assert {path.name for path in place.iterdir()} == {"pixels.bytes", "marks.bytes"}
+    before = (place / "pixels.bytes").read_bytes()
+    data.train.features[0].fill_(0)
+    assert (place / "pixels.bytes").read_bytes() == before
+    again = skin.load(folder, cache=tmp_path)
+    assert int(again.train.features[0].max()) > 0
+    with open("/proc/self/maps") as maps:
+        assert sum("(deleted)" in line and str(tmp_path) in line for line in maps) >= 2
+
+
+def test_without_a_cache_folder_it_lies_beside_the_pictures(folder):
+    skin.load(folder)
+    assert len(list((folder.parent / "skin.tacit").glob("pictures-*"))) == 1
+
+
+def test_a_cache_that_is_damaged_or_cannot_be_written_is_named(folder, tmp_path):
+    skin.load(folder, cache=tmp_path / "cache")
+    (place,) = (tmp_path / "cache").glob("pictures-*")
+    with (place / "pixels.bytes").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(StorageError, match=r"pixels.bytes has 1270081 bytes, where 1270080 are needed: delete"):
+        skin.load(folder, cache=tmp_path / "cache")
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(StorageError, match=r"can't be used .*--cache"):
+        skin.load(folder, cache=tmp_path / "file")
+
+
+def test_without_pillow_it_says_what_to_install(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(UsageError, match=r"pip install 'tacit\[images\]'"):
+        skin.load(folder, cache=tmp_path)

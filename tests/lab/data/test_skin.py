@@ -1,0 +1,200 @@
+"""Skin lesions from made-up files in both official formats: what is chosen, how it is divided, what is refused."""
+
+import re
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tacit.errors import DataError, UsageError
+from tacit.lab.data import skin
+from tacit.lab.data.rows import Pictures
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The same 90 lesions in all three forms, never to be changed."""
+    folder = tmp_path_factory.mktemp("skin")
+    skin.write_generated(folder / "siim", 90, 0)
+    skin.write_generated(folder / "ham", 90, 0, kind="HAM10000")
+    skin.write_generated(folder / "tar", 90, 0, kind="HAM10000", tar=True)
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A few lesions that a test may damage."""
+    skin.write_generated(tmp_path / "own", 40, 1)
+    return tmp_path / "own"
+
+
+def named(folder, cache, **options):
+    """A data set with the name of each of its pictures, found by their pixels."""
+    data = skin.load(folder, cache=cache, **options)
+    known = {}
+    for path in sorted((folder / "jpeg/train").glob("*.jpg")):
+        small = Image.open(path).convert("RGB").resize((84, 84), Image.Resampling.BILINEAR)
+        known[np.asarray(small).transpose(2, 0, 1).tobytes()] = path.stem
+    names = [[known[one.numpy().tobytes()] for one in rows.features[0]] for rows in (data.train, data.test)]
+    return data, names
+
+
+def table(folder):
+    lines = (folder / "train.csv").read_text().splitlines()[1:]
+    return {name: (patient, label) for name, patient, label in (line.split(",") for line in lines)}
+
+
+def test_pictures_are_resized_bytes_with_their_labels(made, tmp_path):
+    data, names = named(made / "siim", tmp_path)
+    assert data.inputs == Pictures(3, 84)
+    assert data.train.features[0].shape == (len(data.train), 3, 84, 84)
+    assert data.train.features[0].dtype == torch.uint8
+    about = table(made / "siim")
+    for rows, part in zip((data.train, data.test), names, strict=True):
+        assert rows.labels.tolist() == [float(about[name][1]) for name in part]
+        assert rows.own == ()
+    assert len(set(names[0]) | set(names[1])) == 90
+    assert 0.05 < data.share < 0.2
+
+
+def test_no_patient_is_on_both_sides(made, tmp_path):
+    about = table(made / "siim")
+    patients = {patient for patient, _ in about.values()}
+    assert len(patients) < 70, "some have several pictures"
+    for seed in range(4):
+        _, names = named(made / "siim", tmp_path, seed=seed)
+        train, test = ({about[name][0] for name in part} for part in names)
+        assert not train & test
+        assert train | test == patients
+
+
+def test_the_three_forms_hold_the_same(made, tmp_path):
+    forms = [skin.load(made / form, cache=tmp_path) for form in ("siim", "ham", "tar")]
+    for other in forms[1:]:
+        assert torch.equal(forms[0].train.features[0], other.train.features[0])
+        assert torch.equal(forms[0].test.labels, other.test.labels)
+    assert "SIIM-ISIC" in forms[0].made[0]
+    assert "no lesion is on both sides" in forms[2].made[-1]
+    direct = skin.load(made / "tar/pictures.tar", cache=tmp_path)
+    assert torch.equal(direct.train.labels, forms[2].train.labels)
+    assert not (made / "tar/images").exists(), "the tar file is not unpacked"
+
+
+def test_the_balance_keeps_all_positives_and_some_negatives(made, tmp_path):
+    positives = sum(label == "1" for _, label in table(made / "siim").values())
+    for balance, used in ((2, 3 * positives), (None, 90), (50, 90)):
+        data = skin.load(made / "siim", cache=tmp_path, balance=balance)
+        labels = torch.cat([data.train.labels, data.test.labels])
+        assert (len(labels), int(labels.sum())) == (used, positives)
+    one, other = (skin.load(made / "siim", cache=tmp_path, balance=2, seed=seed) for seed in (0, 1))
+    assert not torch.equal(one.train.features[0][:5], other.train.features[0][:5])
+    assert len(skin.load(made / "siim", cache=tmp_path, rows=30).train) < 30
+
+
+def test_the_lesions_can_be_told_apart(made, tmp_path):
+    data = skin.load(made / "siim", cache=tmp_path)
+    brightness = data.train.features[0].float().mean((1, 2, 3))
+    positive = data.train.labels.bool()
+    better = (brightness[positive][:, None] < brightness[~positive][None, :]).float().mean()
+    assert float(better) > 0.8
+
+
+def test_a_large_picture_is_made_small_alike(own, tmp_path):
+    path = sorted((own / "jpeg/train").glob("*.jpg"))[0]
+    large = Image.open(path).resize((1200, 900), Image.Resampling.BICUBIC)
+    before, names = named(own, tmp_path / "a")
+    large.save(path, quality=95)
+    data = skin.load(own, cache=tmp_path / "b")
+    part = 0 if path.stem in names[0] else 1
+    place = names[part].index(path.stem)
+    old, new = ((one.train, one.test)[part].features[0][place].float() for one in (before, data))
+    assert float((old - new).abs().mean()) < 4
+    assert not torch.equal(old, new)
+
+
+def test_other_sizes_and_grey_pictures(own, tmp_path):
+    for path in (own / "jpeg/train").glob("*.jpg"):
+        Image.open(path).convert("L").save(path)
+    data = skin.load(own, cache=tmp_path, size=32)
+    assert data.train.features[0].shape[1:] == (3, 32, 32)
+    assert torch.equal(data.train.features[0][:, 0], data.train.features[0][:, 2])
+
+
+def damaged(folder):
+    """One picture cut off, one that is none, one that is gone."""
+    cut, none, gone = sorted((folder / "jpeg/train").glob("*.jpg"))[3:6]
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    none.write_bytes(b"no picture at all")
+    gone.unlink()
+    return cut, none, gone
+
+
+def test_bad_pictures_are_named_or_skipped_and_counted(own, tmp_path):
+    cut, none, gone = damaged(own)
+    with pytest.raises(
+        DataError, match=re.escape(f"{own / 'train.csv'}, line 7: image_name is {gone.stem!r}, a picture")
+    ):
+        skin.load(own, cache=tmp_path)
+    data = skin.load(own, cache=tmp_path, bad="skip")
+    assert data.skipped == 3
+    assert len(data.train) + len(data.test) == 37
+    assert any("3 rows of the source could not be used" in step for step in data.made)
+    again = skin.load(own, cache=tmp_path, bad="skip")
+    assert again.skipped == 3, "what could not be decoded is not taken for decoded"
+    lines = (own / "train.csv").read_text().splitlines()
+    (own / "train.csv").write_text("\n".join(line for line in lines if gone.stem not in line))
+    with pytest.raises(DataError, match=f"the picture ({cut.stem}|{none.stem}) in .* can't be decoded .*--bad skip"):
+        skin.load(own, cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("ISIC_0000003,P_1,1", "line 42: image_name is 'ISIC_0000003', there already"),
+        ("ISIC_9,,1", "line 42: patient_id is empty, missing"),
+        ("ISIC_9,P_1,2", "line 42: target is '2', neither '1' nor '0'"),
+        ("ISIC_9,P_1", "line 42 has 2 fields, where the header has 3"),
+        (",P_1,0", "line 42: image_name is empty"),
+    ],
+)
+def test_a_bad_row_of_the_table_is_named(own, tmp_path, row, words):
+    with (own / "train.csv").open("a") as file:
+        file.write(row + "\n")
+    with pytest.raises(DataError, match=words):
+        skin.load(own, cache=tmp_path)
+    assert skin.load(own, cache=tmp_path, bad="skip").skipped == 1
+
+
+def test_a_folder_or_tar_file_that_is_none(own, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(DataError, match=r"holds neither train.csv nor HAM10000_metadata.csv.*SIIM-ISIC.*--folder"):
+        skin.load(empty, cache=tmp_path)
+    (empty / "x.tar").write_bytes(b"none" * 500)
+    with pytest.raises(DataError, match=r"x.tar can't be read as a plain tar file"):
+        skin.load(empty, cache=tmp_path)
+    with tarfile.open(empty / "x.tar", "w:gz") as packed:
+        packed.add(own / "train.csv", "train.csv")
+    with pytest.raises(DataError, match=r"unpack its compression"):
+        skin.load(empty, cache=tmp_path)
+    with tarfile.open(empty / "x.tar", "w") as packed:
+        packed.add(own / "jpeg/train", "images")
+    with pytest.raises(DataError, match=r"x.tar holds neither"):
+        skin.load(empty, cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rows": 0}, {"test_share": 1.0}, {"balance": 0}, {"workers": 0}, {"size": 0}, {"bad": "maybe"}]
+)
+def test_wrong_options_are_refused(made, tmp_path, wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        skin.load(made / "siim", cache=tmp_path, **wrong)
+
+
+def test_too_few_pictures_to_divide(own, tmp_path):
+    with pytest.raises(DataError, match="1 pictures leave"):
+        skin.load(own, cache=tmp_path, rows=1)
+    with pytest.raises(UsageError, match="no collection 'ham'"):
+        skin.write_generated(tmp_path, 5, 0, kind="ham")
