@@ -17,7 +17,9 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -142,36 +144,38 @@ def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SI
         raise UsageError(f"there is no collection {kind!r}; there are: {', '.join(known)}")
     if rows < 1:
         raise UsageError(f"rows is {rows}: choose a number of pictures from 1 on")
-    made, draw, files = known[kind], np.random.default_rng(seed), {}
-    groups = np.cumsum(draw.random(rows) < 0.6)
-    labels = _tenth(groups, draw)
-    lines = [f"{made.name},{made.group},{made.label}"]
-    inside = "jpeg/train" if kind == "SIIM-ISIC" else "images"
+    made, draw = known[kind], np.random.default_rng(seed)
+    groups = np.cumsum(draw.random(rows) < 0.6, dtype=np.int64)
+    labels = _tenth(groups, draw).tolist()
     words = {positive: word for word, positive in reversed(made.meanings.items())}
-    for row, (group, positive) in enumerate(zip(groups, labels, strict=True)):
-        lines.append(f"ISIC_{row:07d},P_{group:07d},{words[bool(positive)]}")
-        files[f"{inside}/ISIC_{row:07d}.jpg"] = _lesion(bool(positive), draw)
-    files[made.file] = ("\n".join(lines) + "\n").encode()
-    folder = Path(folder)
+    inside = "jpeg/train" if kind == "SIIM-ISIC" else "images"
+    people = (f"ISIC_{row:07d},P_{groups[row]:07d},{words[label]}\n" for row, label in enumerate(labels))
+    lesions = ((f"{inside}/ISIC_{row:07d}.jpg", _lesion(label, draw)) for row, label in enumerate(labels))
+    head = f"{made.name},{made.group},{made.label}\n"
+    _put(Path(folder), chain([(made.file, "".join([head, *people]).encode())], lesions), tar)
+
+
+def _put(folder: Path, files: Iterable[tuple[str, bytes]], tar: bool) -> None:
+    """Files into a folder, or into a tar file there, one at a time."""
     folder.mkdir(parents=True, exist_ok=True)
-    if tar:
-        with tarfile.open(folder / "pictures.tar", "w") as packed:
-            for name, content in files.items():
-                about = tarfile.TarInfo(name)
-                about.size = len(content)
-                packed.addfile(about, io.BytesIO(content))
+    if not tar:
+        for name, content in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
         return
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+    with tarfile.open(folder / "pictures.tar", "w") as packed:
+        for name, content in files:
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            packed.addfile(about, io.BytesIO(content))
 
 
 def _tenth(groups: NDArray[np.int64], draw: np.random.Generator) -> NDArray[np.bool_]:
     """Labels for whole groups, drawn until a tenth of the pictures is positive."""
-    order = draw.permutation(np.unique(groups))
-    sizes = np.array([np.count_nonzero(groups == group) for group in order])
-    enough = int(np.searchsorted(np.cumsum(sizes), len(groups) / 10)) + 1
-    return np.isin(groups, order[:enough])
+    known, sizes = np.unique(groups, return_counts=True)
+    order = draw.permutation(len(known))
+    enough = int(np.searchsorted(np.cumsum(sizes[order]), len(groups) / 10)) + 1
+    return np.isin(groups, known[order[:enough]])
 
 
 def _lesion(positive: bool, draw: np.random.Generator) -> bytes:
