@@ -12,6 +12,7 @@ from tacit.lab.data.rows import Pictures
 from tacit.lab.stack.network import network_for
 
 FILED = [name for name, source in lab_data.SOURCES.items() if source.folder]
+LARGE = ["avazu", "criteo"]
 SMALL = ["adult", "bank", "credit", "fashion", "isic"]
 
 
@@ -48,6 +49,7 @@ def test_missing_files_are_named_with_where_to_get_them(name, tmp_path):
         ({"name": "flights", "folder": "here"}, "flights is shipped with tacit: leave out the folder"),
         ({"name": "generated:adult"}, "say how many rows"),
         ({"name": "generated:adult", "rows": 5, "folder": "here"}, "reads no files"),
+        ({"name": "own.toml", "folder": "here"}, "names its files itself"),
         ({"name": "generated:flights", "rows": 5}, "needs no look-alike"),
     ],
 )
@@ -61,7 +63,7 @@ def test_a_look_alike_trains_and_is_seeded(name):
     data = lab_data.load(f"generated:{name}", rows=140, seed=3)
     assert data.name == f"generated:{name}"
     assert len(data.train) + len(data.test) == 140
-    assert "made up with the seed 3" in data.made[0]
+    assert "made up with the seed 3," in data.made[0]
     assert 0 < data.share < 0.6
     sizes = {"layers": 3, "cut": 2} if isinstance(data.inputs, Pictures) else {}
     bottom, top = network_for(data.inputs, **sizes).build(0)
@@ -71,6 +73,24 @@ def test_a_look_alike_trains_and_is_seeded(name):
     again, other = (lab_data.load(f"generated:{name}", rows=140, seed=seed) for seed in (3, 4))
     assert all(map(torch.equal, data.train.features, again.train.features))
     assert not torch.equal(data.train.features[-1][:10], other.train.features[-1][:10])
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_look_alike_goes_by_its_name(name):
+    data = lab_data.load(f"generated:{name}", rows=500, seed=1)
+    assert data.name == f"generated:{name}"
+    assert len(data.train) + len(data.test) == 500
+
+
+def test_a_path_that_ends_with_toml_is_a_description(tmp_path):
+    lines = [f"{row % 2},{row},{'ab'[row % 2]}" for row in range(200)]
+    (tmp_path / "table.csv").write_text("\n".join(["clicked,age,site", *lines]) + "\n")
+    (tmp_path / "mine.toml").write_text(
+        'file = "table.csv"\nlabel = "clicked"\n[features]\ncategorical = ["site"]\nnumeric = ["age"]\n'
+    )
+    data = lab_data.load(tmp_path / "mine.toml", rows=100, cache=tmp_path / "cache")
+    assert len(data.train) + len(data.test) == 100
+    assert (len(data.inputs.cardinalities), data.inputs.numeric) == (1, 1)
 
 
 def test_the_other_name_of_the_skin_lesions():

@@ -150,6 +150,8 @@ def load(
     if text.startswith(_MADE_UP):
         return _generated(text, _known(text.removeprefix(_MADE_UP)), rows, seed, folder)
     if text.endswith(".toml"):
+        if folder is not None:
+            raise UsageError(f"{text} names its files itself, relative to where it lies: leave out the folder {folder}")
         own: Data = import_module("tacit.lab.data.own").load(name, **options)
         return own
     known = _known(text)
@@ -204,4 +206,6 @@ def _generated(text: str, name: str, rows: int | None, seed: int, folder: str | 
         import_module(f"tacit.lab.data.{SOURCES[name].module}").write_generated(place, rows, seed)
         options = {"rows": None, "seed": seed, "cache": place, "bad": "raise", "progress": None}
         made = _read(name, Path(place), options)
-    return replace(made, name=text, made=(f"made up with the seed {seed} in the format of {name}", *made.made))
+    return replace(
+        made, name=text, made=(f"Everything is made up with the seed {seed}, in the format of {name}.", *made.made)
+    )

@@ -39,9 +39,9 @@ def load(
         adult.EMPLOYER_INPUTS,
         adult.TAX_OFFICE_INPUTS,
         read=(
-            f"{len(table):,} people of UCI Adult, all files together",
-            "the label says who earns more than 50,000 dollars a year; the census weight fnlwgt is left out",
-            "a '?' is a missing value",
+            f"{len(table):,} people of UCI Adult were read, from all files together.",
+            "The label says who earns more than 50,000 dollars a year; the census weight fnlwgt is left out.",
+            "A '?' is a missing value.",
         ),
         faults=faults,
         rows=rows,

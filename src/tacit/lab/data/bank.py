@@ -58,9 +58,9 @@ def load(
         REGISTER_INPUTS,
         BANK_INPUTS,
         read=(
-            f"{len(table):,} clients of UCI Bank marketing",
-            "the label says who opened a deposit; duration is left out, because it is known only after the call",
-            "pdays = -1 (never called before) is a missing value, and a column of its own says so",
+            f"{len(table):,} clients of UCI Bank marketing were read.",
+            "The label says who opened a deposit; duration is left out, because it is known only after the call.",
+            "A pdays of -1 (never called before) is a missing value, and a column of its own says so.",
         ),
         faults=faults,
         rows=rows,

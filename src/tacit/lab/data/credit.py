@@ -61,9 +61,9 @@ def load(
         Columns(numeric=tuple(name for name in table.columns if name.startswith("host_"))),
         Columns(numeric=tuple(name for name in table.columns if name.startswith("guest_"))),
         read=(
-            f"{len(table):,} clients of UCI default credit joined by id in the clear: {len(features):,} of the host "
-            f"(feature party) and {len(own):,} of the guest (label party)",
-            "the label says who failed to pay in the next month",
+            f"{len(table):,} clients of UCI default credit were joined by id in the clear: {len(features):,} of the "
+            f"host (feature party) and {len(own):,} of the guest (label party).",
+            "The label says who failed to pay in the next month.",
         ),
         faults=faults,
         rows=rows,

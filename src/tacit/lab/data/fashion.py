@@ -43,10 +43,10 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
         test=_rows(pictures.test, wanted),
         inputs=Pictures(1, fashion.SIDE),
         made=(
-            f"{len(pictures.train):,} training and {len(pictures.test):,} test pictures of Fashion-MNIST, as its "
-            "authors divide them",
-            f"the label says which pictures are of the class {positive!r}; the nine other classes are the negatives",
-            "grey values stay bytes",
+            f"{len(pictures.train):,} training and {len(pictures.test):,} test pictures of Fashion-MNIST were read, "
+            "as its authors divide them.",
+            f"The label says which pictures are of the class {positive!r}; the nine other classes are the negatives.",
+            "Grey values stay bytes.",
         ),
     )
 

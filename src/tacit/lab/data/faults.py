@@ -19,7 +19,7 @@ class Faults:
     >>> faults = Faults("skip")
     >>> faults.meet("adult.data, line 7: the age is 'old', no number")
     >>> faults.skipped, faults.said()
-    (1, ('1 row of the source could not be used and was left out',))
+    (1, ('1 row of the source could not be used and was left out.',))
     """
 
     def __init__(self, bad: str) -> None:
@@ -40,4 +40,4 @@ class Faults:
             return ()
         rows = "1 row" if self.skipped == 1 else f"{self.skipped:,} rows"
         was = "was" if self.skipped == 1 else "were"
-        return (f"{rows} of the source could not be used and {was} left out",)
+        return (f"{rows} of the source could not be used and {was} left out.",)

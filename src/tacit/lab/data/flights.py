@@ -35,10 +35,10 @@ def load(*, rows: int | None = None, seed: int = 0, test_share: float = 0.2) -> 
         flights.AIRPORT_INPUTS,
         flights.AIRLINE_INPUTS,
         read=(
-            f"{len(table):,} flights of 2013 that both the airport and the airline know, from the tables shipped with "
-            "tacit",
-            "the label says which flights came an hour late or more",
-            "where gust, pressure or the age of the aircraft is missing, a column of its own says so",
+            f"{len(table):,} flights of 2013 that both the airport and the airline know were read from the tables "
+            "shipped with tacit.",
+            "The label says which flights came an hour late or more.",
+            "Where gust, pressure or the age of the aircraft is missing, a column of its own says so.",
         ),
         faults=Faults("raise"),
         rows=rows,

@@ -24,7 +24,7 @@ DAY = "tacit day"
 
 
 _CODES = (
-    "each category gets a code in the order of its spelling; one that is missing or in no training row gets the code 0",
+    "Each category gets a code in the order of spelling; one that is missing or in no training row gets the code 0.",
 )
 
 
@@ -40,7 +40,7 @@ def of_table(
     seed: int = 0,
     test_share: float = 0.2,
 ) -> Data:
-    """The data set: rows drawn for testing by a hash of their id, and all else fitted on the other ones.
+    """The data set: rows were drawn for testing by a hash of their id, and all else fitted on the other ones.
 
     Where the table has the column `DAY`, the rows of each part are sorted by it, and by their id within a day.
 
@@ -70,13 +70,13 @@ def of_table(
         made=(
             *read,
             *faults.said(),
-            *(() if used == len(table) else (f"{used:,} of {len(table):,} rows drawn by a hash of id and seed",)),
-            f"{len(whole.test):,} of {used:,} rows drawn for testing by a hash of id and seed {seed}, each with the "
-            f"chance {test_share:g}",
+            *(() if used == len(table) else (f"{used:,} of {len(table):,} rows were drawn by a hash of id and seed.",)),
+            f"{len(whole.test):,} of {used:,} rows were drawn for testing by a hash of id and seed {seed}, each "
+            f"with the chance {test_share:g}.",
             *(_CODES if features.categorical or own.categorical else ()),
-            "each number less the mean and divided by the standard deviation of the training rows; a missing one is "
-            "the mean",
-            *(() if days is None else ("rows sorted by day",)),
+            "Each number is centred and scaled by mean and standard deviation of the training rows; a missing one is "
+            "the mean.",
+            *(() if days is None else ("The rows are sorted by day.",)),
         ),
         skipped=faults.skipped,
     )  # fmt: skip

@@ -263,16 +263,15 @@ def _said(
     kind: _Kind, table: pl.DataFrame, chosen: pl.DataFrame, test: pl.DataFrame, balance: int | None, size: int,
     seed: int, faults: Faults,
 ) -> tuple[str, ...]:  # fmt: skip
-    kept = (
-        "all positives and negatives" if balance is None else f"all positives and at most {balance} negatives for each"
-    )
+    kept = "All pictures" if balance is None else f"All positives and at most {balance} negatives for each"
     return (
-        f"{len(table):,} pictures of {kind.title}, {int(table[_LABEL].sum()):,} of them melanomas, which is the label",
+        f"{len(table):,} pictures of {kind.title} were read; the label says which are melanomas: "
+        f"{int(table[_LABEL].sum()):,}.",
         *faults.said(),
         f"{kept}, drawn by a hash of name and seed {seed}: {len(chosen):,} pictures are used, "
-        f"{int(chosen[_LABEL].sum()):,} of them positive",
-        f"each picture made {size} by {size} pixels whatever its shape, bilinear with smoothing; three channels of "
-        "bytes",
+        f"{int(chosen[_LABEL].sum()):,} of them positive.",
+        f"Each picture was made {size} by {size} pixels whatever its shape, bilinear with smoothing; its three "
+        "channels are bytes.",
         f"{len(test):,} of {len(chosen):,} pictures are for testing, drawn by a hash of {kind.grouped} and seed "
-        f"{seed}: no {kind.grouped} is on both sides",
+        f"{seed}: no {kind.grouped} is on both sides.",
     )
