@@ -20,7 +20,7 @@ from tacit.errors import StorageError
 
 __all__ = ["locked", "mapped", "new_file", "sync_folder", "write", "writing"]
 
-_DTYPES = {"int64": torch.int64, "float32": torch.float32}
+_DTYPES = {"int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
 # Not in the module mmap. Without it the kernel may refuse a private mapping that is larger than the machine's memory.
 _MAP_NORESERVE = 0x4000
 

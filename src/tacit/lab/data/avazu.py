@@ -1,0 +1,100 @@
+"""Avazu's click-through rate challenge (Kaggle, 2014): clicks on 40 million mobile advertisements over eleven days.
+
+Its `train.csv` has a header and only categories. The preprocessing is that of the papers (appendix A.6.1 of file 004):
+a missing category is a category of its own, and categories become codes, here by the training rows alone. The column
+`hour` (YYMMDDHH) is taken apart: the hour of the day is a category, and the day says when the row belongs to, for a
+training day by day. The `id` of a row is not used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from tacit.errors import DataError, UsageError
+from tacit.lab.data._sources import found
+from tacit.lab.data._text import Layout, Text, header
+from tacit.lab.data.rows import Data
+from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import load as load_streamed
+
+__all__ = ["CATEGORIES", "FILES", "load"]
+
+_NAMES = (
+    *("site_id", "site_domain", "site_category", "app_id", "app_domain", "app_category"),
+    *("device_id", "device_ip", "device_model"),
+)
+CATEGORIES = (
+    *("hour", "C1", "banner_pos"), *_NAMES, *("device_type", "device_conn_type"),
+    *(f"C{number}" for number in range(14, 22)),
+)  # fmt: skip
+"""The columns of categories; `hour` is the hour of the day."""
+
+FILES = ("train.csv", "train.csv.gz", "train.gz")
+"""What a folder may hold; the first one that is there is read. Kaggle's own name is `train.gz`."""
+
+_REMEDY = (
+    'take train.gz from Kaggle\'s "Click-Through Rate Prediction" (avazu-ctr-prediction), and pass its folder or the '
+    "file"
+)
+_KINDS = {
+    "click": "label",
+    **dict.fromkeys(CATEGORIES, "integer"),
+    **dict.fromkeys(_NAMES, "hex"),
+    "hour": "hour",
+}
+
+
+def load(
+    path: str | Path,
+    *,
+    rows: int | None = None,
+    sample: float = 1.0,
+    test_share: float = 0.1,
+    seed: int = 0,
+    min_count: int = 1,
+    own: Literal["none", "all"] = "none",
+    cache: str | Path | None = None,
+    bad: Literal["raise", "skip"] = "raise",
+    progress: Progress | None = None,
+) -> Data:
+    """Training and test rows, each sorted by day and otherwise in the file's order, mapped from files.
+
+    Args:
+        path: a folder with one of `FILES`, or such a file.
+        rows: only the first so many rows of the file.
+        sample: the share of the rows to use; the papers use all.
+        test_share: the share of these for testing; the papers' is 0.1.
+        seed: of both draws.
+        min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
+            them, which is 1; nearly all of the nine million codes are then values of `device_ip` and `device_id` that
+            few rows have. With 10 there are a few hundred thousand codes.
+        own: what the label party has itself beside the labels: "none", or "all" columns as in the papers; see
+            `tacit.lab.data.criteo.load`.
+        cache: a folder for what is kept; None for one beside the file.
+        bad: "raise" an error with the line of a row that can't be read, or "skip" and count such rows.
+        progress: called with the work done and to do.
+    """
+    if own not in ("none", "all"):
+        raise UsageError(f'own={own!r}: give "none" or "all"')
+    file = found(Path(path), FILES, _REMEDY)
+    names = header(file, ",", _REMEDY)
+    missing = [name for name in _KINDS if name not in names]
+    if missing:
+        raise DataError(f"{file}, line 1: there is no column {', '.join(missing)}: {_REMEDY}")
+    made = [
+        f"Avazu's click data were read from {file.name}: 22 categories, the hour of the day among them, prepared as in "
+        "the papers.",
+        "The feature party has all columns, the label party only the labels." if own == "none"
+        else "Both parties have all columns, as in the papers: the label party for the wide part of the model.",
+    ]  # fmt: skip
+    return load_streamed(
+        Text(file, Layout(names, _KINDS, remedy=_REMEDY)),
+        Schema("avazu", "click", CATEGORIES, days=True),
+        Options(rows, sample, test_share, seed, min_count),
+        cache=cache,
+        bad=bad,
+        progress=progress,
+        made=made,
+        both=own == "all",
+    )

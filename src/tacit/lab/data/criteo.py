@@ -1,0 +1,93 @@
+"""Criteo's display advertising challenge (Kaggle, 2014): clicks on 45 million shown advertisements over a week.
+
+Its `train.txt` has no header; each line holds the label, 13 whole numbers and 26 categories as hexadecimal numbers,
+with tabs between them. Any of the inputs may be missing. The preprocessing is that of the papers (appendix A.6.1 of
+file 004), called "papers" here: a missing category is a category of its own, a missing number is 0, categories become
+codes, and numbers are scaled linearly to [0, 1]. In two ways it differs, so that the test rows teach nothing: codes
+and ranges come from the training rows alone, and a category that none of them has gets the code 0.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from tacit.errors import UsageError
+from tacit.lab.data._sources import found
+from tacit.lab.data._text import Layout, Text
+from tacit.lab.data.rows import Data
+from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import load as load_streamed
+
+__all__ = ["CATEGORIES", "FILES", "NUMBERS", "load"]
+
+NUMBERS = tuple(f"I{number}" for number in range(1, 14))
+"""The columns of numbers."""
+
+CATEGORIES = tuple(f"C{number}" for number in range(1, 27))
+"""The columns of categories."""
+
+FILES = ("train.txt", "train.txt.gz")
+"""What a folder may hold; the first one that is there is read."""
+
+_REMEDY = (
+    'take train.txt from Kaggle\'s "Display Advertising Challenge" (criteo-display-ad-challenge), and pass its folder '
+    "or the file"
+)
+_LAYOUT = Layout(
+    names=("label", *NUMBERS, *CATEGORIES),
+    kinds={"label": "label", **dict.fromkeys(NUMBERS, "integer"), **dict.fromkeys(CATEGORIES, "hex")},
+    separator="\t",
+    header=False,
+    remedy=_REMEDY,
+)
+
+
+def load(
+    path: str | Path,
+    *,
+    rows: int | None = None,
+    sample: float = 1.0,
+    test_share: float = 0.1,
+    seed: int = 0,
+    min_count: int = 1,
+    own: Literal["none", "all"] = "none",
+    cache: str | Path | None = None,
+    bad: Literal["raise", "skip"] = "raise",
+    progress: Progress | None = None,
+) -> Data:
+    """Training and test rows, mapped from files; memory grows with the different categories, not with the rows.
+
+    Args:
+        path: a folder with one of `FILES`, or such a file.
+        rows: only the first so many rows of the file.
+        sample: the share of the rows to use; the papers use 0.1.
+        test_share: the share of these for testing; the papers' is 0.1.
+        seed: of both draws.
+        min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
+            them, which is 1: some 34 million codes of the whole file. With 10 there are about a million.
+        own: what the label party has itself beside the labels. "none" is an advertiser's case and the default: the
+            feature party has all columns. "all" repeats the papers' set-up, where both parties see all columns: the
+            feature party in the deep part of the model, the label party in the wide part.
+        cache: a folder for what is kept; None for one beside the file.
+        bad: "raise" an error with the line of a row that can't be read, or "skip" and count such rows.
+        progress: called with the work done and to do.
+    """
+    if own not in ("none", "all"):
+        raise UsageError(f'own={own!r}: give "none" or "all"')
+    file = found(Path(path), FILES, _REMEDY)
+    made = [
+        f"Criteo's click data were read from {file.name}: 26 categories and 13 numbers, prepared as in the papers.",
+        "The feature party has all columns, the label party only the labels." if own == "none"
+        else "Both parties have all columns, as in the papers: the label party for the wide part of the model.",
+    ]  # fmt: skip
+    return load_streamed(
+        Text(file, _LAYOUT),
+        Schema("criteo", "label", CATEGORIES, NUMBERS),
+        Options(rows, sample, test_share, seed, min_count),
+        cache=cache,
+        bad=bad,
+        progress=progress,
+        made=made,
+        both=own == "all",
+    )

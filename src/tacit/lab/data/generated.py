@@ -1,0 +1,240 @@
+"""Look-alikes of the large tables at any size: as tensors on any device, and as files in the official formats.
+
+Codes are drawn as frequencies fall in such data, the k-th one about 1/k as often as the first. Labels come from a
+logistic model over some of the columns, with as many positives as asked, so that a network has something to learn and
+something that it can't know. Nothing here needs more than torch, except to write files.
+
+>>> data = criteo(1000, seed=0)
+>>> data.train.features[0].shape, data.train.features[1].shape, len(data.test)
+(torch.Size([900, 26]), torch.Size([900, 13]), 100)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tacit.errors import UsageError
+from tacit.lab.data.rows import Data, Rows, Table
+
+__all__ = ["AVAZU", "CRITEO", "FULL_AVAZU", "FULL_CRITEO", "Recipe", "avazu", "criteo", "table", "write"]
+
+FULL_CRITEO = (
+    *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652),
+    *(2173, 4, 7046547, 18, 15, 286181, 105, 142572),
+)
+"""The different values of Criteo's 26 categories over all 45 million rows: 34 million codes."""
+
+CRITEO = tuple(min(count, 122_800) for count in FULL_CRITEO)
+"""The same cut down to a million codes in all, for a tenth of the rows."""
+
+FULL_AVAZU = (
+    *(24, 7, 7, 4737, 7745, 26, 8552, 559, 36, 2686408, 6729486, 8251, 5, 4, 2626, 8, 9, 435, 4, 68, 172, 60),
+)
+"""The different values of Avazu's 22 categories, the hour of the day first, over all 40 million rows."""
+
+AVAZU = tuple(min(count, 200_000) for count in FULL_AVAZU)
+"""The same cut down to less than half a million codes in all."""
+
+CHUNK = 1 << 18
+"""Rows that are drawn at once, which bounds the memory beside the result; another number draws other rows."""
+
+_BUCKETS = 1 << 10  # different effects that the codes of a column have
+_TELLING = 10  # columns of each kind that have an effect
+_SPREAD = 1.6  # of the logits
+_TURN, _TILT = 0.06, 0.02  # how much effects and frequencies change from day to day
+_PROBE = 1 << 16  # rows by which the share of positives is set
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to draw.
+
+    Attributes:
+        cardinalities: the number of codes of each categorical column.
+        numeric: the number of numeric columns; numbers lie in [0, 1], mostly near 0.
+        share: of positives.
+        seed: of everything.
+        days: over how many days the rows are spread evenly, on each of which frequencies and effects have drifted a
+            little; None for a table without days.
+    """
+
+    cardinalities: tuple[int, ...]
+    numeric: int
+    share: float
+    seed: int
+    days: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.cardinalities and not self.numeric:
+            raise UsageError("a table without columns: give cardinalities, numeric or both")
+        if any(count < 1 or count >= 2**24 for count in self.cardinalities) or self.numeric < 0:
+            raise UsageError(f"cardinalities {self.cardinalities}, numeric {self.numeric}: give from 1 to 2**24 - 1 "
+                             "codes for each column, and no negative number of columns")  # fmt: skip
+        if not 0 < self.share < 1 or (self.days is not None and self.days < 1):
+            raise UsageError(f"share {self.share}, days {self.days}: give a share between 0 and 1, and days from 1 on")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Some rows: codes (rows, c) int32, numbers (rows, m) float32, labels (rows,) float32, days (rows,) int64."""
+
+    codes: Tensor
+    numbers: Tensor
+    labels: Tensor
+    days: Tensor
+
+
+class Drawing:
+    """Draws rows of a recipe on one device; the same recipe on the same kind of device always gives the same rows."""
+
+    def __init__(self, recipe: Recipe, device: torch.device | str = "cpu") -> None:
+        self.recipe = recipe
+        self.generator = torch.Generator(device).manual_seed(recipe.seed)
+        sizes = torch.tensor(recipe.cardinalities, dtype=torch.float32, device=device)
+        self._sizes, self._limits = sizes, (sizes - 1).clamp_min(0).to(torch.int32)
+        telling = min(_TELLING, len(sizes)), min(_TELLING, recipe.numeric)
+        turning = 1 if recipe.days is None else 2  # sets of effects, of which a day mixes its own
+        self._effects = self._normal(turning, telling[0], _BUCKETS)
+        self._weights = self._normal(turning, telling[1])
+        self._offset, self._factor = 0.0, 1.0
+        logits = self._logits(*self._inputs(torch.zeros(_PROBE, dtype=torch.int64, device=device)))
+        self._factor = _SPREAD / max(float(logits.std()), 1e-6)
+        self._offset = _offset_for(logits.double() * self._factor, recipe.share)
+
+    def chunks(self, rows: int) -> Iterator[Drawn]:
+        """So many rows more, a chunk at a time, spread over all days."""
+        device = self.generator.device
+        for start in range(0, rows, CHUNK):
+            places = torch.arange(start, min(start + CHUNK, rows), device=device)
+            days = places * (self.recipe.days or 1) // rows
+            codes, numbers, _ = inputs = self._inputs(days)
+            chances = torch.sigmoid(self._logits(*inputs))
+            labels = torch.rand(len(days), generator=self.generator, device=device) < chances
+            yield Drawn(codes, numbers, labels.float(), days)
+
+    def rows(self, rows: int) -> Rows:
+        """So many rows more, whole."""
+        device = self.generator.device
+        codes = torch.empty(rows, len(self._sizes), dtype=torch.int32, device=device)
+        numbers = torch.empty(rows, self.recipe.numeric, device=device)
+        labels = torch.empty(rows, device=device)
+        days = None if self.recipe.days is None else torch.empty(rows, dtype=torch.int64, device=device)
+        start = 0
+        for drawn in self.chunks(rows):
+            here = slice(start, start + len(drawn.labels))
+            codes[here], numbers[here], labels[here] = drawn.codes, drawn.numbers, drawn.labels
+            if days is not None:
+                days[here] = drawn.days
+            start = here.stop
+        return Rows((codes, numbers), (), labels, days)
+
+    def _normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator, device=self.generator.device)
+
+    def _uniform(self, *shape: int) -> Tensor:
+        return torch.rand(shape, generator=self.generator, device=self.generator.device)
+
+    def _inputs(self, days: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Codes by Zipf's law (the logarithm of the rank is uniform), and numbers of which a fifth is missing."""
+        uniform = self._uniform(len(days), len(self._sizes))
+        if self.recipe.days is not None:
+            uniform = uniform ** (1 + _TILT * days.float())[:, None]
+        ranks = uniform.mul_((self._sizes + 1).log()).exp_().sub_(1)
+        codes = torch.minimum(ranks.to(torch.int32), self._limits)
+        numbers = self._uniform(len(days), self.recipe.numeric)
+        numbers.sub_(0.2).clamp_min_(0).div_(0.8).square_().square_()
+        return codes, numbers, days
+
+    def _logits(self, codes: Tensor, numbers: Tensor, days: Tensor) -> Tensor:
+        """The logit of each row's chance to be positive; the effects turn slowly with the days."""
+        total = (numbers[:, : self._weights.shape[1]] @ self._weights.T) * 2  # (rows, 2)
+        for column in range(self._effects.shape[1]):
+            # A large odd factor spreads neighbouring codes over the buckets.
+            total += self._effects[:, column, (codes[:, column] * 40503 + column) & (_BUCKETS - 1)].T
+        if self.recipe.days is None:
+            return total[:, 0] * self._factor + self._offset
+        angle = _TURN * days.float()
+        total = total[:, 0] * angle.cos() + total[:, 1] * angle.sin()
+        return total * self._factor + self._offset
+
+
+def _offset_for(logits: Tensor, share: float) -> float:
+    """What to add to logits so that the mean chance is this share; halved until nothing is left to halve."""
+    low, high = -40.0, 40.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(torch.sigmoid(logits + middle).mean()) < share else (low, middle)
+    return (low + high) / 2
+
+
+def table(
+    rows: int,
+    cardinalities: Sequence[int],
+    numeric: int,
+    share: float,
+    seed: int,
+    *,
+    days: int | None = None,
+    test_share: float = 0.1,
+    device: torch.device | str = "cpu",
+    name: str = "generated",
+) -> Data:
+    """A generated table, drawn on the device itself.
+
+    Args:
+        rows: of training and test together.
+        cardinalities: the number of codes of each categorical column.
+        numeric: the number of numeric columns.
+        share: of positives.
+        seed: of everything; another kind of device draws other rows.
+        days: over how many days the rows are spread; None for no days.
+        test_share: the share of the rows for testing.
+        device: where the rows are drawn and stay.
+        name: of the data set.
+    """
+    test = round(rows * test_share)
+    if not 0 < test < rows:
+        raise UsageError(f"{rows} rows with a share of {test_share} for testing: give enough for both sides")
+    drawing = Drawing(Recipe(tuple(cardinalities), numeric, share, seed, days), device)
+    spread = "" if days is None else f", over {days} days that drift a little"
+    made = (
+        f"{rows:,} rows of {len(cardinalities)} categories ({sum(cardinalities):,} codes, frequencies by Zipf's law) "
+        f"and {numeric} numbers were generated with seed {seed}{spread}.",
+        f"Labels were drawn from a logistic model over some of the columns, {share:.1%} of them positive.",
+        f"A share of {test_share:g} of the rows is for testing.",
+    )
+    train = drawing.rows(rows - test)
+    return Data(name, train, drawing.rows(test), Table(tuple(cardinalities), numeric), made)
+
+
+def criteo(rows: int, seed: int, *, device: torch.device | str = "cpu", test_share: float = 0.1) -> Data:
+    """What `tacit.lab.data.criteo.load` gives, generated: 26 categories of a million codes in all, 13 numbers, 25.6%
+    positives.
+    """
+    return table(rows, CRITEO, 13, 0.256, seed, test_share=test_share, device=device, name="generated:criteo")
+
+
+def avazu(rows: int, seed: int, *, device: torch.device | str = "cpu", test_share: float = 0.1) -> Data:
+    """What `tacit.lab.data.avazu.load` gives, generated: 22 categories, 17% positives, ten days that drift."""
+    return table(rows, AVAZU, 0, 0.17, seed, days=10, test_share=test_share, device=device, name="generated:avazu")
+
+
+def write(name: str, path: str | Path, rows: int, seed: int) -> Path:
+    """A generated file in the official format: Criteo's `train.txt` or Avazu's `train.csv`.
+
+    Args:
+        name: "criteo" or "avazu".
+        path: of the file, packed if it ends with `.gz`, or of the folder that gets one with the official name.
+        rows: how many.
+        seed: of everything.
+    """
+    from tacit.lab.data import _official
+
+    if name not in _official.WRITERS:
+        raise UsageError(f"there is no generated file {name!r}; there are: {', '.join(sorted(_official.WRITERS))}")
+    return _official.write(name, Path(path), rows, seed)

@@ -1,0 +1,258 @@
+"""The three passes over Criteo's format: what is learnt from whom, what is kept, and how much memory it takes."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.errors import DataError, StorageError, UsageError
+from tacit.lab.data import _text, criteo, generated
+from tacit.lab.data.streaming import Options
+
+ROWS = 3000
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """About 150 rows in a chunk."""
+    monkeypatch.setattr(_text.Text, "__init__", _with_chunk(_text.Text.__init__))
+
+
+def _with_chunk(init):
+    def wrapped(self, path, layout, chunk=32_768):
+        init(self, path, layout, chunk)
+
+    return wrapped
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    file = generated.write("criteo", tmp_path_factory.mktemp("criteo"), ROWS, seed=3)
+    return file.read_bytes()
+
+
+@pytest.fixture
+def file(text, tmp_path):
+    (tmp_path / "train.txt").write_bytes(text)
+    return tmp_path / "train.txt"
+
+
+def by_hand(text, test_share=0.1, seed=0, sample=1.0, min_count=1):
+    """The same in plain Python, line by line."""
+    lines = [line.split("\t") for line in text.decode().splitlines()]
+    side = Options(None, sample, test_share, seed).side(np.arange(len(lines)))
+    train = [line for line, which in zip(lines, side, strict=True) if which == 1]
+    test = [line for line, which in zip(lines, side, strict=True) if which == 2]
+    codes, ranges = [], []
+    for column in range(14, 40):
+        counts = {}
+        for line in train:
+            if line[column]:
+                value = int(line[column], 16)
+                counts[value] = counts.get(value, 0) + 1
+        kept = sorted((value for value in counts if counts[value] >= min_count), key=lambda v, c=counts: (-c[v], v))
+        codes.append({value: code for code, value in enumerate(kept, 2)})
+    for column in range(1, 14):
+        numbers = [float(line[column] or 0) for line in train]
+        ranges.append((min(numbers), max(numbers)))
+
+    def encoded(chosen):
+        categories = [
+            [1 if not line[14 + c] else known.get(int(line[14 + c], 16), 0) for c, known in enumerate(codes)]
+            for line in chosen
+        ]
+        numbers = [
+            [min(max((float(line[1 + c] or 0) - low) / (high - low), 0), 1) for c, (low, high) in enumerate(ranges)]
+            for line in chosen
+        ]
+        return categories, numbers, [float(line[0]) for line in chosen]
+
+    return encoded(train), encoded(test), [len(known) + 2 for known in codes]
+
+
+@pytest.mark.parametrize("options", [{}, {"sample": 0.4, "seed": 7, "test_share": 0.3, "min_count": 5}])
+def test_it_is_what_plain_python_makes_of_the_lines(file, text, small_chunks, options):
+    data = criteo.load(file.parent, **options)
+    train, test, cardinalities = by_hand(text, **options)
+    assert list(data.inputs.cardinalities) == cardinalities
+    for rows, (categories, numbers, labels) in ((data.train, train), (data.test, test)):
+        assert rows.features[0].dtype == torch.int32
+        assert rows.features[0].tolist() == categories
+        torch.testing.assert_close(rows.features[1], torch.tensor(numbers))
+        assert rows.labels.tolist() == labels
+        assert rows.own == ()
+
+
+def test_the_size_of_chunks_and_packing_change_nothing(file, text, small_chunks):
+    small = criteo.load(file)
+    assert len(list((file.parent / "train.txt.tacit" / "parts").glob("part-*"))) > 10
+    packed = file.with_name("other.txt.gz")
+    packed.write_bytes(gzip.compress(text))
+    other = criteo.load(packed)
+    assert torch.equal(small.train.features[0], other.train.features[0])
+    assert torch.equal(small.test.features[1], other.test.features[1])
+
+
+def test_test_rows_teach_nothing(file, text):
+    before = criteo.load(file)
+    lines = text.decode().splitlines()
+    side = Options().side(np.arange(len(lines)))
+    strange = "\t".join(["0", *["99999999"] * 13, *["fffffff0"] * 26])
+    file.write_text("\n".join(strange if which == 2 else line for line, which in zip(lines, side, strict=True)))
+    after = criteo.load(file)
+    assert after.inputs == before.inputs
+    for one, other in zip(before.train.features, after.train.features, strict=True):
+        assert torch.equal(one, other)
+    assert after.test.features[0].unique().tolist() == [0]
+    assert after.test.features[1].unique().tolist() == [1.0]
+
+
+def test_the_papers_wide_part_is_the_same_memory(file):
+    data = criteo.load(file, own="all")
+    assert data.inputs.own_cardinalities == data.inputs.cardinalities
+    assert data.train.own[0].data_ptr() == data.train.features[0].data_ptr()
+    assert any("wide" in told for told in data.made)
+
+
+def test_what_was_made_is_used_again_until_something_changes(file, text):
+    calls = []
+    first = criteo.load(file, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1] == 3 * len(text)
+    assert calls == sorted(calls)
+    calls.clear()
+    again = criteo.load(file, progress=lambda *call: calls.append(call))
+    assert not calls
+    assert torch.equal(first.train.features[0], again.train.features[0])
+    criteo.load(file, seed=1, progress=lambda *call: calls.append(call))
+    assert calls
+    os.utime(file, (1, 1))
+    calls.clear()
+    criteo.load(file, progress=lambda *call: calls.append(call))
+    assert calls
+    assert len(list((file.parent / "train.txt.tacit").glob("encoded-*"))) == 1, "what is old is gone"
+
+
+@pytest.mark.parametrize("damage", ["manifest.json", "train-codes.bin", "test-labels.bin"])
+def test_a_damaged_cache_is_made_anew(file, damage):
+    first = criteo.load(file).test.features[0].clone()
+    (encoded,) = (file.parent / "train.txt.tacit").glob("encoded-*")
+    (encoded / damage).write_bytes((encoded / damage).read_bytes()[:-7])
+    assert torch.equal(criteo.load(file).test.features[0], first)
+
+
+def test_a_cache_elsewhere_leaves_the_folder_of_the_file_as_it_is(file, tmp_path):
+    criteo.load(file, cache=tmp_path / "cache")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["cache", "train.txt"]
+    (tmp_path / "blocked").write_text("")
+    with pytest.raises(StorageError, match="can't be written"):
+        criteo.load(file, cache=tmp_path / "blocked")
+
+
+def test_rows_takes_the_beginning_and_goes_on_later(file, text, small_chunks):
+    parts = file.parent / "train.txt.tacit" / "parts"
+    few = criteo.load(file, rows=400)
+    assert len(few.train) + len(few.test) == 400
+    number = len(list(parts.glob("part-*")))
+    first = (parts / "part-00000.parquet").stat().st_mtime_ns
+    everything = criteo.load(file)
+    assert len(everything.train) + len(everything.test) == ROWS
+    assert len(list(parts.glob("part-*"))) > number
+    assert (parts / "part-00000.parquet").stat().st_mtime_ns == first
+    assert torch.equal(few.train.labels, everything.train.labels[: len(few.train)])
+
+
+def test_bad_rows_raise_with_their_line_or_are_skipped_and_counted(file, text, small_chunks):
+    lines = text.splitlines()
+    lines[700] = b"\t".join(lines[700].split(b"\t")[:20])
+    lines[2500] = b"2" + lines[2500][1:]
+    file.write_bytes(b"\n".join(lines))
+    with pytest.raises(DataError, match=r"train\.txt, line 701: the line has 20 fields, not 40") as error:
+        criteo.load(file)
+    assert 'bad="skip"' in str(error.value)
+    data = criteo.load(file, bad="skip")
+    assert data.skipped == 2
+    assert len(data.train) + len(data.test) == ROWS - 2
+    assert any("2 rows could not be read" in told for told in data.made)
+    with pytest.raises(DataError, match="line 701"):
+        criteo.load(file)
+    assert criteo.load(file, rows=600).skipped == 0
+    assert criteo.load(file, rows=1000, bad="skip").skipped == 1
+
+
+def test_a_killed_run_goes_on_with_the_next_chunk(file, text, small_chunks):
+    killed = f"""
+import os, signal
+from pathlib import Path
+from tacit.lab.data import criteo
+from tacit.lab.data._text import Text
+from tacit.lab.data._parts import parts
+calls = []
+def count(done):
+    calls.append(done)
+    if len(calls) == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+source = Text(Path({str(file)!r}), criteo._LAYOUT, 32_768)
+parts(source, Path({str(file)!r} + ".tacit") / "parts", progress=count)
+"""
+    done = subprocess.run([sys.executable, "-c", killed], timeout=60, check=False)
+    assert done.returncode == -9
+    folder = file.parent / "train.txt.tacit" / "parts"
+    before = {each.name: each.stat().st_mtime_ns for each in folder.glob("part-*")}
+    assert len(before) == 7
+    (folder / "part.new").write_bytes(b"half a part")
+    data = criteo.load(file)
+    assert {name: (folder / name).stat().st_mtime_ns for name in before} == before
+    assert data.train.features[0].tolist() == by_hand(text)[0][0]
+
+
+@pytest.mark.parametrize(
+    "options", [{"rows": 1}, {"sample": 0.0}, {"sample": 1.5}, {"test_share": 0.0}, {"min_count": 0}, {"own": "some"},
+                {"bad": "ignore"}],
+)  # fmt: skip
+def test_wrong_options_are_named(file, options):
+    (name,) = options
+    with pytest.raises(UsageError, match=name):
+        criteo.load(file, **options)
+
+
+def test_too_few_rows_for_both_sides(file):
+    with pytest.raises(DataError, match="no row for training or none for testing"):
+        criteo.load(file, rows=3, test_share=0.001)
+
+
+def test_a_missing_file_says_where_to_get_it(tmp_path):
+    for path in (tmp_path, tmp_path / "train.txt"):
+        with pytest.raises(DataError, match="Display Advertising Challenge"):
+            criteo.load(path)
+
+
+# Not ru_maxrss: that of a new process starts with what the process had that started it.
+MEASURED = """
+import json, re, sys
+from pathlib import Path
+from tacit.lab.data import criteo
+data = criteo.load(sys.argv[1])
+peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text()).group(1)) / 1024
+print(json.dumps([peak, len(data.train) + len(data.test)]))
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    line = "1\t" + "\t".join(["12345"] * 13 + ["0a1b2c3d"] * 26) + "\n"
+    peaks = []
+    for rows in (180_000, 720_000):
+        file = tmp_path / f"{rows}.txt"
+        file.write_text(line * rows)
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, str(file)], capture_output=True, text=True, timeout=100, check=True
+        )
+        peak, found = json.loads(done.stdout)
+        assert found == rows
+        peaks.append(peak)
+        file.unlink()
+    assert peaks[1] < peaks[0] + 60, peaks  # the encoded rows are 94 MB more, and their text is 190 MB more
