@@ -10,9 +10,11 @@ import typer
 from tacit._version import __version__
 from tacit.cli.bench import bench
 from tacit.cli.demo import demo
+from tacit.cli.figures import figures
 from tacit.cli.lab import lab
 from tacit.cli.run import align, status, train
 from tacit.cli.setup import contract, init, trust
+from tacit.cli.sweep import choose, sweep
 from tacit.errors import LinkError, ProtocolError, TacitError
 
 __all__ = ["app", "main"]
@@ -45,7 +47,7 @@ def tacit(
     """
 
 
-for verb in (demo, init, trust, contract, align, train, status, bench):
+for verb in (demo, init, trust, contract, align, train, status, bench, sweep, choose, figures):
     app.command()(verb)
 app.add_typer(lab)
 

@@ -1,0 +1,144 @@
+"""Training by day: a stream of days, each tested before it is trained on, with its utility and its leaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tacit.errors import DataError, UsageError
+from tacit.lab.data.rows import Data, Rows
+from tacit.lab.stack.measuring import EVERY_BATCH
+from tacit.lab.stack.network import Network, network_for
+from tacit.lab.stack.training import Stack, Steps
+from tacit.lab.sweeping.judging import leaks, utility
+from tacit.lab.sweeping.results import as_table, leak_column
+from tacit.lab.sweeping.settings import Setting
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["by_day"]
+
+
+def by_day(
+    data: Data,
+    settings: Sequence[Setting],
+    *,
+    network: Network | None = None,
+    batch_size: int = 1024,
+    learning_rate: float = 1e-3,
+    period: int = 1,
+    attacks: Sequence[str] = EVERY_BATCH,
+    layers: Sequence[str] = ("cut", "layer1"),
+    device: str = "cpu",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> pl.DataFrame:
+    """Train every setting on the stream of days, once over, as a production system would.
+
+    The training rows are the stream. A day's model is the one that all days before it made: it is tested on the whole
+    day, and then trained on the day in batches of shuffled rows; rows that do not fill a batch are tested on and left
+    out of training. The first day has no model yet, so its utility is null. Several seeds of a setting are several
+    rows of the result: bands are made of them.
+
+    Args:
+        data: a data set with days.
+        settings: one for each replica; its seed gives first weights, the order within a day, and noise.
+        network: what every replica is; the papers' for these inputs if not given.
+        batch_size: rows in a batch.
+        learning_rate: of Adam.
+        period: how many days count as one, where single days have too few rows.
+        attacks: what is measured on every batch.
+        layers: where that is measured.
+        device: "cpu" or "cuda".
+        progress: called after each day with the days done and all days.
+
+    Returns:
+        Rows of `tacit.lab.sweeping.results`: a stretch for each replica and day, `day` filled, and no rows of a whole.
+    """
+    if period < 1:
+        raise UsageError(f"period = {period}: a day of the stream is one day or more")
+    days = _days(data, period, batch_size)
+    stack = Stack(
+        data.train, network or network_for(data.inputs), settings, batch_size=batch_size,
+        learning_rate=learning_rate, device=device, attacks=attacks, layers=layers,
+    )  # fmt: skip
+    fewest = min(data.share, 1 - data.share) * batch_size
+    found: list[dict[str, Any]] = []
+    done = 0
+    for place, (day, rows) in enumerate(days):
+        start = time.perf_counter()
+        tested = None if place == 0 else _tested(stack, data.train[rows])
+        plan = _plan(stack, rows, day)
+        steps = stack.advance(plan)
+        done += plan.shape[1]
+        common = {"part": "stretch", "day": day, "step": done, "epoch": (place + 1) / len(days)}
+        found += _part(stack, steps, {**common, "seconds": time.perf_counter() - start}, tested, fewest)
+        progress(place + 1, len(days))
+    return as_table(sorted(found, key=lambda row: (row["replica"], row["day"])))
+
+
+def _days(data: Data, period: int, batch_size: int) -> list[tuple[int, slice]]:
+    """The first day of each period and its rows; a refusal where there are no days, or too short ones."""
+    days = data.train.days
+    if days is None:
+        raise DataError(f"{data.name} has no days: train by day on flights, avazu, or a table of your own with a day")
+    periods, counts = torch.unique_consecutive(days.cpu() // period, return_counts=True)
+    ends = counts.cumsum(0)
+    short = [int(day) * period for day, count in zip(periods, counts, strict=True) if int(count) < batch_size]
+    if short:
+        raise UsageError(
+            f"{len(short)} of {len(periods)} days have fewer than {batch_size} rows, day {short[0]} first: take "
+            f"smaller batches, or more days together than {period}"
+        )
+    return [
+        (int(day) * period, slice(int(end - count), int(end)))
+        for day, count, end in zip(periods, counts, ends, strict=True)
+    ]
+
+
+def _plan(stack: Stack, rows: slice, day: int) -> Tensor:
+    """The batches of one day, shuffled for each seed.  (seeds, steps, batch)"""
+    count = (rows.stop - rows.start) // stack.batch_size * stack.batch_size
+    orders = []
+    for seed in stack.seeds:
+        draw = torch.Generator().manual_seed((seed * 1_000_003 + day) % 2**63)
+        order = torch.randperm(rows.stop - rows.start, generator=draw)[:count] + rows.start
+        orders.append(order.reshape(-1, stack.batch_size))
+    return torch.stack(orders)
+
+
+def _tested(stack: Stack, rows: Rows) -> list[dict[str, float | None]]:
+    labels = rows.labels.cpu()
+    return [utility(logits, labels) for logits in stack.logits(rows)]
+
+
+def _part(
+    stack: Stack,
+    steps: Steps,
+    common: dict[str, Any],
+    tested: Sequence[dict[str, float | None]] | None,
+    fewest: float,
+) -> list[dict[str, Any]]:
+    """A row for each replica about one day."""
+    rows = [
+        {**common, "replica": place, "protection": one.protection, "knob": one.knob, "strength": one.strength,
+         "options": one.options_json, "seed": one.seed, **({} if tested is None else tested[place])}
+        for place, one in enumerate(stack.settings)
+    ]  # fmt: skip
+    figures = {
+        "train_loss": steps.loss, "power": steps.power, "untouched_rows": steps.untouched_rows,
+        "stateless": steps.stateless,
+    }  # fmt: skip
+    for name, values in figures.items():
+        for row, value in zip(rows, values.mean(0).tolist(), strict=True):
+            row[name] = value
+    for (attack, layer), each in steps.auc.items():
+        for row, leak in zip(rows, leaks(each, fewest), strict=True):
+            if leak is not None:
+                names = (leak_column(attack, layer, figure) for figure in ("", "low", "high", "q95"))
+                row |= dict(zip(names, (leak.leak.value, leak.leak.low, leak.leak.high, leak.q95), strict=True))
+    return rows

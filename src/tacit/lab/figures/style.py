@@ -1,0 +1,171 @@
+"""How every figure looks: one sheet with a title, panels, a legend, and what the paper says underneath."""
+
+from __future__ import annotations
+
+import importlib.util
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import UsageError
+from tacit.lab.embedding.statements import Statement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "GREY", "Sheet", "colour_of", "label_of", "needs_matplotlib", "shades", "styled"]
+
+GREY = "#8a8a8a"
+"""Of what is there for comparison only."""
+
+COLOURS: Mapping[str, str] = {
+    "none": "#333333",
+    "iso": "#d9791a",
+    "max_norm": "#2a8f57",
+    "marvell": "#1f6fb2",
+    "matched": "#b3261e",
+    "randomized_response": "#7a4fa3",
+}
+"""One for each protection, the same in all figures."""
+
+_MARKS = {True: ("✓", "#2a8f57"), False: ("✗", "#b3261e"), None: ("•", GREY)}
+_STYLE: Any = {
+    **{"font.size": 9, "axes.titlesize": 9.5, "axes.spines.top": False, "axes.spines.right": False},
+    **{"axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True, "legend.frameon": False},
+}
+_KNOBS = {"scale": "s", "t": "t", "sum_kl": "sumKL", "detection_error": "L", "leak_auc": "AUC", "rate": "rate"}
+_LINE = 0.17  # inches of a line of text
+
+
+def needs_matplotlib() -> None:
+    """Refuse to begin what could not be drawn in the end."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError("figures are drawn by matplotlib, which is not installed: pip install 'tacit[figures]'")
+
+
+def label_of(protection: str, knob: str | None, strength: float | None) -> str:
+    """A setting as legends name it.
+
+    >>> label_of("marvell", "scale", 4.0), label_of("none", None, None)
+    ('marvell s=4', 'no noise')
+    """
+    if protection == "none":
+        return "no noise"
+    return protection if knob is None or strength is None else f"{protection} {_KNOBS.get(knob, knob)}={strength:g}"
+
+
+def colour_of(protection: str) -> str:
+    """The protection's colour; grey for one that has none."""
+    return COLOURS.get(protection, GREY)
+
+
+def shades(settings: Sequence[str], protections: Sequence[str]) -> dict[str, Any]:
+    """A colour for each setting: that of its protection, darker the later the setting stands.
+
+    Args:
+        settings: their labels, mild ones first.
+        protections: the protection of each.
+    """
+    from matplotlib.colors import to_rgb
+
+    chosen: dict[str, Any] = {}
+    for protection in dict.fromkeys(protections):
+        own = [label for label, of in zip(settings, protections, strict=True) if of == protection]
+        base = to_rgb(colour_of(protection))
+        for place, label in enumerate(own):
+            pale = 0.62 * (1 - (place + 1) / len(own))
+            chosen[label] = tuple(channel + (1 - channel) * pale for channel in base)
+    return chosen
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw inside this, and every figure looks alike."""
+    from matplotlib import rc_context
+
+    with rc_context(_STYLE):
+        yield
+
+
+class Sheet:
+    """One figure in the making.
+
+    Args:
+        title: what it is, and of which data.
+        said: what stands underneath.
+    """
+
+    def __init__(self, title: str, said: Sequence[Statement]) -> None:
+        self.title = title
+        self.said = said
+        self._figure: Figure | None = None
+        self._height = 0.0
+
+    @property
+    def figure(self) -> Figure:
+        """The figure, once it has panels."""
+        if self._figure is None:
+            raise UsageError(f"{self.title!r} has no panels yet: call panels() first")
+        return self._figure
+
+    def panels(
+        self, rows: int, columns: int, *, each: tuple[float, float] = (3.1, 2.3), left: float = 0.65, **options: Any
+    ) -> list[list[Axes]]:
+        """Make the figure, with room for title, legend and what stands underneath.
+
+        Args:
+            rows: of panels.
+            columns: of panels.
+            each: width and height of a panel, in inches.
+            left: room for the labels of the first column, in inches.
+            options: for `Figure.subplots`.
+        """
+        from matplotlib.figure import Figure
+
+        width = max(8.0, columns * each[0] + left + 0.2)
+        lines = _underneath(self.said, round(width * 15.5))
+        foot, head = _LINE * len(lines) + 0.25, 0.98
+        self._height = rows * (each[1] + 0.35) + foot + head + 0.3
+        self._figure = Figure(figsize=(width, self._height))
+        axes = self._figure.subplots(rows, columns, squeeze=False, **options)
+        self._figure.subplots_adjust(
+            left=left / width, right=1 - 0.15 / width, top=1 - head / self._height,
+            bottom=(foot + 0.5) / self._height, wspace=0.26, hspace=0.48,
+        )  # fmt: skip
+        place = 0.15 / width
+        self._figure.text(
+            place, 1 - 0.12 / self._height, self.title, ha="left", va="top", fontsize=12, fontweight="bold"
+        )
+        for number, (text, colour) in enumerate(lines):
+            y = (foot - 0.12 - _LINE * (number + 1)) / self._height
+            self._figure.text(place, y, text, color=colour, fontsize=8.5, va="bottom")
+        return [list(row) for row in axes]
+
+    def legend(self, handles: Sequence[Any], labels: Sequence[str], *, columns: int = 8) -> None:
+        """One legend for all panels, under the title."""
+        self.figure.legend(
+            handles, labels, loc="upper left", bbox_to_anchor=(0.05 / self.figure.get_figwidth(),
+            1 - 0.34 / self._height), ncols=min(columns, max(1, len(labels))), fontsize=8.5, columnspacing=1.4,
+            handletextpad=0.5, borderaxespad=0.3, labelspacing=0.25,
+        )  # fmt: skip
+
+    def save(self, path: Path) -> Path:
+        """As PNG, without a date, so that the same figure is the same file."""
+        self.figure.savefig(path, dpi=140, metadata={"Software": None})
+        return path
+
+
+def _underneath(said: Sequence[Statement], letters: int) -> list[tuple[str, str]]:
+    """What stands under a figure, line by line, each with its colour."""
+    lines: list[tuple[str, str]] = []
+    for one in said:
+        mark, colour = _MARKS[one.agrees]
+        says = f"{mark} {one.verdict}: {one.text}" if one.agrees is not None else f"{mark} {one.text}"
+        lines += [(line, colour) for line in textwrap.wrap(says, letters, subsequent_indent="    ")]
+        more = f"{one.found}." + (f" Why: {one.because}." if one.agrees is False and one.because else "")
+        wrapped = textwrap.wrap(more, letters, initial_indent="    ", subsequent_indent="    ")
+        lines += [(line, "#333333") for line in wrapped]
+    return lines
