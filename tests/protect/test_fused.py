@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tacit.protect.gradient import _base, _covariance, _knob, _moments, _solver, marvell, matched
+from tacit.protect.gradient._stack import Stacked, stacked
 
 MODULES = (_base, _covariance, _knob, _moments, marvell, matched)
 
@@ -16,7 +17,7 @@ def run(protection, width):
         g = torch.Generator().manual_seed(step)
         labels = (torch.rand(2, 64, generator=g) < 0.3).float()
         grad = torch.randn(2, 64, width, generator=g) + labels[..., None]
-        done = protection.update(grad, labels, state, g)
+        done = protection.update(grad, labels, state, [g] if isinstance(protection, Stacked) else g)
         state = done.state
         sent.append(done.value)
     return torch.stack(sent), done.report
@@ -44,8 +45,18 @@ def traced(monkeypatch):
         (lambda: marvell.marvell(scale=4.0), 8),
         (lambda: matched.matched(leak_auc=0.6), 8),
         (lambda: matched.matched(leak_auc=0.6, visits=2), 300),
+        (lambda: stacked([marvell.marvell(leak_auc=auc) for auc in (0.6, 0.7)]), 8),
+        (lambda: stacked([matched.matched(scale=scale) for scale in (1.0, 4.0)]), 8),
+        (lambda: stacked([matched.matched(leak_auc=auc, visits=2) for auc in (0.6, 0.7)]), 300),
     ],
-    ids=["marvell", "matched", "matched on a wide cut"],
+    ids=[
+        "marvell",
+        "matched",
+        "matched on a wide cut",
+        "leaks of marvell",
+        "strengths of matched",
+        "leaks of matched on a wide cut",
+    ],
 )
 def test_traced_parts_give_the_same(make, width, request):
     plain, figures = run(make(), width)

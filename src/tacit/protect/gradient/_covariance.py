@@ -16,6 +16,7 @@ from tacit.protect.gradient._moments import DECAY, Moments, batch_moments
 
 FULL_WIDTH = 256  # up to this width covariances are kept whole
 RANK = 192  # of the leading coordinates of a wider cut
+LEAST = 16  # times the resolution of the dtype: a variance below this, of the largest, is rounding and no direction
 
 
 @dataclass(frozen=True)
@@ -161,11 +162,16 @@ def _added(
 def _leading(rows: Tensor, rank: int) -> Tensor:
     """The leading directions of some rows, through the Gram matrix of the rows.  -> (stack, width, rank)
 
-    Where the rows have fewer directions than that, the others are any.
+    Where the rows have fewer directions than that, coordinates fill up: what rounding would put there is another for
+    every size of a stack.
     """
-    rows = torch.nn.functional.pad(rows, (0, 0, 0, max(0, rank - rows.shape[1])))
-    gram = (rows @ rows.mT).double()
-    _, vectors = torch.linalg.eigh(gram)
-    directions = rows.mT @ vectors[..., -rank:].to(rows.dtype)  # (stack, width, rank)
-    basis: Tensor = torch.linalg.qr(directions.double())[0].to(rows.dtype)
+    wide = torch.nn.functional.pad(rows, (0, 0, 0, max(0, rank - rows.shape[1]))).double()
+    values, vectors = torch.linalg.eigh(wide @ wide.mT)
+    values, vectors = values[:, -rank:].flip(-1), vectors[..., -rank:].flip(-1)  # the largest first
+    found = values > LEAST * torch.finfo(rows.dtype).eps * values[:, :1]
+    others = torch.eye(rows.shape[-1], rank, dtype=wide.dtype, device=wide.device)
+    directions = torch.where(
+        found[:, None, :], wide.mT @ vectors * values.clamp(min=1e-300).rsqrt()[:, None, :], others
+    )
+    basis: Tensor = torch.linalg.qr(directions)[0].to(rows.dtype)
     return basis
