@@ -56,15 +56,15 @@ def estimate(
         device: where; on a CPU the data is not copied.
     """
     table, dense, each = _sizes(network)
+    pictures = isinstance(network.inputs, Pictures)
     columns = 0 if isinstance(network.inputs, Pictures) else len(network.inputs.cardinalities)
     cut = cut_size(network)
     weights = 4 * (table + dense) * _FLOAT
     looked_up = columns * (8 * network.embedding * _FLOAT + 2 * _WIDE)  # of a row: found, gradients, averages, places
-    step = 3 * each * _FLOAT + looked_up  # of a row: outputs and their gradients
+    step = (1.6 if pictures else 3) * each * _FLOAT + looked_up  # of a row: outputs and their gradients
     measured = layers * (cut * (_FLOAT + _WIDE) + attacks * 6 * _WIDE)
     protected = 6 * cut * _FLOAT + min(cut, 256) ** 2 * 12 * _WIDE / batch_size
-    pictures = isinstance(network.inputs, Pictures)
-    evaluated = min(_EVALUATED[pictures], len(data.test)) * 2 * each * _FLOAT
+    evaluated = min(_EVALUATED[pictures], len(data.test)) * each * _FLOAT
     training = batch_size * (step + measured + protected)
     recorded = (3 * last * batch_size + 2 * follow * visits) * cut * _FLOAT + last * batch_size * _WIDE
     each_replica = weights + max(training, evaluated) + recorded + 2 * len(data.test) * _FLOAT
