@@ -1,0 +1,157 @@
+"""One's own files: one or two, text or Parquet, described in TOML."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from tacit.errors import DataError, UsageError
+from tacit.lab.data import load as load_by_name
+from tacit.lab.data import own
+from tacit.lab.data.streaming import Options
+
+ROWS = 400
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    return pl.DataFrame(
+        {
+            "id": [f"u{number}" for number in rng.permutation(ROWS)],
+            "site": rng.choice(["a", "b, with comma", 'c "quoted"', None], ROWS),
+            "device": rng.integers(0, 5, ROWS),
+            "age": pl.Series(rng.normal(40, 10, ROWS)).set(pl.Series(rng.random(ROWS) < 0.1), None),
+            "basket": rng.normal(size=ROWS),
+            "date": pl.Series(np.datetime64("2024-01-01") + rng.integers(0, 6, ROWS)).cast(pl.Date),
+            "clicked": rng.random(ROWS) < 0.3,
+        }
+    )
+
+
+ONE = """
+file = "{file}"
+label = "clicked"
+day = "date"
+test_share = 0.25
+[features]
+categorical = ["site", "device"]
+numeric = ["age"]
+[own]
+numeric = ["basket"]
+"""
+TWO = """
+id = "id"
+label = "clicked"
+test_share = 0.25
+[features]
+file = "platform.parquet"
+categorical = ["site", "device"]
+numeric = ["age"]
+[own]
+file = "shop.csv"
+numeric = ["basket"]
+"""
+
+
+def described(folder, text, name="own.toml"):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "table.csv", "table.tsv"])
+def test_one_file(tmp_path, table, name):
+    if name.endswith("parquet"):
+        table.write_parquet(tmp_path / name)
+    else:
+        table.write_csv(tmp_path / name, separator="\t" if name.endswith("tsv") else ",")
+    data = load_by_name(described(tmp_path, ONE.format(file=name)))
+    side = Options(test_share=0.25).side(np.arange(ROWS))
+    train = table.filter(pl.Series(side == 1)).sort("date", maintain_order=True)
+    assert data.train.labels.tolist() == train["clicked"].cast(pl.Float32).to_list()
+    assert data.train.days.tolist() == (train["date"] - table["date"].min()).dt.total_days().to_list()
+    ages = train["age"]
+    wanted = ((ages.fill_null(ages.mean()) - ages.mean()) / ages.std(ddof=0)).to_torch().float()
+    torch.testing.assert_close(data.train.features[1][:, 0], wanted, atol=1e-5, rtol=1e-5)
+    assert data.inputs.cardinalities == (5, 7)
+    assert data.inputs.own_cardinalities == ()
+    assert data.train.own[0].shape == (len(train), 0)
+    assert data.inputs.own_numeric == 1
+    assert ((data.train.features[0][:, 0] == 1).numpy() == train["site"].is_null().to_numpy()).all()
+
+
+def test_two_files_are_joined_by_their_id(tmp_path, table):
+    table.drop("clicked", "basket").write_parquet(tmp_path / "platform.parquet")
+    partners = table.select("id", "basket", clicked=pl.col("clicked").cast(pl.Int8)).sort("id")[50:]
+    partners.write_csv(tmp_path / "shop.csv")
+    data = own.load(described(tmp_path, TWO))
+    side = Options(test_share=0.25).side(np.arange(ROWS))
+    matched = table.filter(pl.Series(side == 2)).join(partners, on="id", how="semi", maintain_order="left")
+    assert data.test.labels.tolist() == matched["clicked"].cast(pl.Float32).to_list()
+    assert len(data.train) + len(data.test) == ROWS - 50
+    assert any("shop.csv" in told for told in data.made)
+
+
+def test_two_files_with_nothing_in_common_or_an_id_twice(tmp_path, table):
+    table.drop("clicked", "basket").write_parquet(tmp_path / "platform.parquet")
+    shop = table.select(pl.col("id") + "x", "basket", pl.col("clicked").cast(pl.Int8))
+    shop.write_csv(tmp_path / "shop.csv")
+    with pytest.raises(DataError, match="have no id in common"):
+        own.load(described(tmp_path, TWO))
+    pl.concat([shop, shop[:1]]).write_csv(tmp_path / "shop.csv")
+    with pytest.raises(DataError, match="twice"):
+        own.load(described(tmp_path, TWO))
+
+
+def test_bad_rows_of_either_kind_of_file(tmp_path, table):
+    labels = table["clicked"].cast(pl.Int8).set(pl.Series(np.arange(ROWS) == 7), 3)
+    wrong = table.with_columns(clicked=labels)
+    wrong.write_parquet(tmp_path / "t.parquet")
+    wrong.write_csv(tmp_path / "t.csv")
+    for name, place in (("t.parquet", "row 7"), ("t.csv", "line 9")):
+        file = described(tmp_path, ONE.format(file=name))
+        with pytest.raises(DataError, match=f"{place}.*clicked is .?3.?, not 0 or 1"):
+            own.load(file)
+        data = own.load(file, bad="skip")
+        assert (data.skipped, len(data.train) + len(data.test)) == (1, ROWS - 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("label =", "lable ="), "lable: there is no such key"),
+        (('"site"', '"sight"'), r"\[features\] categorical: t.csv has no column 'sight'"),
+        (('"basket"', '"bucket"'), r"\[own\] numeric: t.csv has no column 'bucket'"),
+        (('day = "date"', 'day = "when"'), "day: t.csv has no column 'when'"),
+        (("0.25", '"many"'), "test_share"),
+        (("0.25", "2.0"), "test_share=2.0"),
+        (('file = "t.csv"', 'file = "nowhere.csv"'), "file: .*nowhere.csv is no file"),
+        (('file = "t.csv"', 'file = "own.toml"'), "own.toml is no .parquet, .csv or .tsv"),
+        (('file = "t.csv"', ""), "file: is missing"),
+        (('file = "t.csv"', 'file = "t.csv"\nid = "id"'), "features.file|file: does not fit"),
+        (('"age"', '"clicked"'), "holds the label"),
+        (('"age"', '"site"'), "both categorical and numeric"),
+    ],
+)
+def test_what_is_wrong_in_a_description_is_named(tmp_path, table, change, said):
+    table.write_csv(tmp_path / "t.csv")
+    file = described(tmp_path, ONE.format(file="t.csv").replace(*change))
+    with pytest.raises(UsageError, match=said) as error:
+        own.load(file)
+    assert "own.toml" in str(error.value) or "test_share" in str(error.value)
+
+
+def test_a_dict_does_as_well(tmp_path, table):
+    table.write_parquet(tmp_path / "t.parquet")
+    data = own.load(
+        {"file": str(tmp_path / "t.parquet"), "label": "clicked", "features": {"numeric": ["age", "basket"]},
+         "scaling": "range"},
+        test_share=0.5,
+    )  # fmt: skip
+    assert data.train.own == ()
+    assert data.train.days is None
+    assert data.train.features[0].shape == (len(data.train), 0)
+    assert data.train.features[1].min() == 0
+    assert data.train.features[1].max() == 1
+    with pytest.raises(UsageError, match="lable: there is no such key"):
+        own.load({"file": "x", "lable": "y", "features": {}})
