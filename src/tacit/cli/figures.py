@@ -15,7 +15,7 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from tacit.lab.figures import Made
 
-SMALL_ROWS = 40_000
+SMALL_ROWS = 30_000
 """Rows of the small scale, if no other number is given."""
 
 
@@ -107,11 +107,12 @@ def _list(*, as_json: bool) -> None:
     for paper, title in PAPERS.items():
         shown = Table(box=box.SIMPLE_HEAD, title=f"{paper}: {title}", title_justify="left")
         shown.add_column("figure", no_wrap=True)
+        shown.add_column("paper's data", no_wrap=True)
         shown.add_column("shows", ratio=3)
         shown.add_column("needs", ratio=3)
         for one in FIGURES.values():
             if one.name.startswith(paper):
-                shown.add_row(one.name, one.shows, one.needs)
+                shown.add_row(one.name, one.data, one.shows, one.needs)
         console.print(shown)
 
 

@@ -91,7 +91,7 @@ def _said(numbers: pl.DataFrame) -> list[Statement]:
 
 
 def _draw(numbers: pl.DataFrame, sheet: Sheet) -> None:
-    axes = sheet.panels(1, 2, each=(5.0, 0.6 + 0.28 * numbers.height), left=1.5, sharey=True)[0]
+    axes = sheet.panels(1, 2, each=(5.0, 0.6 + 0.28 * numbers.height), left=1.65, sharey=True)[0]
     for axis, column in zip(axes, ("precision", "recall"), strict=True):
         _bars(axis, numbers, column)
     axes[0].set_yticks(range(numbers.height), numbers["setting"].to_list())
@@ -102,8 +102,8 @@ def _draw(numbers: pl.DataFrame, sheet: Sheet) -> None:
 def _bars(axis: Axes, numbers: pl.DataFrame, column: str) -> None:
     colours = shades(numbers["setting"].to_list(), numbers["protection"].to_list())
     bars = axis.barh(range(numbers.height), numbers[column], 0.7, color=[colours[name] for name in numbers["setting"]])
-    axis.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
     axis.axvline(numbers["share"][0], color="#888888", lw=1.2, ls="--", label="coin flip: the share of positives")
+    axis.bar_label(bars, fmt="%.2f", fontsize=8, padding=3, bbox={"fc": "white", "ec": "none", "pad": 0.8})
     axis.set_xlim(0, 1.08)
     axis.grid(axis="y", visible=False)
     axis.set_title(f"{column} of calling the longest gradients positive")

@@ -110,7 +110,8 @@ def draw(figure: Drawn, table: pl.DataFrame, data: str, out: Path) -> Made:
             f"the results hold no setting that {figure.name} draws: leave --from out, so that it is trained"
         )
     said = figure.kind.said(numbers)
-    sheet = Sheet(f"{_title(figure.name)}: {figure.shows} — here on {data}", said)
+    theirs = "" if data == figure.data else f"; the paper: {figure.data}"
+    sheet = Sheet(f"{_title(figure.name)}: {figure.shows} ({data}{theirs})", said)
     with styled():
         figure.kind.draw(numbers, sheet)
         picture = sheet.save(out / f"{figure.name}.png")

@@ -43,12 +43,12 @@ def _mean(numbers: pl.DataFrame, quantity: str, label: int) -> float:
     """The mean over all stops of a quantity in one class."""
     rows = numbers.filter((pl.col("quantity") == quantity) & (pl.col("label") == label))
     weight = rows["density"] * (rows["right"] - rows["left"])
-    return float((weight * (rows["left"] + rows["right"]) / 2).sum()) / max(1, rows["step"].n_unique())
+    return float((weight * (rows["left"] + rows["right"]) / 2).sum()) / max(1e-300, float(weight.sum()))
 
 
 def _said(numbers: pl.DataFrame) -> list[Statement]:
     stops = numbers.select("step", "norm", "cosine").unique(maintain_order=True).sort("step")
-    (gap0, gap1), (slope0, slope1) = ((_mean(numbers, q, label) for label in (0, 1)) for q in ("gap", "slope"))
+    (gap0, gap1), (slope0, slope1) = ([_mean(numbers, q, label) for label in (0, 1)] for q in ("gap", "slope"))
     said = [
         Statement(
             "Observation 1: the model is less sure about positives than about negatives.", gap1 > gap0,
@@ -63,8 +63,7 @@ def _said(numbers: pl.DataFrame) -> list[Statement]:
             "So the norm of what is sent tells the classes apart, throughout.",
             min(stops["norm"]) > 0.85,
             "norm leak AUC " + ", ".join(f"{value:.3f}" for value in stops["norm"])
-            + (f" after {', '.join(str(step) for step in stops['step'])} updates"),
-            "",
+            + f" after {', '.join(str(step) for step in stops['step'])} updates",
         ),
     ]  # fmt: skip
     pairs = numbers.filter(pl.col("quantity") == "pairs")

@@ -94,7 +94,7 @@ def _endless(stack: Stack) -> Iterator[Tensor]:
 
 
 def _counted(step: int, found: dict[str, Tensor], labels: Tensor) -> list[dict[str, object]]:
-    """Histograms with the same bins for both classes."""
+    """Histograms with the same bins for both classes; what lies far out is counted in no bin."""
     norm, cosine = (float(auc(found[name], labels)) for name in ("norm", "cosine"))
     rows: list[dict[str, object]] = []
     for quantity, values in found.items():
@@ -102,7 +102,7 @@ def _counted(step: int, found: dict[str, Tensor], labels: Tensor) -> list[dict[s
         edges = torch.linspace(low, max(high, low + 1e-12), BINS + 1, dtype=torch.float64)
         for label in [None] if quantity == "pairs" else [0, 1]:
             own = values if label is None else values[labels == label]
-            counts = torch.histc(own.clamp(edges[0], edges[-1]), BINS, float(edges[0]), float(edges[-1]))
+            counts = torch.histc(own, BINS, float(edges[0]), float(edges[-1]))
             density = counts / max(1, len(own)) / (edges[1] - edges[0])
             bins = zip(edges[:-1].tolist(), edges[1:].tolist(), density.tolist(), strict=True)
             rows += [

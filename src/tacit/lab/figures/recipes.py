@@ -75,6 +75,7 @@ class Recipe:
         small: batch size and epochs of the small scale.
         triples: for each scale the settings, each as protection, knob and strength.
         kind: "sweep", "days", "observations", "labels" or "times".
+        attacks: what is measured on every batch; `majority` is left out, its cost grows with the square of a batch.
         every_layer: whether leaks are measured at all layers of the feature party and not only at cut and first.
         thorough: whether the attacks on recorded batches run as well.
         stops: updates after which observations look.
@@ -88,6 +89,7 @@ class Recipe:
     small: tuple[int, int] = (512, 4)
     triples: Callable[[Scale], Sequence[Triple]] = lambda scale: [("none", None, None)]
     kind: Literal["sweep", "days", "observations", "labels", "times"] = "sweep"
+    attacks: tuple[str, ...] = ("norm", "cosine", "hint")
     every_layer: bool = False
     thorough: bool = False
     stops: tuple[int, ...] = ()
@@ -159,7 +161,7 @@ def _swept(recipe: Recipe, asked: Asked, folder: Path, progress: Progress) -> pl
     return sweep(
         asked.data, settings=recipe.settings(asked), epochs=recipe.visits(asked), batch_size=recipe.batch(asked),
         learning_rate=_rate(asked), network=recipe.network(asked.data), device=asked.device, out=folder,
-        layers=recipe.layers(asked.data), thorough=recipe.thorough,
+        attacks=recipe.attacks, layers=recipe.layers(asked.data), thorough=recipe.thorough,
         progress=lambda what, part, all_: progress(f"{recipe.name}: {what}", part, all_),
     ).table  # fmt: skip
 
@@ -184,7 +186,7 @@ def _trained(recipe: Recipe, asked: Asked, progress: Callable[[int, int], None])
     period, size = _period(data, size)
     return by_day(
         data, recipe.settings(asked), network=network, batch_size=size, learning_rate=rate, period=period,
-        layers=("cut",), device=asked.device, progress=progress,
+        attacks=recipe.attacks, layers=("cut",), device=asked.device, progress=progress,
     )  # fmt: skip
 
 
@@ -272,15 +274,16 @@ RECIPES: Mapping[str, Recipe] = {
         ),
         Recipe(
             "layers", "no noise and marvell s = 4; cut after 8 of 11 layers (pictures: 4 of 6), every layer watched",
-            {"cut": 8, "layers": 11}, triples=_layers, every_layer=True,
+            {"cut": 8, "layers": 11}, triples=_layers, attacks=("norm", "cosine"), every_layer=True,
         ),
         Recipe(
             "first-version", "no noise, marvell by L, iso t = 25; cut after 4 of 4 layers, batches of 65,536",
-            {"cut": 4, "layers": 4}, batch_size=65_536, epochs=30, small=(4096, 12), triples=_bounds, every_layer=True,
+            {"cut": 4, "layers": 4}, batch_size=65_536, epochs=30, small=(4096, 8), triples=_bounds,
+            attacks=("norm",), every_layer=True,
         ),
         Recipe(
             "longer-version", "no noise, marvell by L, iso t = 25, max_norm; cut after 4 of 6 layers",
-            {"cut": 4, "layers": 6}, triples=_bounds, every_layer=True,
+            {"cut": 4, "layers": 6}, triples=_bounds, attacks=("norm",), every_layer=True,
         ),
         Recipe(
             "hints", "no noise, max_norm, iso, marvell by sumKL, matched; cut after 4 of 6 layers",
@@ -289,6 +292,7 @@ RECIPES: Mapping[str, Recipe] = {
         Recipe(
             "days", "a stream of days; no noise, max_norm, iso t = 1 and 2, marvell with sumKL from 0.01 to 3.6",
             {"cut": 4, "layers": 6}, epochs=1, small=(256, 1), triples=_days, kind="days",
+            attacks=("norm", "hint"),
         ),
         Recipe(
             "observations", "no noise, looked at after 100 to 500 updates; cut after 3 of 6 layers",

@@ -80,6 +80,8 @@ Figure = Drawn | Embedded
 _PROGRESS, _LAYERS = over_training(), by_layer()
 _FULL = trade_off(("least_loss", "test_loss", "test_auc"))
 _HINTS = (("norm", "cut"), ("hint", "cut"))
+_OVER_TRAINING = "norm and cosine leak over training, at the cut and at the first layer"
+_COMPLETE = "trade-offs of norm and cosine leak with train loss, test loss and test AUC"
 _ALL_FIVE = ("gap", "slope", "norm", "pairs", "cosine")
 _FIRST = observations(("gap", "slope", "norm"))
 
@@ -104,15 +106,14 @@ _DRAWN = (
           daily(INDUSTRY, ("norm@cut", "hint@cut", "test_auc"), "industry")),
     Drawn("004-figure-2", "observations 1 to 4 by class after 100 to 500 updates", "criteo", "observations",
           observations(_ALL_FIVE)),
-    Drawn("004-figure-3", "norm and cosine leak over training, at cut and first layer", "isic", "trade-offs",
-          _PROGRESS),
+    Drawn("004-figure-3", _OVER_TRAINING, "isic", "trade-offs", _PROGRESS),
     Drawn("004-figure-4", "trade-offs of norm and cosine leak with test loss and test AUC", "isic", "trade-offs",
           trade_off(("test_loss", "test_auc"))),
-    Drawn("004-figure-5", "as figure 3, on Avazu", "avazu", "trade-offs", _PROGRESS, "004-figure-3"),
-    Drawn("004-figure-6", "as figure 3, on Criteo", "criteo", "trade-offs", _PROGRESS, "004-figure-3"),
-    Drawn("004-figure-7", "all trade-offs: train loss, test loss and test AUC, on Avazu", "avazu", "trade-offs", _FULL),
-    Drawn("004-figure-8", "as figure 7, on Criteo", "criteo", "trade-offs", _FULL, "004-figure-7"),
-    Drawn("004-figure-9", "as figure 7, on ISIC", "isic", "trade-offs", _FULL, "004-figure-7"),
+    Drawn("004-figure-5", _OVER_TRAINING, "avazu", "trade-offs", _PROGRESS, "004-figure-3"),
+    Drawn("004-figure-6", _OVER_TRAINING, "criteo", "trade-offs", _PROGRESS, "004-figure-3"),
+    Drawn("004-figure-7", _COMPLETE, "avazu", "trade-offs", _FULL),
+    Drawn("004-figure-8", _COMPLETE, "criteo", "trade-offs", _FULL, "004-figure-7"),
+    Drawn("004-figure-9", _COMPLETE, "isic", "trade-offs", _FULL, "004-figure-7"),
     Drawn("004-figure-10", "leak by layer over training, 4 convolutional layers", "isic", "layers", _LAYERS),
     Drawn("004-figure-11", "leak by layer over training, 8 MLP layers", "criteo", "layers", _LAYERS, "004-figure-10"),
     Drawn("004-strengths", "leak and cost by strength beside the authors' published runs", "criteo", "trade-offs",

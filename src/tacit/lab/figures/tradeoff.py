@@ -86,7 +86,7 @@ def _said(
             f"{rival} almost always has a better trade-off than iso.",
             None if all_ == 0 else won >= _ALMOST * all_,
             f"it leaks no more than iso at the same utility in {won} of {all_} comparisons ({by})",
-            "short trainings on other data than the paper's; a point counts as lost where it is worse by 0.01",
+            "a point counts as lost where it leaks 0.01 more; data and length of training are not the paper's",
         )
     ]
     return [*statements, *_on_heuristic(here, leaks), *_on_ours(here)]
@@ -118,7 +118,6 @@ def _on_heuristic(here: pl.DataFrame, leaks: Sequence[tuple[str, str]]) -> list[
             "max_norm works well against the paper's attacks, and cannot be tuned.", lowered,
             f"at the cut, from no noise to max_norm: {told}; test AUC "
             f"{none['test_auc'][0]:.3f} → {heuristic['test_auc'][0]:.3f}",
-            "in a batch of few rows or with noisy gradients a direction that survives is enough for the cosine attack",
         )
     ]  # fmt: skip
 
