@@ -208,12 +208,13 @@ def _lines(path: Path, start: int, size: int, layout: Layout) -> Iterator[tuple[
             left = block[len(lines) :]
             if lines:
                 start += len(lines)
-                ended = lines if lines.endswith(b"\n") else lines + b"\n"
-                yield ended.replace(b"\r\n", b"\n"), start, raw.tell()
+                lines = lines if lines.endswith(b"\n") else lines + b"\n"
+                yield lines.replace(b"\r\n", b"\n") if b"\r" in lines else lines, start, raw.tell()
 
 
 def _whole_lines(block: bytes, last: bool) -> bytes:
     """The lines of a block that have come to their end, without empty ones after them: these may be the file's last."""
-    end = len(block) if last else block.rfind(b"\n") + 1
-    text = len(block[:end].rstrip(b"\r\n"))
+    end = text = len(block) if last else block.rfind(b"\n") + 1
+    while text and block[text - 1] in b"\r\n":
+        text -= 1
     return block[: block.find(b"\n", text, end) + 1 or end] if text else b""

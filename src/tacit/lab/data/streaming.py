@@ -192,7 +192,8 @@ class _Making:
                 f"{self.source.path} leaves no row for training or none for testing ({read.rows} rows were read, "
                 f"{len(read.bad)} of them were skipped): use more rows, a larger sample or another test_share"
             )
-        vocabularies = {name: counted.vocabulary(self.options.min_count) for name, counted in counting.items()}
+        # One after the other, and the counts of each go before the next: both of all columns may be gigabytes.
+        vocabularies = {name: counting.pop(name).vocabulary(self.options.min_count) for name in list(counting)}
         scales = {name: measured.scale() for name, measured in measuring.items()}
         first = min(*days[TRAIN], *days[TEST]) if self.schema.days else None
         return Encoder(vocabularies, scales, label, files, first), days
