@@ -75,9 +75,10 @@ def labels(view: View, known: Known, attack: str) -> Tensor:
     if known.labels is None:
         raise UsageError(f"the attack {attack!r} needs known.labels: grant it some labels, or leave it out")
     granted = known.labels.to(view.rows.device)
-    low, high = (int(edge) for edge in torch.aminmax(view.rows))
-    if low < 0 or high >= granted.numel():
-        raise UsageError(f"row ids run from {low} to {high}, but known.labels holds {granted.numel()} entries")
+    if not view.rows.is_cuda:  # there, looking would wait for the device, and its own check of the places follows
+        low, high = (int(edge) for edge in torch.aminmax(view.rows))
+        if low < 0 or high >= granted.numel():
+            raise UsageError(f"row ids run from {low} to {high}, but known.labels holds {granted.numel()} entries")
     return granted.long()[view.rows]
 
 
@@ -94,8 +95,8 @@ def row_norm(x: Tensor) -> Tensor:
 
 def unit(x: Tensor) -> Tensor:
     """Each row scaled to length one; zero rows stay zero.  (steps, batch, width)"""
-    length = row_norm(x)[..., None]
-    return (x / torch.where(length > 0, length, 1.0)).to(x.dtype)
+    length = row_norm(x)[..., None].to(x.dtype)
+    return x / torch.where(length > 0, length, 1.0)
 
 
 def batch_rms(x: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ def batch_rms(x: Tensor) -> Tensor:
 
 def scaled(x: Tensor) -> Tensor:
     """Each batch scaled to root mean square 1, because gradients shrink as a model learns."""
-    return (x / batch_rms(x)).to(x.dtype)
+    return x / batch_rms(x).to(x.dtype).clamp_min(torch.finfo(x.dtype).tiny)
 
 
 def log_positive(x: Tensor) -> Tensor:

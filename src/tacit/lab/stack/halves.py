@@ -7,6 +7,7 @@ height, width), because a grouped convolution is the batched form of many convol
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from tacit.models.columns import Columns
 from tacit.models.conv import ConvBottom, ConvTop
 from tacit.models.layers import Layered
 from tacit.models.wide_deep import WideDeepBottom, WideDeepTop
+from tacit.protect.gradient._base import fused
 
 __all__ = ["StackedBottom", "StackedTop"]
 
@@ -27,34 +29,59 @@ class _Half:
 
     Attributes:
         replicas: how many there are.
-        weights: by the name that the module's state has for it.  (replicas, *shape) each
+        weights: by the name that the module's state has for it.  (replicas, *shape) each; those of a linear layer lie
+            transposed, (replicas, inputs, outputs), as its gradient does, which spares Adam a copy
         table: the embedding tables of all replicas; None where there is none.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], columns: str | None, device: torch.device) -> None:
+    def __init__(
+        self, modules: Sequence[nn.Module], seed_of: Sequence[int], columns: str | None, device: torch.device
+    ) -> None:
         self.replicas = len(modules)
+        self.seed_of = torch.tensor(list(seed_of), device=device)
+        self.columns: Columns | None = None
         states = [module.state_dict() for module in modules]
         table = None if columns is None else f"{columns}.table.weight"
         self.weights = {
-            name: torch.stack([state[name] for state in states]).to(device).requires_grad_()
+            name: _turned(torch.stack([state[name] for state in states])).contiguous().to(device).requires_grad_()
             for name in states[0]
             if name != table
         }
         self._table_name = table if table in states[0] else None
         self.table = None
         if self._table_name is not None:
-            self.table = RowTable(torch.stack([state[self._table_name] for state in states], dim=1).to(device))
+            self.table = RowTable(torch.stack([state[self._table_name] for state in states], dim=1).to(device), seed_of)
 
     def state_of(self, replica: int) -> dict[str, Tensor]:
         """One replica's weights, as `load_state_dict` of an ordinary module takes them."""
-        state = {name: weight[replica].detach().cpu().clone() for name, weight in self.weights.items()}
+        state = {name: _turned(weight.detach())[replica].cpu().clone() for name, weight in self.weights.items()}
         if self.table is not None and self._table_name is not None:
             state[self._table_name] = self.table.weight[:, replica].detach().cpu().clone()
         return state
 
+    def by_seed(self, x: Tensor) -> Tensor:
+        """What each seed's batch holds, for each replica; what all share stays as it is, with a 1 in front."""
+        return x if len(x) == 1 else x[self.seed_of]
+
+    def inputs(self, features: Sequence[Tensor]) -> Tensor:
+        """Rows of the table and numbers side by side.  (replicas, batch, inputs)"""
+        codes, numbers = features
+        if self.table is None or self.columns is None:
+            return self.by_seed(numbers).expand(self.replicas, -1, -1)
+        return self.table.inputs(codes + self.columns.offsets, numbers)
+
+    def update_table(self, features: Sequence[Tensor], gradient: Tensor | None, step: Tensor, **adam: Any) -> None:
+        """Adam on the rows of the table that the batch touched, with the gradient of what `start` returned."""
+        if self.table is not None and self.columns is not None and gradient is not None:
+            self.table.update(features[0] + self.columns.offsets, gradient, step, **adam)
+
     def linear(self, name: str, x: Tensor) -> Tensor:
         """One linear layer of all replicas.  (replicas, batch, inputs) -> (replicas, batch, outputs)"""
-        return torch.baddbmm(self.weights[f"{name}.bias"][:, None], x, self.weights[f"{name}.weight"].mT)
+        return torch.baddbmm(self.weights[f"{name}.bias"][:, None], x, self.weights[f"{name}.weight"])
+
+    def relu_linear(self, name: str, x: Tensor) -> Tensor:
+        """The same and its ReLU."""
+        return _relu_linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
     def block(self, name: str, x: Tensor) -> Tensor:
         """One block of convolution, ReLU and pool.  (batch, replicas * channels, height, width)
@@ -72,39 +99,33 @@ class StackedBottom(_Half):
 
     Args:
         modules: one ordinary bottom for each replica.
+        seed_of: for each replica the number of its seed, whose batches it trains on.
         device: where to train them.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
+    def __init__(self, modules: Sequence[nn.Module], seed_of: Sequence[int], device: torch.device) -> None:
         first = modules[0]
         if not isinstance(first, WideDeepBottom | ConvBottom):
             raise UsageError(f"a {type(first).__name__} can't be stacked: use the networks of wide_deep() or conv()")
         self.pictures = isinstance(first, ConvBottom)
-        super().__init__(modules, None if self.pictures else "inputs", device)
+        super().__init__(modules, seed_of, None if self.pictures else "inputs", device)
         self.names = first.layer_names()
-        self.columns = first.inputs.to(device) if isinstance(first, WideDeepBottom) else None
+        if isinstance(first, WideDeepBottom):
+            self.columns = first.inputs.to(device)
 
-    def look_up(self, features: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
-        """Where the batch's codes stand in the table, and the rows there as a leaf; None twice where there are none.
+    def start(self, features: Sequence[Tensor]) -> Tensor:
+        """The input of the first layer; a leaf for autograd where a table is behind it.
 
         Args:
-            features: of this batch, with the replicas in front or, where all share the batch, a 1.
+            features: of this batch, with the seeds in front or, where all replicas share it, a 1.
         """
-        if self.columns is None or self.table is None:
-            return None, None
-        return self.table.look_up(features[0] + self.columns.offsets)
-
-    def start(self, features: Sequence[Tensor], looked_up: Tensor | None) -> Tensor:
-        """The input of the first layer, from what `look_up` found and the other features."""
-        if self.pictures:
-            return _channels(features[0])
-        return _inputs(looked_up, features, self.replicas)
+        return _channels(self.by_seed(features[0])) if self.pictures else self.inputs(features)
 
     def run(self, x: Tensor, first: int = 0) -> list[Tensor]:
         """The output of each layer from `first` on, the cut's last."""
         outputs = []
         for name in self.names[first:]:
-            x = self.block(name, x) if self.pictures else functional.relu(self.linear(f"{name}.linear", x))
+            x = self.block(name, x) if self.pictures else self.relu_linear(f"{name}.linear", x)
             outputs.append(x)
         return outputs
 
@@ -128,37 +149,35 @@ class StackedTop(_Half):
 
     Args:
         modules: one ordinary top for each replica.
+        seed_of: as for `StackedBottom`.
         device: where to train them.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
+    def __init__(self, modules: Sequence[nn.Module], seed_of: Sequence[int], device: torch.device) -> None:
         first = modules[0]
         if not isinstance(first, WideDeepTop | ConvTop):
             raise UsageError(f"a {type(first).__name__} can't be stacked: use the networks of wide_deep() or conv()")
         wide = isinstance(first, WideDeepTop) and first.own is not None
-        super().__init__(modules, "own" if wide else None, device)
+        super().__init__(modules, seed_of, "own" if wide else None, device)
         self.pictures = isinstance(first, ConvTop)
         self.names = first.layer_names() if isinstance(first, Layered) else []
-        self.columns: Columns | None = first.own if isinstance(first, WideDeepTop) else None
-        if self.columns is not None:
-            self.columns = self.columns.to(device)
+        if isinstance(first, WideDeepTop) and first.own is not None:
+            self.columns = first.own.to(device)
 
-    def look_up(self, own: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
-        """As `StackedBottom.look_up`, of the label party's own codes."""
-        if self.columns is None or self.table is None:
-            return None, None
-        return self.table.look_up(own[0] + self.columns.offsets)
+    def start(self, own: Sequence[Tensor]) -> Tensor | None:
+        """The input of the wide part, as `StackedBottom.start` gives that of the first layer; None if there is none."""
+        return None if self.columns is None else self.inputs(own)
 
-    def logits(self, z: Tensor, own: Sequence[Tensor], looked_up: Tensor | None) -> Tensor:
-        """Embeddings (replicas, batch, *cut) and the label party's own columns to logits (replicas, batch)."""
+    def logits(self, z: Tensor, wide: Tensor | None) -> Tensor:
+        """Embeddings (replicas, batch, *cut) and the input of the wide part to logits (replicas, batch)."""
         if self.pictures:
             return self._of_pictures(z)
         x = z
         for name in self.names:
-            x = functional.relu(self.linear(f"{name}.linear", x))
+            x = self.relu_linear(f"{name}.linear", x)
         logits = self.linear("logit", x)
-        if self.columns is not None:
-            logits = logits + self.linear("wide", _inputs(looked_up, own, self.replicas))
+        if wide is not None:
+            logits = logits + self.linear("wide", wide)
         return logits.squeeze(-1)
 
     def _of_pictures(self, z: Tensor) -> Tensor:
@@ -166,15 +185,17 @@ class StackedTop(_Half):
         for name in self.names:
             x = self.block(name, x)
         flat = x.unflatten(1, (self.replicas, -1)).transpose(0, 1).flatten(2)  # (replicas, batch, inputs)
-        return self.linear("logit", functional.relu(self.linear("hidden.linear", flat))).squeeze(-1)
+        return self.linear("logit", self.relu_linear("hidden.linear", flat)).squeeze(-1)
 
 
-def _inputs(looked_up: Tensor | None, features: Sequence[Tensor], replicas: int) -> Tensor:
-    """Rows of the table and numbers side by side.  (replicas, batch, inputs)"""
-    parts = [] if looked_up is None else [looked_up.flatten(2)]
-    if features[1].shape[-1]:
-        parts.append(features[1].expand(replicas, -1, -1))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+@fused
+def _relu_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return functional.relu(torch.baddbmm(bias[:, None], x, weight))
+
+
+def _turned(weights: Tensor) -> Tensor:
+    """The weights of a stacked linear layer transposed; all others as they are."""
+    return weights.mT if weights.ndim == 3 else weights
 
 
 def _channels(pictures: Tensor) -> Tensor:

@@ -14,16 +14,22 @@ from tacit.audit.attacks import attack
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import Known, View
 from tacit.errors import UsageError
+from tacit.protect.gradient._base import fused
 
-__all__ = ["CHEAP", "EVERY_BATCH", "Measure"]
+__all__ = ["CHEAP", "EVERY_BATCH", "Measure", "pairwise_auc"]
 
 CHEAP = ("norm", "cosine", "hint", "majority", "top_share", "residual")
 """What needs one batch alone, so that it can be tried on every one; `residual` takes a decomposition each time."""
 
-EVERY_BATCH = ("norm", "cosine", "hint", "majority")
-"""What is tried on every batch if nothing else is said."""
+EVERY_BATCH = ("norm", "cosine", "hint")
+"""What is tried on every batch if nothing else is said: what takes no more than a few passes over it.
+
+`majority` compares every row with every other one, which about doubles the cost of training; it runs on recorded
+batches, like the attacks that need several of them.
+"""
 
 _AT_ONCE = 1 << 26  # numbers of a layer's gradients that are looked at together
+_PAIRS = 2048  # rows of a batch up to which, on CUDA, comparing all pairs in one kernel beats sorting
 
 
 class Measure:
@@ -67,7 +73,8 @@ class Measure:
                 counted.append(torch.ones_like(rows, dtype=torch.bool) if counts is None else counts)
         judged = torch.stack(scores)
         truth = self.labels[rows].expand_as(judged)
-        return auc(judged, truth, torch.stack(counted))
+        by_pairs = rows.is_cuda and rows.shape[-1] <= _PAIRS
+        return (pairwise_auc if by_pairs else auc)(judged, truth, torch.stack(counted))
 
     def _scores(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Every attack's scores at one layer, for as many replicas at a time as fit."""
@@ -86,6 +93,20 @@ class Measure:
         known = Known(self._known.labels, positive, self._known.share)
         guesses = [one(view, known, self._noise) for one in self._attacks]
         return [(guess.score.double(), guess.counted) for guess in guesses]
+
+
+@fused
+def pairwise_auc(score: Tensor, label: Tensor, counted: Tensor) -> Tensor:
+    """`auc` by its definition: the share of pairs of a positive and a negative row in which the positive scores higher.
+
+    Ties count half. NaN where a batch lacks a class, or holds a score that is NaN.  (..., batch) -> (...)
+    """
+    positive, negative = (label == 1) & counted, (label == 0) & counted
+    mine, other = score[..., :, None], score[..., None, :]
+    above = (mine > other).double() + (mine >= other).double()  # 2, 1 or 0
+    won = (above * (positive[..., :, None] & negative[..., None, :])).sum((-2, -1)) / 2
+    pairs = positive.sum(-1).double() * negative.sum(-1).double()
+    return (won / pairs).masked_fill((score.isnan() & counted).any(-1), torch.nan)
 
 
 def _joined(parts: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:

@@ -25,6 +25,7 @@ from tacit.lab.stack.network import Network
 from tacit.lab.stack.noise import CounterNoise, stacked_noise
 from tacit.lab.stack.recording import Recording, Replica
 from tacit.lab.sweeping.settings import Setting
+from tacit.protect.gradient._base import fused
 from tacit.protect.gradient._stack import stacked
 from tacit.protect.labels.randomized_response import randomized_response
 
@@ -98,10 +99,10 @@ class Stack:
         )
         self.rows = rows.to(self.device)
         self.seeds = tuple(dict.fromkeys(setting.seed for setting in settings))
-        self._seed_of = torch.tensor([self.seeds.index(one.seed) for one in settings], device=self.device)
+        seed_of = [self.seeds.index(one.seed) for one in settings]
         built = {seed: network.build(seed) for seed in self.seeds}
-        self.bottom = StackedBottom([built[one.seed][0] for one in settings], self.device)
-        self.top = StackedTop([built[one.seed][1] for one in settings], self.device)
+        self.bottom = StackedBottom([built[one.seed][0] for one in settings], seed_of, self.device)
+        self.top = StackedTop([built[one.seed][1] for one in settings], seed_of, self.device)
         self.layers = _checked_layers(layers, self.bottom.names)
         self.attacks = tuple(attacks)
         self.done = torch.zeros((), dtype=torch.int64, device=self.device)  # steps so far, where a graph can move it
@@ -115,7 +116,7 @@ class Stack:
             [*self.bottom.weights.values(), *self.top.weights.values()], lr=learning_rate, betas=BETAS, eps=EPS,
             capturable=on_cuda, fused=on_cuda,
         )  # fmt: skip
-        self.recording = Recording(self._seed_of.tolist(), last=last, follow=follow, visits=visits)
+        self.recording = Recording(seed_of, last=last, follow=follow, visits=visits)
         self._replayed = Replayed(self.protect, self._step) if on_cuda else None
         self._state: Any = self.protect.init()
 
@@ -160,26 +161,23 @@ class Stack:
         for noise in self.noises:
             if isinstance(noise, CounterNoise):
                 noise.rewind()
-        features, own = ([self._spread(x[rows]) for x in each] for each in (self.rows.features, self.rows.own))
+        features, own = ([x[rows] for x in each] for each in (self.rows.features, self.rows.own))
         ids = self._all(rows)  # (replicas, batch)
         labels = self.rows.labels[ids]
-        places, found = self.bottom.look_up(features)
-        outputs = self.bottom.run(self.bottom.start(features, found))
+        x, wide = self.bottom.start(features), self.top.start(own)
+        outputs = self.bottom.run(x)
         z = self.bottom.by_replica(outputs[-1])  # (replicas, batch, *cut)
         leaf = z.detach().requires_grad_()
-        own_places, own_found = self.top.look_up(own)
-        logits = self.top.logits(leaf, own, own_found)
-        loss = functional.binary_cross_entropy_with_logits(logits, self._target(ids, labels), reduction="none").mean(-1)
-        for_top = [*self.top.weights.values(), *_some(own_found)]
+        loss = _mean_loss(self.top.logits(leaf, wide), self._target(ids, labels))
+        for_top = [*self.top.weights.values(), *_leaf(wide)]
         *of_top, clean = torch.autograd.grad(loss.sum(), [*for_top, leaf])
         sent, state, report = self.protect.update(clean, labels, state, self.noises, leaf.detach())
         inner = {name: outputs[self.bottom.names.index(name)] for name in self.layers if name != "cut"}
         inner = {name: output for name, output in inner.items() if output is not outputs[-1]}
-        for_bottom = [*self.bottom.weights.values(), *_some(found)]
+        for_bottom = [*self.bottom.weights.values(), *_leaf(x)]
         gradients = torch.autograd.grad(z, [*for_bottom, *inner.values()], grad_outputs=sent)
         of_bottom, of_inner = gradients[: len(for_bottom)], gradients[len(for_bottom) :]
-        self._update([*of_bottom[: len(self.bottom.weights)], *of_top[: len(self.top.weights)]])
-        self._update_tables([(self.bottom, places, of_bottom), (self.top, own_places, of_top)])
+        self._update(features, of_bottom, own, of_top)
         received = {"cut": sent, **dict.fromkeys(self.layers, sent)}
         received |= {name: self.bottom.by_replica(g) for name, g in zip(inner, of_inner, strict=True)}
         auc = self.measure(ids, {name: received[name] for name in self.layers}, self._positives(outputs, clean, labels))
@@ -188,19 +186,19 @@ class Stack:
         reported = [report[name].double() for name in FIGURES[2:]]
         return torch.cat([torch.stack([loss.detach().double(), size.double(), *reported]), auc]), state
 
-    def _update(self, gradients: Sequence[Tensor]) -> None:
-        weights = [*self.bottom.weights.values(), *self.top.weights.values()]
-        for weight, gradient in zip(weights, gradients, strict=True):
-            weight.grad = gradient
-        self.optimizer.step()
+    def _update(
+        self, features: Sequence[Tensor], of_bottom: Sequence[Tensor], own: Sequence[Tensor], of_top: Sequence[Tensor]
+    ) -> None:
+        """Adam on all weights, and on the tables' rows that the batch touched."""
         self.done += 1
-
-    def _update_tables(self, halves: Sequence[tuple[Any, Tensor | None, Sequence[Tensor]]]) -> None:
-        for half, places, gradients in halves:
-            if half.table is not None:
-                half.table.update(
-                    places, gradients[len(half.weights)], self.done, rate=self.learning_rate, betas=BETAS, eps=EPS
-                )
+        for half, inputs, gradients in ((self.bottom, features, of_bottom), (self.top, own, of_top)):
+            for weight, gradient in zip(half.weights.values(), gradients, strict=False):
+                weight.grad = gradient
+            rest = gradients[len(half.weights) :]
+            half.update_table(
+                inputs, rest[0] if rest else None, self.done, rate=self.learning_rate, betas=BETAS, eps=EPS
+            )
+        self.optimizer.step()
 
     def _positives(self, outputs: Sequence[Tensor], clean: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """For each layer the clean gradient of the first positive row of each replica's batch.  (replicas, width)
@@ -220,12 +218,9 @@ class Stack:
             found |= {name: self.bottom.by_replica(g) for name, g in zip(names, back, strict=True)}
         return {name: found[name].flatten(1) for name in self.layers}
 
-    def _spread(self, x: Tensor) -> Tensor:
-        """What each seed's batch holds, for each replica; of a single seed as it is, with a 1 in front."""
-        return x if len(self.seeds) == 1 else x[self._seed_of]
-
     def _all(self, x: Tensor) -> Tensor:
-        return self._spread(x).expand(len(self.settings), -1)
+        """What belongs to each seed's batch, for each replica.  (seeds, batch) -> (replicas, batch)"""
+        return self.bottom.by_seed(x).expand(len(self.settings), -1)
 
     def _target(self, ids: Tensor, labels: Tensor) -> Tensor:
         """What the loss is computed with: the labels, or what a replica made of them before training."""
@@ -242,9 +237,8 @@ class Stack:
         for start in range(0, len(rows), size):
             some = rows[start : start + size].to(self.device)
             features, own = ([x[None] for x in each] for each in (some.features, some.own))
-            found = self.bottom.look_up(features)[1]
-            z = self.bottom.by_replica(self.bottom.run(self.bottom.start(features, found))[-1])
-            parts.append(self.top.logits(z, own, self.top.look_up(own)[1]).cpu())
+            z = self.bottom.by_replica(self.bottom.run(self.bottom.start(features))[-1])
+            parts.append(self.top.logits(z, self.top.start(own)).cpu())
         return torch.cat(parts, dim=1)
 
     def models(self, replica: int) -> tuple[nn.Module, nn.Module]:
@@ -267,8 +261,15 @@ class Stack:
         return Steps(named["loss"], power, named["untouched_rows"], named["stateless"], auc)
 
 
-def _some(x: Tensor | None) -> tuple[Tensor, ...]:
-    return () if x is None else (x,)
+@fused
+def _mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross entropy of each replica's batch.  (replicas,)"""
+    return functional.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(-1)
+
+
+def _leaf(x: Tensor | None) -> tuple[Tensor, ...]:
+    """The input itself, where its gradient is wanted for the table behind it."""
+    return () if x is None or not x.requires_grad else (x,)
 
 
 def _checked_layers(layers: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
