@@ -1,0 +1,184 @@
+"""A replica in a stack trains as it would alone."""
+
+import pytest
+import torch
+
+import tacit
+from tacit.errors import UsageError
+from tacit.lab.data.rows import Rows, Table
+from tacit.lab.stack.network import network_for
+from tacit.lab.stack.training import _FLIPS, Stack
+from tacit.lab.sweeping.settings import Setting
+from tacit.models import adam
+from tacit.protect.labels.randomized_response import randomized_response
+from tacit.wire.record import Recorder
+
+ALL = (
+    Setting("none"),
+    Setting("iso", "t", 1.0),
+    Setting("marvell", "scale", 1.0),
+    Setting("marvell", "scale", 4.0, seed=3),
+    Setting("max_norm", seed=3),
+    Setting("matched", "leak_auc", 0.6),
+    Setting("randomized_response", "rate", 0.2),
+)
+
+
+def alone(setting, network, rows, *, epochs=2, batch=128, watch=()):
+    """The same training by `tacit.simulate`."""
+    bottom, top = network.build(setting.seed)
+    features = tuple(x.float() / 255 if x.dtype == torch.uint8 else x for x in rows.features)
+    targets = None
+    if setting.flips:
+        noise = torch.Generator().manual_seed(setting.seed + _FLIPS)
+        targets = randomized_response(setting.strength)(rows.labels, noise).targets
+    record = Recorder(last=3, follow=20)
+    run = tacit.simulate(
+        bottom=bottom, top=top, features=features, own=rows.own, labels=rows.labels, targets=targets,
+        protect=setting.build(), optimizer=adam, epochs=epochs, batch_size=batch, seed=setting.seed, record=record,
+        watch=watch,
+    )  # fmt: skip
+    return run, record
+
+
+def farthest(left, right):
+    """The largest difference of two networks' weights."""
+    pairs = zip(left.state_dict().values(), right.state_dict().values(), strict=True)
+    return max(float((a - b).abs().max()) for a, b in pairs)
+
+
+@pytest.fixture(scope="module")
+def stack(table, network):
+    """All protections, two seeds, two epochs."""
+    stack = Stack(table, network, ALL, batch_size=128, last=3, follow=20, visits=2)
+    stack.steps = [stack.advance(stack.plan(epoch)) for epoch in range(2)]
+    return stack
+
+
+@pytest.mark.parametrize("replica", range(len(ALL)), ids=lambda i: f"{ALL[i].spelled}-{ALL[i].seed}")
+def test_every_protection_equals_a_single_run_with_the_same_seed(stack, table, network, replica):
+    """Sixteen updates: weights, loss, and every number that was sent, to rounding."""
+    run, record = alone(ALL[replica], network, table)
+    bottom, top = stack.models(replica)
+    assert farthest(bottom, run.bottom) < 2e-6
+    assert farthest(top, run.top) < 2e-6
+    assert float(stack.steps[-1].loss[:, replica].mean()) == pytest.approx(run.history[-1].loss, abs=1e-6)
+    assert float(stack.steps[-1].power[:, replica].mean()) == pytest.approx(run.history[-1].power, rel=0.05)
+    for mine, theirs in (
+        (stack.transcript(replica).batches(), record.batches()),
+        (stack.transcript(replica).visits(), record.visits()),
+    ):
+        assert torch.equal(mine.view.rows, theirs.view.rows)
+        for a, b in ((mine.view.gradient, theirs.view.gradient), (mine.clean, theirs.clean)):
+            assert torch.allclose(a, b, rtol=1e-4, atol=1e-4 * float(b.abs().max()))
+    rows = table[torch.arange(50)]
+    assert torch.allclose(stack.logits(rows)[replica], run.predict(rows.features, rows.own), atol=1e-5)
+
+
+def test_who_else_is_in_the_stack_changes_nothing(table, network, stack):
+    single = Stack(table, network, [ALL[3]], batch_size=128)
+    steps = [single.advance(single.plan(epoch)) for epoch in range(2)]
+    assert torch.allclose(steps[1].loss[:, 0], stack.steps[1].loss[:, 3], atol=1e-6)
+    assert farthest(single.models(0)[0], stack.models(3)[0]) < 2e-6
+
+
+def test_pictures_equal_a_single_run(pictures, small_conv):
+    settings = [Setting("none"), Setting("iso", "t", 0.5), Setting("marvell", "scale", 1.0)]
+    stack = Stack(pictures, small_conv, settings, batch_size=32, layers=("cut", "layer1"))
+    stack.advance(stack.plan(0))
+    for replica, setting in enumerate(settings):
+        run, _ = alone(setting, small_conv, pictures, epochs=1, batch=32)
+        bottom, top = stack.models(replica)
+        assert farthest(bottom, run.bottom) < 2e-6
+        assert farthest(top, run.top) < 2e-6
+
+
+def test_pictures_of_several_seeds_are_told_apart(pictures, small_conv):
+    settings = [Setting("none"), Setting("none", seed=1)]
+    stack = Stack(pictures, small_conv, settings, batch_size=32)
+    steps = stack.advance(stack.plan(0))
+    for replica, setting in enumerate(settings):
+        single = Stack(pictures, small_conv, [setting], batch_size=32)
+        assert torch.allclose(single.advance(single.plan(0)).loss[:, 0], steps.loss[:, replica], atol=1e-5)
+
+
+def test_leaks_are_those_that_the_audit_finds(table, network, stack):
+    """The AUC of the last batches at the cut and at the first layer against the audit's own way to it."""
+    layers = ("cut", "layer1")
+    _run, record = alone(ALL[2], network, table, watch=["layer1"])
+    transcript = record.batches()
+    for layer in layers:
+        view = transcript.view.at(layer)
+        for batch in range(3):
+            truth = table.labels[view.rows[batch]]
+            norm = view.gradient[batch].double().norm(dim=-1)
+            first = int(truth.argmax())
+            cosine = torch.cosine_similarity(
+                view.gradient[batch], transcript.cleans[layer][batch, first].flatten(), dim=-1
+            )
+            for name, score in (("norm", norm), ("cosine", cosine)):
+                wanted = brute_auc(score, truth)
+                assert float(stack.steps[-1].auc[name, layer][batch - 3, 2]) == pytest.approx(wanted, abs=2e-3)
+
+
+def brute_auc(score, truth):
+    """All pairs, one by one."""
+    positive, negative = score[truth == 1], score[truth == 0]
+    above = (positive[:, None] > negative).double() + 0.5 * (positive[:, None] == negative)
+    return float(above.mean())
+
+
+def test_a_table_without_codes_or_without_own_columns(table):
+    codes, numbers = table.features
+    for features, inputs in (
+        ((codes[:, :0], numbers), Table((), 5)),
+        ((codes, numbers[:, :0]), Table((20,) * 3, 0)),
+    ):
+        stack = Stack(Rows(features, (), table.labels), network_for(inputs, width=8), ALL[:2], batch_size=256)
+        steps = stack.advance(stack.plan(0))
+        assert steps.loss.shape == (4, 2)
+        assert bool((steps.loss[-1] < steps.loss[0]).all())
+
+
+def test_what_it_refuses(table, network):
+    with pytest.raises(UsageError, match="at least one setting"):
+        Stack(table, network, [], batch_size=8)
+    with pytest.raises(UsageError, match="no layer layer9"):
+        Stack(table, network, ALL, batch_size=8, layers=("layer9",))
+    with pytest.raises(UsageError, match="likelihood can't be tried on every batch"):
+        Stack(table, network, ALL, batch_size=8, attacks=("likelihood",))
+    stack = Stack(table, network, ALL, batch_size=8)
+    with pytest.raises(UsageError, match="with 2 seeds"):
+        stack.advance(torch.zeros(1, 2, 8, dtype=torch.int64))
+    with pytest.raises(UsageError, match="last="):
+        stack.transcript(0).batches()
+    with pytest.raises(UsageError, match="follow="):
+        stack.transcript(0).visits()
+
+
+def test_progress_counts_every_step(table, network):
+    seen = []
+    stack = Stack(table, network, ALL[:1], batch_size=256)
+    stack.advance(stack.plan(0), seen.append)
+    assert seen == [1, 2, 3, 4]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_captured_graph_trains_as_the_steps_themselves(table, network):
+    figures = []
+    for capture in (True, False):
+        stack = Stack(table, network, ALL, batch_size=64, device="cuda")
+        if not capture:
+            stack._replayed._seen = -(10**9)
+        figures.append(stack.advance(stack.plan(0)[:, :12]))
+        assert (stack._replayed._graph is not None) == capture
+    assert torch.allclose(figures[0].loss, figures[1].loss, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_trains_as_the_cpu_does(table, network):
+    plain = [Setting("none"), Setting("none", seed=3)]
+    here, there = (Stack(table, network, plain, batch_size=64, device=device) for device in ("cpu", "cuda"))
+    a, b = (stack.advance(stack.plan(0)[:, :10]) for stack in (here, there))
+    assert torch.allclose(a.loss, b.loss, atol=1e-4)
+    assert torch.allclose(here.bottom.table.weight, there.bottom.table.weight.cpu(), atol=1e-3)
