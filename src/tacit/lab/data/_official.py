@@ -40,7 +40,7 @@ def _spelled(codes: NDArray[np.int32], column: int) -> pl.Series:
 
 
 def _criteo(drawn: Drawn, first: int) -> pl.DataFrame:
-    """Numbers that were 0 are missing, the others whole; the last code of some categories stands for a missing one."""
+    """Numbers that were 0 are missing, the others whole; the third code of some categories stands for a missing one."""
     found = {"label": pl.Series(drawn.labels.numpy().astype(np.int8))}
     for place, name in enumerate(criteo.NUMBERS):
         numbers = drawn.numbers[:, place].double().numpy()

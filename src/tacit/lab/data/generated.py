@@ -21,7 +21,10 @@ from torch import Tensor
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data, Rows, Table
 
-__all__ = ["AVAZU", "CRITEO", "FULL_AVAZU", "FULL_CRITEO", "Recipe", "avazu", "criteo", "table", "write"]
+__all__ = [
+    "AVAZU", "CHUNK", "CRITEO", "FULL_AVAZU", "FULL_CRITEO", "Drawing", "Drawn", "Recipe", "avazu", "criteo", "table",
+    "write",
+]  # fmt: skip
 
 FULL_CRITEO = (
     *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652),
@@ -43,7 +46,7 @@ AVAZU = tuple(min(count, 200_000) for count in FULL_AVAZU)
 CHUNK = 1 << 18
 """Rows that are drawn at once, which bounds the memory beside the result; another number draws other rows."""
 
-_BUCKETS = 1 << 10  # different effects that the codes of a column have
+_BUCKETS = 1 << 10  # different effects that the codes of a column have, by their last bits
 _TELLING = 10  # columns of each kind that have an effect
 _SPREAD = 1.6  # of the logits
 _TURN, _TILT = 0.06, 0.02  # how much effects and frequencies change from day to day
@@ -154,8 +157,7 @@ class Drawing:
         """The logit of each row's chance to be positive; the effects turn slowly with the days."""
         total = (numbers[:, : self._weights.shape[1]] @ self._weights.T) * 2  # (rows, 2)
         for column in range(self._effects.shape[1]):
-            # A large odd factor spreads neighbouring codes over the buckets.
-            total += self._effects[:, column, (codes[:, column] * 40503 + column) & (_BUCKETS - 1)].T
+            total += self._effects[:, column, codes[:, column] & (_BUCKETS - 1)].T
         if self.recipe.days is None:
             return total[:, 0] * self._factor + self._offset
         angle = _TURN * days.float()

@@ -37,7 +37,7 @@ from tacit.lab.data.rows import Data, Rows, Table
 __all__ = ["Options", "Progress", "Schema", "cache_folder", "load"]
 
 Progress = Callable[[int, int], None]
-"""Called with the work done and the work to do, in bytes of the source, each of which counts once in each pass."""
+"""Called with the work done and to do, in bytes of text or rows of Parquet, each of which counts once in each pass."""
 
 _FORMAT = 1  # of the encoded files; another one is made anew
 _MANIFEST = "manifest.json"
