@@ -148,14 +148,15 @@ def _swept(
     **options: Any,
 ) -> Sweep:  # fmt: skip
     """Load and sweep, with one bar; what is not said here goes to `tacit.lab.sweep` as it is."""
+    from tacit.lab.sweeping.grids import grid, split_names
+
+    names = split_names(protect)
+    grid(names, strengths)  # a wrong name is said before the data is read
     make_folder(out)
     with _interruptible(out), one_bar(quiet=quiet, first=f"loading {data}") as show:
         from tacit.lab.data import load
-        from tacit.lab.sweeping.grids import grid, split_names
         from tacit.lab.sweeping.running import sweep as run
 
-        names = split_names(protect)
-        grid(names, strengths)  # a wrong name is said before the data is read
         loaded = load(data, folder=folder, rows=rows)
         return run(loaded, protect=names, strengths=strengths, out=out, progress=show, **options)
 

@@ -22,9 +22,12 @@ from tacit.wire.record import Transcript
 
 __all__ = ["RECORDED", "Leak", "Recorded", "leaks", "recorded_leaks", "utility"]
 
-RECORDED = ("residual", "spectral", "likelihood", "learned")
-"""What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
-and not at embeddings, which every trained model pulls apart."""
+RECORDED = ("residual", "majority", "spectral", "likelihood", "learned")
+"""What is tried at the cut on the last batches, unless it was tried on every one.
+
+`spectral` looks at gradients here, which the protection answers for, and not at embeddings, which every trained model
+pulls apart.
+"""
 
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182}  # Student's, by degrees of freedom
@@ -83,7 +86,12 @@ def _student(freedom: int) -> float:
     if freedom in _STUDENT:
         return _STUDENT[freedom]
     z = _Z95
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / float(freedom) ** (place + 1) for place, term in enumerate(terms))
 
 
 def utility(logits: Tensor, labels: Tensor) -> dict[str, float | None]:

@@ -119,8 +119,8 @@ def _swept(
         store.keep(rows)
     return store.finish(
         {
-            "made": list(data.made), "skipped": data.skipped, "share": data.share, "papers": shortened(recipe),
-            "waves": [len(wave) for wave in waves],
+            "data": data.name, "made": list(data.made), "skipped": data.skipped, "share": data.share,
+            "papers": shortened(recipe), "waves": [len(wave) for wave in waves],
             "memory": {"estimated": sizes.for_recipe(recipe, data, len(waves[0])) if waves else 0, "allowed": allowed},
             "seconds": time.perf_counter() - start, "machines": machines.workers if machines else None,
             "versions": {"tacit": __version__, "torch": torch.__version__},

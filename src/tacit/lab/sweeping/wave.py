@@ -129,11 +129,11 @@ class Wave:
                 if self.recipe.thorough:
                     more, notes = self._recorded(place)
                     row |= _columns(more)
+                    progress(place + 1, len(rows))
                 row |= _worst(row)
             except TensorError as error:  # one replica that ran away is no reason to lose the others
                 notes = [str(error)]
             row["notes"] = "; ".join(notes) or None
-            progress(place + 1, len(rows))
         return rows
 
     def _recorded(self, place: int) -> tuple[dict[str, Leak], list[str]]:

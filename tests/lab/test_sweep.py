@@ -1,0 +1,318 @@
+"""Sweeps from end to end on small generated tables: rows, intervals, waves, interruption, refusal."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from scipy.stats import t as student
+from sklearn.metrics import log_loss as reference_loss
+from sklearn.metrics import roc_auc_score
+
+from tacit.errors import StorageError, UsageError
+from tacit.lab import sweep
+from tacit.lab.data import generated
+from tacit.lab.sweeping import results
+from tacit.lab.sweeping.judging import _student, leaks, utility
+from tacit.lab.sweeping.recipe import recipe_for
+from tacit.lab.sweeping.settings import Setting
+from tacit.lab.sweeping.wave import Wave, stretches
+
+SETTINGS = (Setting("none"), Setting("iso", "t", 400.0), Setting("matched", "leak_auc", 0.55), Setting("none", seed=1))
+CHEAP = ("norm", "cosine", "hint")
+QUICK = {
+    "attacks": CHEAP,
+    "epochs": 2,
+    "batch_size": 64,
+    "network": {"width": 8, "layers": 4},
+    "points": 6,
+    "thorough": False,
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generated.table(720, (6, 9), 3, 0.35, 0)
+
+
+@pytest.fixture(scope="module")
+def thorough(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("sweep")
+    return sweep(data, settings=SETTINGS, out=out, **{**QUICK, "thorough": True})
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_file_with_a_row_for_every_stretch_and_the_whole(thorough):
+    assert thorough.path.name == "results.parquet"
+    assert [path.name for path in thorough.path.parent.iterdir()] == ["results.parquet"], "the waves are gone"
+    again = results.read(thorough.path.parent)
+    assert_frame_equal(again.table, thorough.table)
+    assert again.metadata == json.loads(json.dumps(thorough.metadata))
+    counts = thorough.table.group_by("replica", "part").len().sort("replica", "part")
+    assert counts["len"].to_list() == [6, 1] * len(SETTINGS)
+    assert set(thorough.table.columns) >= {*results.IDENTITY, *results.PLACE, *results.UTILITY, *results.WORST}
+
+
+def test_rows_name_their_setting(thorough):
+    whole = thorough.whole
+    assert whole["protection"].to_list() == [one.protection for one in SETTINGS]
+    assert whole["strength"].to_list() == [one.strength for one in SETTINGS]
+    assert whole["seed"].to_list() == [one.seed for one in SETTINGS]
+    assert json.loads(whole["options"][2]) == {"leak_auc": 0.55}
+
+
+def test_the_whole_is_the_mean_of_its_batches(thorough, data):
+    steps = len(data.train) // 64
+    for number in range(len(SETTINGS)):
+        mine = thorough.table.filter(pl.col("replica") == number)
+        parts, whole = mine.filter(pl.col("part") == "stretch").sort("step"), mine.filter(pl.col("part") == "whole")
+        ends = parts["step"].to_list()
+        assert ends[-1] == whole["step"][0] == 2 * steps
+        sizes = torch.tensor([b - a for a, b in pairwise([0, *ends])], dtype=torch.float64)
+        mean = (parts["train_loss"].to_torch() * sizes).sum() / sizes.sum()
+        assert float(mean) == pytest.approx(whole["train_loss"][0], rel=1e-9)
+        assert parts["epoch"].to_list() == pytest.approx([end / steps for end in ends])
+
+
+def test_the_test_rows_are_asked_at_the_end_of_every_epoch(thorough):
+    parts = thorough.table.filter(pl.col("part") == "stretch")
+    ends = parts.filter(pl.col("epoch") == pl.col("epoch").round())
+    assert ends["test_auc"].null_count() == 0
+    assert len(ends) == 2 * len(SETTINGS)
+    assert parts["test_auc"].null_count() == len(parts) - len(ends)
+    last = ends.filter(pl.col("epoch") == 2).sort("replica")
+    assert last["test_auc"].to_list() == thorough.whole["test_auc"].to_list()
+
+
+def test_every_attack_is_in_the_row_of_the_whole_with_its_interval(thorough):
+    cheap = {f"{attack}@{layer}" for attack in CHEAP for layer in ("cut", "layer1")}
+    slow = {"residual", "majority", "spectral", "likelihood", "learned", "accumulated(norm)", "accumulated(residual)"}
+    slow |= {"accumulated(likelihood)", "accumulated(likelihood, spread)"}
+    assert set(results.leaks_of(thorough.table.columns)) == cheap | {f"{name}@cut" for name in slow}
+    for name in results.leaks_of(thorough.table.columns):
+        value, low, high = (thorough.whole[column] for column in (name, f"{name} low", f"{name} high"))
+        assert ((low >= 0.5) & (low <= value) & (value <= high) & (high <= 1)).all(), name
+    assert thorough.table.filter(pl.col("part") == "stretch")["learned@cut"].null_count() == 6 * len(SETTINGS)
+
+
+def test_the_worst_attack_is_the_one_that_may_reach_highest(thorough):
+    for row in thorough.whole.iter_rows(named=True):
+        highs = {name: row[f"{name} high"] for name in results.leaks_of(row)}
+        assert row["worst high"] == max(highs.values())
+        assert highs[row["worst attack"]] == row["worst high"]
+        assert row["worst"] == row[row["worst attack"]]
+    none, _, matched, _ = thorough.whole["worst"].to_list()
+    assert none > 0.95
+    assert matched < 0.75
+
+
+def test_settings_decide_and_replicas_of_one_seed_share_their_batches(thorough):
+    none, iso, matched, other = thorough.whole["power"].to_list()
+    assert none == other == 0
+    assert iso > 100
+    assert matched > 1
+    assert thorough.whole["untouched_rows"].to_list() == [64, 0, 0, 64]
+    losses = thorough.whole["train_loss"].to_list()
+    assert losses[0] != losses[3], "another seed is another training"
+
+
+def test_a_single_visit_has_nothing_to_accumulate(data):
+    found = sweep(data, settings=[Setting("none")], **{**QUICK, "thorough": True, "epochs": 1})
+    assert not [name for name in found.table.columns if name.startswith("accumulated")]
+    assert found.path is None
+
+
+def test_an_attack_on_every_batch_is_not_run_again_at_the_end(data):
+    options = {**QUICK, "epochs": 1, "thorough": True, "attacks": ("residual",), "layers": ("cut",)}
+    found = sweep(data, settings=[Setting("none")], **options)
+    assert found.whole["residual@cut q95"].null_count() == 0, "the one of all batches has a quantile"
+
+
+@pytest.mark.parametrize(
+    ("epochs", "each", "points"), [(1, 1, 50), (3, 7, 50), (5, 100, 50), (7, 10, 3), (50, 4, 50), (1000, 3, 50)]
+)
+def test_stretches_cover_a_training_and_end_with_it(epochs, each, points):
+    ends = list(stretches(epochs, each, points))
+    assert ends[-1] == epochs * each
+    assert all(a < b for a, b in pairwise([0, *ends]))
+    assert len(ends) <= points * 1.5
+    if epochs <= points:
+        assert {epoch * each for epoch in range(1, epochs + 1)} <= set(ends)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_students_quantile():
+    for freedom in (1, 2, 3, 4, 5, 9, 30, 1000):
+        assert _student(freedom) == pytest.approx(student.ppf(0.975, freedom), rel=0.01)
+
+
+@pytest.mark.parametrize("batches", [2, 4, 20])
+def test_intervals_hold_the_truth_nineteen_times_in_twenty(batches, seeded):
+    each = 0.7 + 0.05 * torch.randn(batches, 2000, generator=seeded(0), dtype=torch.float64)
+    found = leaks(each, fewest=1000)
+    held = sum(one.leak.low <= 0.7 <= one.leak.high for one in found) / 2000
+    assert 0.935 < held < 0.965  # three standard errors of a share of 2000
+
+
+def test_a_leak_is_folded_once_of_the_mean(seeded):
+    chance = 0.5 + 0.1 * torch.randn(400, 1, generator=seeded(0), dtype=torch.float64)
+    (found,) = leaks(chance, fewest=10)
+    assert found.leak.value < 0.515
+    assert found.leak.low == 0.5
+    assert found.q95 > 0.65, "the papers' figure folds every batch"
+    (turned,) = leaks(torch.tensor([[0.1], [0.2]]), fewest=10)
+    assert turned.leak.value == pytest.approx(0.85)
+
+
+def test_batches_without_a_class_do_not_count():
+    nan = float("nan")
+    one, none = leaks(torch.tensor([[0.6, nan], [nan, nan], [0.8, nan]]), fewest=10)
+    assert one.leak.value == pytest.approx(0.7)
+    assert none is None
+
+
+def test_perfect_order_in_few_rows_is_no_certainty():
+    (many,) = leaks(torch.ones(10, 1), fewest=100)
+    (few,) = leaks(torch.ones(2, 1), fewest=4)
+    (single,) = leaks(torch.full((1, 1), 0.8), fewest=25)
+    assert many.leak.low == pytest.approx(1 - 1.96 / 1000, abs=1e-4)
+    assert few.leak.low < 0.8
+    assert single.leak.high - single.leak.value == pytest.approx(1.96 * (0.16 / 25 + 1 / 625) ** 0.5, abs=1e-3)
+
+
+def test_utility_agrees_with_scikit_learn(seeded):
+    logits = torch.randn(500, generator=seeded(0))
+    labels = (torch.rand(500, generator=seeded(1)) < torch.sigmoid(logits)).float()
+    found = utility(logits, labels)
+    assert found["test_auc"] == pytest.approx(roc_auc_score(labels, logits))
+    assert found["test_loss"] == pytest.approx(reference_loss(labels, torch.sigmoid(logits)), rel=1e-5)
+    assert 0 < found["test_ace"] < 0.2
+    logits[3] = torch.nan
+    assert set(utility(logits, labels).values()) == {None}
+
+
+def test_a_replica_that_runs_away_leaves_the_others_alone(data, monkeypatch):
+    recipe = recipe_for(data, layers=("cut",), **{**QUICK, "epochs": 1})
+    wave = Wave(recipe, data, {5: SETTINGS[0], 7: SETTINGS[1]})
+    right = wave.stack.logits
+
+    def broken(rows):
+        found = right(rows)
+        found[1, 0] = torch.inf
+        return found
+
+    monkeypatch.setattr(wave.stack, "logits", broken)
+    good, bad = (row for row in wave.run() if row["part"] == "whole")
+    assert (good["replica"], bad["replica"]) == (5, 7)
+    assert good["worst"] > 0.5
+    assert good["notes"] is None
+    assert bad["test_auc"] is None
+    assert "worst" not in bad
+    assert "ran away" in bad["notes"]
+
+
+# --- waves and interruption ------------------------------------------------------------------------------------------
+
+
+def small_memory(data):
+    """Room for two replicas."""
+    from tacit.lab.sweeping.memory import for_recipe
+
+    recipe = recipe_for(data, layers=("cut", "layer1"), **QUICK)
+    return for_recipe(recipe, data, 2)
+
+
+def test_waves_change_nothing_but_rounding(data):
+    told = []
+    one = sweep(data, settings=SETTINGS, **QUICK)
+    two = sweep(data, settings=SETTINGS, memory=small_memory(data), progress=lambda *x: told.append(x), **QUICK)
+    assert one.metadata["waves"] == [4]
+    assert two.metadata["waves"] == [2, 2]
+    assert_frame_equal(one.table.drop("seconds"), two.table.drop("seconds"), rel_tol=1e-3, abs_tol=1e-3)
+    assert any(what.startswith("wave 2 of 2, 2 replicas: training") for what, _, _ in told)
+    assert all(a[1] <= b[1] for a, b in pairwise(told))
+    assert told[-1][1] == told[-1][2]
+
+
+def test_an_interrupted_sweep_goes_on_with_what_is_missing(data, tmp_path):
+    def interrupt(what, done, total):
+        if what.startswith("wave 2"):
+            raise KeyboardInterrupt
+
+    options = {"settings": SETTINGS, "out": tmp_path, "memory": small_memory(data), **QUICK}
+    with pytest.raises(KeyboardInterrupt):
+        sweep(data, progress=interrupt, **options)
+    kept = list((tmp_path / "waves").iterdir())
+    assert len(kept) == 1
+    assert not (tmp_path / "results.parquet").exists()
+    (tmp_path / "waves" / "half.part").write_bytes(b"what a kill in the middle of writing leaves")
+    told = []
+    found = sweep(data, progress=lambda what, *_: told.append(what), **options)
+    assert found.metadata["waves"] == [2], "the first wave is not trained again"
+    assert set(told) == {"2 replicas: beginning", "2 replicas: training"}
+    whole = sweep(data, settings=SETTINGS, **QUICK)
+    assert_frame_equal(whole.table.drop("seconds"), found.table.drop("seconds"), rel_tol=1e-3, abs_tol=1e-3)
+    assert not (tmp_path / "waves").exists()
+
+
+def test_a_finished_sweep_is_not_done_again(thorough, data):
+    told = []
+    options = {**QUICK, "thorough": True, "progress": lambda *x: told.append(x)}
+    again = sweep(data, settings=SETTINGS, out=thorough.path.parent, **options)
+    assert_frame_equal(again.table, thorough.table)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epochs": 3}, "epochs = 2, now it is 3"),
+        ({"batch_size": 32}, "batch_size = 64, now it is 32"),
+        ({"thorough": False}, "thorough = True, now it is False"),
+        ({"settings": SETTINGS[:2]}, "other settings \\(4, now 2"),
+        ({"settings": (replace(SETTINGS[0], seed=9), *SETTINGS[1:])}, r"first \['none', 0\] and now \['none', 9\]"),
+    ],
+)
+def test_another_sweep_in_the_same_folder_is_refused_by_what_differs(thorough, data, change, words):
+    options = {"settings": SETTINGS, "out": thorough.path.parent, **QUICK, "thorough": True, **change}
+    with pytest.raises(UsageError, match=words):
+        sweep(data, **options)
+
+
+def test_another_draw_of_the_data_is_refused(thorough):
+    other = generated.table(720, (6, 9), 3, 0.35, 1)
+    with pytest.raises(UsageError, match="digest"):
+        sweep(other, settings=SETTINGS, out=thorough.path.parent, **{**QUICK, "thorough": True})
+
+
+def test_files_that_are_no_results(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no .*results.parquet"):
+        results.read(tmp_path)
+    (tmp_path / "results.parquet").write_bytes(b"no parquet")
+    with pytest.raises(StorageError, match="can't be read"):
+        results.read(tmp_path)
+    pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
+    with pytest.raises(UsageError, match="not the results file"):
+        results.read(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"settings": (SETTINGS[0], SETTINGS[0])}, "twice"),
+        ({"device": "tpu"}, "no device 'tpu'"),
+        ({"memory": 1000}, "one replica takes about"),
+        ({"attacks": ("learned",)}, "learned"),
+        ({"layers": ("layer9",)}, "layer9"),
+    ],
+)
+def test_a_sweep_that_is_none(data, options, words):
+    with pytest.raises(UsageError, match=words):
+        sweep(data, **{"settings": SETTINGS[:1], **QUICK, **options})

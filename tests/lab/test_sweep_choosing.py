@@ -1,0 +1,122 @@
+"""Which setting is chosen under a limit."""
+
+import json
+
+import polars as pl
+import pytest
+
+from tacit.errors import UsageError
+from tacit.lab import choose
+from tacit.lab.choosing import best, points
+from tacit.lab.data import generated
+from tacit.lab.sweeping.drawing import draw
+from tacit.lab.sweeping.results import Sweep, as_table
+
+
+def row(replica, protection, strength, auc, worst, high, *, seed=0, knob="scale", attack="norm@cut", **options):
+    knob = None if strength is None else knob
+    return {
+        "replica": replica, "protection": protection, "knob": knob, "strength": strength, "seed": seed,
+        "options": json.dumps({**({} if knob is None else {knob: strength}), **options}), "part": "whole",
+        "test_auc": auc, "test_loss": None if auc is None else 0.4, "worst": worst,
+        "worst low": None if worst is None else worst - 0.01, "worst high": high,
+        "worst attack": None if worst is None else attack,
+    }  # fmt: skip
+
+
+ROWS = [
+    row(0, "none", None, 0.80, 0.99, 1.0),
+    row(1, "marvell", 1.0, 0.79, 0.65, 0.70),
+    row(2, "marvell", 4.0, 0.78, 0.57, 0.59, attack="residual@cut"),
+    row(3, "matched", 8.0, 0.77, 0.54, 0.56, visits=3),
+    row(4, "iso", 9.0, 0.60, 0.50, 0.52),
+]
+
+
+def test_the_best_model_under_the_limit():
+    choice = best(as_table(ROWS), 0.6)
+    assert choice.holds
+    assert choice.point.setting.spelled == "marvell(scale=4)"
+    assert choice.point.attack == "residual@cut"
+    assert choice.cost == pytest.approx(0.02)
+    assert choice.baseline.setting.protection == "none"
+    assert best(as_table(ROWS), 0.58).point.setting.spelled == "matched(scale=8, visits=3)"
+    assert best(as_table(ROWS), 0.75).point.setting.strength == 1.0
+
+
+def test_the_upper_end_counts_and_not_the_value():
+    rows = [*ROWS[:1], row(1, "marvell", 1.0, 0.79, 0.55, 0.61), row(2, "marvell", 2.0, 0.70, 0.58, 0.59)]
+    assert best(as_table(rows), 0.6).point.setting.strength == 2.0
+    rows[2]["worst high"] = 0.6
+    assert not best(as_table(rows), 0.6).holds, "at the limit is not under it"
+
+
+def test_the_nearest_is_named_where_none_holds():
+    choice = best(as_table(ROWS), 0.51)
+    assert not choice.holds
+    assert choice.point.setting.protection == "iso"
+
+
+def test_every_seed_must_hold_the_limit():
+    rows = [
+        *ROWS[:3], row(5, "none", None, 0.82, 0.98, 1.0, seed=1), row(6, "marvell", 1.0, 0.81, 0.5, 0.51, seed=1),
+        row(7, "marvell", 4.0, 0.74, 0.61, 0.63, seed=1),
+    ]  # fmt: skip
+    assert not best(as_table(rows), 0.6).holds
+    choice = best(as_table(rows), 0.65)
+    assert choice.point.setting.strength == 4.0
+    assert choice.point.seeds == 2
+    assert choice.point.test_auc == pytest.approx(0.76)
+    assert choice.point.high == 0.63
+    assert choice.cost == pytest.approx(0.05)
+
+
+def test_a_training_that_ran_away_is_never_chosen():
+    rows = [*ROWS[:3], row(3, "iso", 1.0, None, None, None), row(4, "iso", 2.0, 0.99, None, None)]
+    assert best(as_table(rows), 0.6).point.setting.protection == "marvell"
+    assert [point.worst for point in points(as_table(rows))][3:] == [None, None]
+    with pytest.raises(UsageError, match="ran away"):
+        best(as_table(rows[3:]), 0.6)
+
+
+def test_without_a_baseline_there_is_no_cost():
+    choice = best(as_table(ROWS[1:]), 0.6)
+    assert choice.baseline is None
+    assert choice.cost is None
+    assert json.loads(json.dumps(choice.as_dict()))["chosen"]["spelled"] == "marvell(scale=4)"
+
+
+@pytest.mark.parametrize("limit", [0.5, 1.0, 0.0, 60.0, float("nan")])
+def test_a_limit_that_is_none(limit):
+    with pytest.raises(UsageError, match=r"between 0\.5"):
+        best(as_table(ROWS), limit)
+    with pytest.raises(UsageError, match=r"between 0\.5"):
+        choose("no such data", limit=limit)
+
+
+def test_choosing_from_a_sweep_and_by_sweeping():
+    assert Sweep(None, as_table(ROWS), {}).best(0.6).point.setting.strength == 4.0
+    data = generated.table(400, (5,), 2, 0.4, 0)
+    options = {"epochs": 1, "batch_size": 64, "network": {"width": 8, "layers": 4}, "thorough": False, "points": 1}
+    choice = choose(data, limit=0.9, protect=["iso(t=10000)"], **options)
+    assert choice.holds
+    assert choice.point.setting.spelled == "iso(t=10000)"
+    assert choice.baseline.high > 0.9
+
+
+def test_pictures_are_drawn_of_what_can_be_drawn(tmp_path):
+    found = points(as_table([*ROWS, row(9, "iso", 1.0, None, None, None)]))
+    plain, chosen = tmp_path / "a.png", tmp_path / "b.png"
+    assert draw(found, plain, title="x") == plain
+    assert draw(found, chosen, title="x", choice=best(as_table(ROWS), 0.6)) == chosen
+    assert plain.read_bytes()[:4] == b"\x89PNG"
+    assert plain.read_bytes() != chosen.read_bytes()
+    assert draw(found[-1:], tmp_path / "c.png", title="x") is None
+
+
+def test_a_table_has_every_column_whatever_rows_have():
+    table = as_table([{**ROWS[0], "norm@cut": 0.6}, {**ROWS[1], "cosine@cut": 0.7, "cosine@cut q95": 0.8}])
+    assert table["norm@cut"].to_list() == [0.6, None]
+    assert table.columns[-8:-5] == ["norm@cut", "cosine@cut", "cosine@cut q95"]
+    assert table.schema["replica"] == pl.Int64
+    assert table.schema["worst attack"] == pl.String
