@@ -1,7 +1,7 @@
 """Rows a second of the streamed loaders, beside the disk's plain read of the same bytes and plain copies of them.
 
-Files are generated; set TACIT_BENCH_ROWS for another number of rows than 300,000. What was just written is still in the
-machine's memory, so that the plain read is that of a fast disk: ratios to a slow one are better.
+Files are generated; set TACIT_BENCH_ROWS for another number of rows than 300,000. Before each reading the system is asked
+to forget the file, so that it comes from the disk.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def _loader(name: str, file: Path, rows: int, load: Callable[[Path], Data]) -> I
     whole, encoding, reading = [], [], []
     for _ in range(ROUNDS):
         shutil.rmtree(cache, ignore_errors=True)
+        _forget(file)
         reading.append(seconds(lambda: _plain_read(file)))
+        _forget(file)
         whole.append(seconds(lambda: load(file)))
         for encoded in cache.glob("encoded-*"):
             shutil.rmtree(encoded)
@@ -72,6 +74,13 @@ def _loader(name: str, file: Path, rows: int, load: Callable[[Path], Data]) -> I
     yield Result("loaders", f"{name}: of that, learning and encoding", rows / second, "rows/s")
     yield Result("loaders", f"{name}: time over a plain read of its {size / 1e6:.0f} MB", first / read, "x")
     yield from _batches(name, load(file).train)
+
+
+def _forget(file: Path) -> None:
+    """Ask the system to keep nothing of a file in memory."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _plain_read(file: Path) -> None:
