@@ -1,7 +1,7 @@
 """Rows a second of the streamed loaders, beside the disk's plain read of the same bytes and plain copies of them.
 
-Files are generated; set TACIT_BENCH_ROWS for another number of rows than 300,000. Before each reading the system is asked
-to forget the file, so that it comes from the disk.
+Files are generated; set TACIT_BENCH_ROWS for another number of rows than 300,000. Before each reading the system is
+asked to forget the file, so that it comes from the disk.
 """
 
 from __future__ import annotations
