@@ -67,8 +67,7 @@ def load(
         test_share: the share of these for testing; the papers' is 0.1.
         seed: of both draws.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
-            them, which is 1; nearly all of the nine million codes are then values of `device_ip` and `device_id` that
-            few rows have. With 10 there are a few hundred thousand codes.
+            them, which is 1; most codes are then values of `device_ip` and `device_id`, which belong to few rows each.
         own: what the label party has itself beside the labels: "none", or "all" columns as in the papers; see
             `tacit.lab.data.criteo.load`.
         cache: a folder for what is kept; None for one beside the file.

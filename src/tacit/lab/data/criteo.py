@@ -65,7 +65,7 @@ def load(
         test_share: the share of these for testing; the papers' is 0.1.
         seed: of both draws.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
-            them, which is 1: some 34 million codes of the whole file. With 10 there are about a million.
+            them, which is 1; over the whole file most codes then belong to a few rows each.
         own: what the label party has itself beside the labels. "none" is an advertiser's case and the default: the
             feature party has all columns. "all" repeats the papers' set-up, where both parties see all columns: the
             feature party in the deep part of the model, the label party in the wide part.

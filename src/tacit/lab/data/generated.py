@@ -30,7 +30,7 @@ FULL_CRITEO = (
     *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652),
     *(2173, 4, 7046547, 18, 15, 286181, 105, 142572),
 )
-"""The different values of Criteo's 26 categories over all 45 million rows: 34 million codes."""
+"""The different values of Criteo's 26 categories over all 45 million rows, as commonly cited: 34 million codes."""
 
 CRITEO = tuple(min(count, 122_800) for count in FULL_CRITEO)
 """The same cut down to a million codes in all, for a tenth of the rows."""
@@ -38,7 +38,7 @@ CRITEO = tuple(min(count, 122_800) for count in FULL_CRITEO)
 FULL_AVAZU = (
     *(24, 7, 7, 4737, 7745, 26, 8552, 559, 36, 2686408, 6729486, 8251, 5, 4, 2626, 8, 9, 435, 4, 68, 172, 60),
 )
-"""The different values of Avazu's 22 categories, the hour of the day first, over all 40 million rows."""
+"""The same of Avazu's 22 categories, the hour of the day first, over all 40 million rows."""
 
 AVAZU = tuple(min(count, 200_000) for count in FULL_AVAZU)
 """The same cut down to less than half a million codes in all."""
