@@ -22,7 +22,7 @@ SMALL_ROWS = 30_000
 def figures(
     name: Annotated[
         list[str] | None,
-        typer.Argument(help="Names as --list has them, or `all`.", metavar="NAME…", show_default=False),
+        typer.Argument(help="Names as --list has them, or `all`.", metavar="NAME", show_default=False),
     ] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="Name all figures, what each shows and needs, and stop.")
@@ -42,7 +42,9 @@ def figures(
         Literal["small", "paper"],
         typer.Option(help="`small` takes minutes on two cores; `paper` has the papers' batches, epochs and strengths."),
     ] = "small",
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each setting; bands by day need two or more.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Seeds of each setting; figures by day take three at least, for bands.")
+    ] = 1,
     device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to train.")] = "cpu",
     results: Annotated[
         Path | None,

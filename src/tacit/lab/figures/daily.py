@@ -133,7 +133,10 @@ def _draw(columns: Sequence[str], numbers: pl.DataFrame, sheet: Sheet) -> None:
             _band(axis, numbers.filter(pl.col("setting") == name).sort("day"), column, name, colours[name])
         axis.set_title(_PANELS[column])
         axis.set_xlabel("day")
-        if column != "test_auc":
+        if column == "test_auc":
+            lines = numbers[column].drop_nulls()
+            axis.set_ylim(float(lines.min()) - 0.05, min(1.0, float(lines.max()) + 0.05))  # type: ignore[arg-type]
+        else:
             axis.set_ylim(0.48, 1.03)
             axis.axhline(0.5, color="#bbbbbb", lw=1, ls="--")
     sheet.legend(*axes[0].get_legend_handles_labels())
@@ -145,4 +148,4 @@ def _band(axis: Axes, rows: pl.DataFrame, column: str, name: str, colour: object
     band = rows[f"{column} band"].fill_null(0.0).fill_nan(0.0)
     if float(band.max() or 0.0) > 0:  # type: ignore[arg-type]
         low, high = rows[column] - band, rows[column] + band
-        axis.fill_between(rows["day"], low, high, color=colour, alpha=0.15, lw=0)
+        axis.fill_between(rows["day"], low, high, color=colour, alpha=0.1, lw=0)

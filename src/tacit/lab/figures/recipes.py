@@ -79,6 +79,7 @@ class Recipe:
         every_layer: whether leaks are measured at all layers of the feature party and not only at cut and first.
         thorough: whether the attacks on recorded batches run as well.
         stops: updates after which observations look.
+        seeds: how many at least, where bands are made of them.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Recipe:
     every_layer: bool = False
     thorough: bool = False
     stops: tuple[int, ...] = ()
+    seeds: int = 1
 
     def network(self, data: Data) -> Network:
         """The paper's network; of pictures always the convolutional one with its usual sizes, as deep as they allow."""
@@ -110,7 +112,7 @@ class Recipe:
 
     def settings(self, asked: Asked) -> list[Setting]:
         """All replicas."""
-        seeds = range(asked.seed, asked.seed + asked.seeds)
+        seeds = range(asked.seed, asked.seed + max(self.seeds, asked.seeds))
         return [Setting(p, knob, value, seed=seed) for seed in seeds for p, knob, value in self.triples(asked.scale)]
 
     def batch(self, asked: Asked) -> int:
@@ -203,6 +205,8 @@ def _period(data: Data, size: int) -> tuple[int, int]:
         return 1, size
     span = int(days.max()) + 1
     period = max(1, -(-span // 30))
+    while 0 < 2 * (span % period) < period:  # a last period of few days would have few rows
+        period += 1
     counts = (days // period).bincount()
     fewest = int(counts[counts > 0].min())
     while size > 16 and size > fewest:
@@ -291,8 +295,8 @@ RECIPES: Mapping[str, Recipe] = {
         ),
         Recipe(
             "days", "a stream of days; no noise, max_norm, iso t = 1 and 2, marvell with sumKL from 0.01 to 3.6",
-            {"cut": 4, "layers": 6}, epochs=1, small=(256, 1), triples=_days, kind="days",
-            attacks=("norm", "hint"),
+            {"cut": 4, "layers": 6}, epochs=1, small=(128, 1), triples=_days, kind="days",
+            attacks=("norm", "hint"), seeds=3,
         ),
         Recipe(
             "observations", "no noise, looked at after 100 to 500 updates; cut after 3 of 6 layers",
