@@ -1,6 +1,8 @@
 """Sweeps from end to end on small generated tables: rows, intervals, waves, interruption, refusal."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -316,3 +318,21 @@ def test_files_that_are_no_results(tmp_path):
 def test_a_sweep_that_is_none(data, options, words):
     with pytest.raises(UsageError, match=words):
         sweep(data, **{"settings": SETTINGS[:1], **QUICK, **options})
+
+
+def test_a_wave_trains_where_there_is_neither_polars_nor_ray():
+    code = (
+        "import sys\n"
+        "for name in ('polars', 'pydantic', 'cryptography', 'PIL', 'ray'): sys.modules[name] = None\n"
+        "from tacit.lab.data import generated\n"
+        "from tacit.lab.sweeping import cluster, memory, running\n"
+        "from tacit.lab.sweeping.grids import grid\n"
+        "from tacit.lab.sweeping.recipe import recipe_for\n"
+        "from tacit.lab.sweeping.wave import Wave\n"
+        "data = generated.table(200, (5,), 2, 0.4, 0)\n"
+        "recipe = recipe_for(data, epochs=1, attacks=('norm',), layers=('cut',), points=1, network={'width': 4})\n"
+        "rows = Wave(recipe, data, dict(enumerate(grid(['iso'], 1)))).run()\n"
+        "assert [row['part'] for row in rows] == ['stretch', 'whole'] * 2\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
