@@ -87,7 +87,11 @@ def test_all_draws_of_twins_the_one_of_the_data_set():
     assert "004-figure-6" in (names := [one.name for one in chosen(["all"], "generated:criteo")])
     assert not {"004-figure-3", "004-figure-5"} & set(names)
     assert "004-figure-3" in [one.name for one in chosen(["all"], "flights")]
-    assert "004-figure-9" in [one.name for one in chosen(["all"], "isic")]
+    assert "004-figure-9" in (pictures := [one.name for one in chosen(["all"], "isic")])
+    assert "004-figure-10" in pictures
+    assert "004-figure-11" not in pictures
+    assert "004-figure-11" in names
+    assert "004-figure-10" not in names
 
 
 def test_an_unknown_figure_is_refused_by_name():

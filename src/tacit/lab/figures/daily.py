@@ -130,7 +130,8 @@ def _draw(columns: Sequence[str], numbers: pl.DataFrame, sheet: Sheet) -> None:
     colours = shades(settings["setting"].to_list(), settings["protection"].to_list())
     for column, axis in zip(columns, axes, strict=True):
         for name in settings["setting"]:
-            _band(axis, numbers.filter(pl.col("setting") == name).sort("day"), column, name, colours[name])
+            rows = numbers.filter(pl.col("setting") == name).sort("day")
+            _band(axis, rows, column, name, colours[name], 0.5 / settings.height)
         axis.set_title(_PANELS[column])
         axis.set_xlabel("day")
         if column == "test_auc":
@@ -142,10 +143,10 @@ def _draw(columns: Sequence[str], numbers: pl.DataFrame, sheet: Sheet) -> None:
     sheet.legend(*axes[0].get_legend_handles_labels())
 
 
-def _band(axis: Axes, rows: pl.DataFrame, column: str, name: str, colour: object) -> None:
+def _band(axis: Axes, rows: pl.DataFrame, column: str, name: str, colour: object, alpha: float) -> None:
     """A line with its band, where several seeds make one."""
     axis.plot(rows["day"], rows[column], color=colour, lw=1.3, label=name)
     band = rows[f"{column} band"].fill_null(0.0).fill_nan(0.0)
     if float(band.max() or 0.0) > 0:  # type: ignore[arg-type]
         low, high = rows[column] - band, rows[column] + band
-        axis.fill_between(rows["day"], low, high, color=colour, alpha=0.1, lw=0)
+        axis.fill_between(rows["day"], low, high, color=colour, alpha=alpha, lw=0)

@@ -40,7 +40,7 @@ class Drawn:
         data: the data set of the paper's own figure.
         recipe: what is trained for it.
         kind: how it is drawn.
-        twin: the first of the figures that differ by their data set alone; on other data one of them is enough.
+        twin: the name that figures share which differ by their data set alone: on other data that one is enough.
     """
 
     name: str
@@ -114,8 +114,9 @@ _DRAWN = (
     Drawn("004-figure-7", _COMPLETE, "avazu", "trade-offs", _FULL),
     Drawn("004-figure-8", _COMPLETE, "criteo", "trade-offs", _FULL, "004-figure-7"),
     Drawn("004-figure-9", _COMPLETE, "isic", "trade-offs", _FULL, "004-figure-7"),
-    Drawn("004-figure-10", "leak by layer over training, 4 convolutional layers", "isic", "layers", _LAYERS),
-    Drawn("004-figure-11", "leak by layer over training, 8 MLP layers", "criteo", "layers", _LAYERS, "004-figure-10"),
+    Drawn("004-figure-10", "leak over training by layer: of pictures 4 convolutional ones, of tables 8", "isic",
+          "layers", _LAYERS, "004-figure-11"),
+    Drawn("004-figure-11", "leak over training by layer: 8 MLP layers", "criteo", "layers", _LAYERS),
     Drawn("004-strengths", "leak and cost by strength beside the authors' published runs", "criteo", "trade-offs",
           strengths()),
     Drawn("004-table-1", "run time of Marvell and of an update", "criteo", "times", run_times("update")),
@@ -129,16 +130,17 @@ FIGURES: Mapping[str, Figure] = {figure.name: figure for figure in sorted(_ALL, 
 
 
 def chosen(names: Sequence[str], data: str) -> list[Figure]:
-    """The figures of these names; "all" is every one, of twins the one whose data set this is, else the first."""
+    """The figures of these names; "all" is every one, of twins the one whose data set this is."""
     unknown = [name for name in names if name != "all" and name not in FIGURES]
     if unknown:
         raise UsageError(f"there is no figure {', '.join(unknown)}: `tacit figures --list` names all of them")
     if "all" not in names:
         return [FIGURES[name] for name in dict.fromkeys(names)]
     kept: dict[str, Figure] = {}
-    plain = {"skin": "isic"}.get(data, data.removeprefix("generated:"))
+    plain = data.removeprefix("generated:")
+    plain = {"skin": "isic", "fashion": "isic"}.get(plain, plain)  # pictures
     for figure in FIGURES.values():
         twin = (figure.twin if isinstance(figure, Drawn) else "") or figure.name
-        if twin not in kept or figure.data == plain:
+        if twin not in kept or figure.data == plain or (figure.name == twin and kept[twin].data != plain):
             kept[twin] = figure
     return sorted(kept.values(), key=lambda figure: figure.name)
