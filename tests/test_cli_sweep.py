@@ -49,7 +49,7 @@ def test_the_same_command_again_shows_the_table_at_once(swept):
     out, found = swept
     done = invoke("sweep", *ARGUMENTS, "--batch-size", "64", "--quick", "--out", out)
     assert done.exit_code == 0, done.output
-    for words in ("iso(t=2000)", f"{found[0]['test_auc']:.3f}", "worst leak", str(out / "results.parquet")):
+    for words in ("iso(t=2000)", f"{found[0]['test_auc']:.3f}", "by attack", str(out / "results.parquet")):
         assert words in done.output.replace("\n", "")
     with pytest.raises(UsageError, match="epochs = 1, now it is 2"):
         CliRunner().invoke(

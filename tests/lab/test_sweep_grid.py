@@ -47,7 +47,7 @@ def test_an_auc_is_spaced_evenly_in_the_normal_quantile():
     steps = torch.special.ndtri(values).diff()
     assert values[0] == 0.95
     assert values[-1] == 0.52
-    assert torch.allclose(steps, steps.mean().expand(4), atol=2e-3)  # the strengths have four digits
+    assert torch.allclose(steps, steps.mean().expand(4), atol=1e-2)  # the strengths have three digits
 
 
 def test_one_strength_is_the_middle():
@@ -57,7 +57,7 @@ def test_one_strength_is_the_middle():
 def test_options_stay_and_a_spelled_strength_is_alone():
     assert spelled("matched(visits=5)", "marvell(sum_kl=0.1)", strengths=1) == [
         "none",
-        "matched(leak_auc=0.8016, visits=5)",
+        "matched(leak_auc=0.802, visits=5)",
         "marvell(sum_kl=0.1)",
     ]
     assert grid(["matched(visits=5)"], 1)[1].others == (("visits", 5),)

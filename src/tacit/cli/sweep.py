@@ -187,9 +187,9 @@ def _print(done: Sweep, found: Sequence[Point], choice: Choice | None = None) ->
 
     table = Table(box=box.SIMPLE_HEAD, title=_title(done), padding=(0, 1, 0, 0))
     table.add_column("setting", no_wrap=True)
-    for name in ("test AUC", "test loss", "worst leak", "up to"):
+    for name in ("test\nAUC", "test\nloss", "worst\nleak", "up\nto"):
         table.add_column(name, justify="right")
-    table.add_column("by attack", overflow="fold")
+    table.add_column("by attack", overflow="fold", min_width=15)
     for point in found:
         marked = choice is not None and point == choice.point
         table.add_row(

@@ -35,7 +35,7 @@ class Range:
     spaced: str = "log"
 
     def values(self, count: int) -> list[float]:
-        """So many strengths from mild to strong, with four digits each; one alone is the middle.
+        """So many strengths from mild to strong, with three digits each; one alone is the middle.
 
         >>> Range(0.01, 25.0).values(3)
         [0.01, 0.5, 25.0]
@@ -43,7 +43,7 @@ class Range:
         forth, back = _SCALES[self.spaced]
         low, high = forth(self.mild), forth(self.strong)
         places = [0.5] if count == 1 else [place / (count - 1) for place in range(count)]
-        return [float(f"{back(low + (high - low) * place):.4g}") for place in places]
+        return [float(f"{back(low + (high - low) * place):.3g}") for place in places]
 
 
 _SCALES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
