@@ -104,7 +104,8 @@ def pairwise_auc(score: Tensor, label: Tensor, counted: Tensor) -> Tensor:
     positive, negative = (label == 1) & counted, (label == 0) & counted
     mine, other = score[..., :, None], score[..., None, :]
     above = (mine > other).double() + (mine >= other).double()  # 2, 1 or 0
-    won = (above * (positive[..., :, None] & negative[..., None, :])).sum((-2, -1)) / 2
+    below = (above * negative[..., None, :]).sum(-1)  # for each row first: that is where the work can be spread
+    won = (below * positive).sum(-1) / 2
     pairs = positive.sum(-1).double() * negative.sum(-1).double()
     return (won / pairs).masked_fill((score.isnan() & counted).any(-1), torch.nan)
 

@@ -28,7 +28,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Replica:
-    """What was kept of one replica."""
+    """What was kept of one replica, on the device that it trained on."""
 
     recording: Recording
     replica: int
@@ -39,7 +39,7 @@ class Replica:
         if not kept:
             raise UsageError("no batch was recorded: give the stack last= above 0 and train at least one step")
         rows, embedding, sent, clean = (
-            torch.stack([getattr(batch, name)[self.replica].cpu() for batch in kept])
+            torch.stack([getattr(batch, name)[self.replica] for batch in kept])
             for name in ("rows", "embedding", "sent", "clean")
         )
         return Transcript(View.of(sent, rows=rows, embedding=embedding), clean.flatten(start_dim=2))
@@ -53,7 +53,8 @@ class Replica:
         most = int(times.max())
         full = (times == most).nonzero().squeeze(1)
         here = seen[:, self.replica, :-1].unflatten(1, (self.recording.visits, self.recording.follow))
-        sent, clean = here[:, :most, full.to(here.device)].cpu()  # (visits, examples, width) each
+        full = full.to(here.device)
+        sent, clean = here[:, :most, full]  # (visits, examples, width) each
         return Transcript(View.of(sent, rows=full.expand(most, -1).contiguous()), clean)
 
 
