@@ -164,6 +164,8 @@ def _table(path: Path) -> object:
 
 
 def _short(text: str) -> str:
+    if text.isdigit():
+        return text
     try:
         return f"{float(text):.4g}"
     except ValueError:

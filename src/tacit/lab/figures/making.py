@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Made", "counted", "draw", "make", "make_from"]
 
 Progress = Callable[[str, int, int], None]
-_SMALL = (4000, 1)  # rows and epochs of the embedding lab at the small scale
+_SMALL = (8000, 2)  # rows and epochs of the embedding lab at the small scale
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def make(
             if "all" not in names:
                 raise
             made.append(Made(figure.name, None, None, skipped=str(error)))
-    _summary(out / "summary.md", asked.data.name, made)
+    _summary(out / "summary.md", asked.data.name, ", ".join(f"{k} {v}" for k, v in asked.as_dict().items()), made)
     return made
 
 
@@ -98,7 +98,7 @@ def make_from(names: Sequence[str], results_file: Path, out: Path) -> list[Made]
             if "all" not in names:
                 raise
             made.append(Made(figure.name, None, None, skipped=str(error)))
-    _summary(out / "summary.md", data, made)
+    _summary(out / "summary.md", data, f"drawn from {results_file.name}", made)
     return made
 
 
@@ -147,9 +147,9 @@ def _title(name: str) -> str:
     return f"{paper} {rest.replace('-', ' ')}"
 
 
-def _summary(path: Path, data: str, made: Sequence[Made]) -> None:
+def _summary(path: Path, data: str, of: str, made: Sequence[Made]) -> None:
     """One page with every picture and every sentence."""
-    lines = [f"# The papers' figures on {data}", ""]
+    lines = [f"# The papers' figures on {data}", "", f"Runs of our own: {of}.", ""]
     for one in made:
         lines += [f"## {_title(one.name)}: {FIGURES[one.name].shows}", ""]
         if one.picture is not None:

@@ -24,7 +24,10 @@ SCALES = (0.1, 0.25, 1.0, 4.0)
 """The strengths of Marvell whose trainings the papers follow."""
 
 _LAYER = {"cut": "cut layer", "layer1": "first layer"}
-_HIGH, _HELD = 0.9, 0.62  # leaks that count as "complete" and as "about a half" when a mean is looked at
+_HIGH, _HELD = (
+    0.9,
+    0.66,
+)  # means that count as complete leak, and as protection: the paper's own lines at s = 4 reach it
 
 
 def over_training() -> Kind:
@@ -77,10 +80,9 @@ def _said(numbers: pl.DataFrame) -> list[Statement]:
     if strong:
         said.append(
             Statement(
-                "Marvell with s = 4 protects strongly at both layers (leak AUC about a half).",
+                "Marvell with s = 4 protects strongly against both attacks, at the cut and at the first layer.",
                 all(value <= _HELD for value in strong.values()),
                 f"mean over training: {_spelled(strong)}",
-                "the paper itself has a cosine leak of about 0.6 there",
             )
         )
     falling = [mean[name]["norm@cut"] for name in mean]

@@ -167,13 +167,15 @@ def _draw(utilities: Sequence[str], leaks: Sequence[tuple[str, str]], numbers: p
 
 
 def _points(axis: Axes, numbers: pl.DataFrame, utility: str, leak: str) -> None:
-    """Each protection's points, joined; the authors' behind them, hollow."""
+    """Each protection's points, joined from mild to strong; the authors' behind them, hollow."""
     axis.set_ylim(0.48, 1.03)
     axis.axhline(0.5, color="#bbbbbb", lw=1, ls="--")
     for source in ("authors", "here"):
         for protection, rows in numbers.filter(pl.col("source") == source).group_by("protection", maintain_order=True):
             name = str(protection[0])
-            x, y = curve(rows, utility, leak)
+            x, y = (
+                rows.select(utility, leak).drop_nulls().drop_nans()[column].to_numpy() for column in (utility, leak)
+            )
             if not len(x):
                 continue
             line = "-" if source == "here" and len(x) > 1 else ""
