@@ -24,10 +24,7 @@ SCALES = (0.1, 0.25, 1.0, 4.0)
 """The strengths of Marvell whose trainings the papers follow."""
 
 _LAYER = {"cut": "cut layer", "layer1": "first layer"}
-_HIGH, _HELD = (
-    0.9,
-    0.66,
-)  # means that count as complete leak, and as protection: the paper's own lines at s = 4 reach it
+_HIGH, _HELD = 0.9, 0.62  # means that count as a complete leak, and as about a half
 
 
 def over_training() -> Kind:
@@ -80,9 +77,10 @@ def _said(numbers: pl.DataFrame) -> list[Statement]:
     if strong:
         said.append(
             Statement(
-                "Marvell with s = 4 protects strongly against both attacks, at the cut and at the first layer.",
+                "Marvell with s = 4 protects strongly at both layers (leak AUC about a half).",
                 all(value <= _HELD for value in strong.values()),
                 f"mean over training: {_spelled(strong)}",
+                "elsewhere the paper gives a cosine leak of about 0.6 under Marvell",
             )
         )
     falling = [mean[name]["norm@cut"] for name in mean]
