@@ -80,8 +80,9 @@ class _Half:
         return torch.baddbmm(self.weights[f"{name}.bias"][:, None], x, self.weights[f"{name}.weight"])
 
     def relu_linear(self, name: str, x: Tensor) -> Tensor:
-        """The same and its ReLU."""
-        return _relu_linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+        """The same and its ReLU; a training batch is worth a compiled kernel, other shapes come and go."""
+        made = _trained if torch.is_grad_enabled() and x.shape[1] > 1 else _relu_linear
+        return made(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
     def block(self, name: str, x: Tensor) -> Tensor:
         """One block of convolution, ReLU and pool.  (batch, replicas * channels, height, width)
@@ -188,9 +189,11 @@ class StackedTop(_Half):
         return self.linear("logit", self.relu_linear("hidden.linear", flat)).squeeze(-1)
 
 
-@fused
 def _relu_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return functional.relu(torch.baddbmm(bias[:, None], x, weight))
+
+
+_trained = fused(_relu_linear)
 
 
 def _turned(weights: Tensor) -> Tensor:
