@@ -29,7 +29,7 @@ CASES: tuple[tuple[str, dict[str, Any], float], ...] = (
 
 def run() -> Iterator[Result]:
     """All of them by turns with the plain step, so that a busy machine disturbs them alike."""
-    steps = [_plain(), *(_split(name, options) for name, options, _ in CASES)]
+    steps = [plain_step(), *(split_step(name, options) for name, options, _ in CASES)]
     plain, *split = (statistics.median(times) for times in interleaved(*steps, rounds=24))
     yield Result("step", f"plain step, batch {BATCH}", plain / REPEATS * 1e3, "ms")
     for (name, options, goal), value in zip(CASES, split, strict=True):
@@ -59,7 +59,8 @@ def _turns() -> Callable[[], torch.Tensor]:
     return lambda: batches[next(place) % len(batches)]
 
 
-def _plain() -> Callable[[], None]:
+def plain_step() -> Callable[[], None]:
+    """Some plain steps of the unsplit network, on the same batches each time round."""
     model, (codes, numbers, labels), rows_of = Unsplit(*models()), data(), _turns()
     optimizer = adam(model)
 
@@ -75,7 +76,8 @@ def _plain() -> Callable[[], None]:
     return step
 
 
-def _split(name: str, options: dict[str, Any]) -> Callable[[], None]:
+def split_step(name: str, options: dict[str, Any]) -> Callable[[], None]:
+    """The same by two parties in one process, under a protection."""
     (bottom, top), (codes, numbers, labels), rows_of = models(), data(), _turns()
     left, right = pair()
     feature_party = FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))
