@@ -120,3 +120,14 @@ def test_a_table_has_every_column_whatever_rows_have():
     assert table.columns[-8:-5] == ["norm@cut", "cosine@cut", "cosine@cut q95"]
     assert table.schema["replica"] == pl.Int64
     assert table.schema["worst attack"] == pl.String
+
+
+def test_an_attack_that_did_not_run_has_not_failed():
+    rows = [{**one, "learned@cut": 0.99 if place == 0 else 0.55} for place, one in enumerate(ROWS)]
+    del rows[2]["learned@cut"]
+    choice = best(as_table(rows), 0.6)
+    assert choice.point.setting.spelled == "matched(scale=8, visits=3)", "marvell(scale=4) would do, had it been tried"
+    untried = {point.setting.spelled: point.untried for point in points(as_table(rows))}
+    assert untried["marvell(scale=4)"] == ("learned@cut",)
+    with pytest.raises(UsageError, match="learned@cut did not run"):
+        best(as_table([rows[0], rows[2]][1:] + [{**rows[3], "test_auc": None}]), 0.6)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
+from tacit.lab.sweeping.results import leaks_of
 from tacit.lab.sweeping.settings import Setting
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Point:
         low: the lower end of that interval.
         high: its upper end; None, as the two before it, where a training ran away.
         attack: the column of that attack.
+        untried: leak columns that others of the sweep have and this one lacks: an attack that did not run has not
+            failed, so a setting with any can't be chosen.
     """
 
     setting: Setting
@@ -41,6 +44,7 @@ class Point:
     low: float | None
     high: float | None
     attack: str | None
+    untried: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -48,7 +52,7 @@ class Point:
         return {
             "protection": self.setting.protection, "knob": self.setting.knob, "strength": self.setting.strength,
             "options": dict(self.setting.options), "spelled": self.setting.spelled, "seeds": self.seeds,
-            "test_auc": self.test_auc, "test_loss": self.test_loss, "worst": leak,
+            "test_auc": self.test_auc, "test_loss": self.test_loss, "worst": leak, "untried": list(self.untried),
         }  # fmt: skip
 
 
@@ -90,10 +94,11 @@ def points(whole: pl.DataFrame) -> list[Point]:
     Args:
         whole: the rows of whole trainings, as `Sweep.whole` has them.
     """
+    tried = [name for name in leaks_of(whole.columns) if whole[name].is_not_null().any()]
     by_setting: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in whole.sort("replica").iter_rows(named=True):
         by_setting.setdefault((row["protection"], row["knob"], row["options"]), []).append(row)
-    return [_point(rows) for rows in by_setting.values()]
+    return [_point(rows, tried) for rows in by_setting.values()]
 
 
 def best(whole: pl.DataFrame, limit: float) -> Choice:
@@ -104,9 +109,12 @@ def best(whole: pl.DataFrame, limit: float) -> Choice:
         limit: a leak AUC between 0.5, a coin flip, and 1.
     """
     _check(limit)
-    found = [point for point in points(whole) if point.high is not None and point.test_auc is not None]
+    every = points(whole)
+    found = [point for point in every if point.high is not None and point.test_auc is not None and not point.untried]
     if not found:
-        raise UsageError("no setting of the sweep can be judged: every training ran away; take a lower learning rate")
+        untried = sorted({name for point in every for name in point.untried})
+        reason = f"{', '.join(untried)} did not run everywhere" if untried else "every training ran away"
+        raise UsageError(f"no setting of the sweep can be judged: {reason}; see the column `notes` of the results")
     baseline = next((point for point in found if point.setting.protection == "none"), None)
     holding = [point for point in found if (point.high or 1.0) < limit]
     if holding:
@@ -133,17 +141,19 @@ def _check(limit: float) -> None:
         raise UsageError(f"limit = {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
 
 
-def _point(rows: list[Mapping[str, Any]]) -> Point:
+def _point(rows: list[Mapping[str, Any]], tried: Sequence[str]) -> Point:
     first = rows[0]
     options = json.loads(first["options"])
     others = tuple((key, value) for key, value in options.items() if key != first["knob"])
     setting = Setting(first["protection"], first["knob"], first["strength"], others, first["seed"])
+    untried = tuple(name for name in tried if any(row[name] is None for row in rows))
     if any(row["worst high"] is None for row in rows):
-        return Point(setting, len(rows), _mean(rows, "test_auc"), _mean(rows, "test_loss"), None, None, None, None)
+        mean = _mean(rows, "test_auc"), _mean(rows, "test_loss")
+        return Point(setting, len(rows), *mean, None, None, None, None, untried)
     most = max(rows, key=lambda row: row["worst high"])
     return Point(
         setting, len(rows), _mean(rows, "test_auc"), _mean(rows, "test_loss"), most["worst"], most["worst low"],
-        most["worst high"], most["worst attack"],
+        most["worst high"], most["worst attack"], untried,
     )  # fmt: skip
 
 

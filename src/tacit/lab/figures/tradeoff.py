@@ -134,7 +134,7 @@ def _on_ours(here: pl.DataFrame) -> list[Statement]:
             continue
         strongest = rows.sort("norm@cut q95")[0]
         leaks = ", ".join(f"{leak[:-4]} {float(strongest[leak][0]):.2f}" for leak in own if strongest[leak][0])
-        told.append(f"{strongest['setting'][0]} (test AUC {strongest['test_auc'][0]:.3f}): {leaks}")
+        told.append(f"{strongest['setting'][0]} (test AUC {strongest['test_auc'][0]:.3f}): {leaks or 'not tried'}")
     return [Statement("What later attacks read where the norm attack reads least:", None, "; ".join(told))]
 
 
