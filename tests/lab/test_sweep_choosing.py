@@ -130,4 +130,4 @@ def test_an_attack_that_did_not_run_has_not_failed():
     untried = {point.setting.spelled: point.untried for point in points(as_table(rows))}
     assert untried["marvell(scale=4)"] == ("learned@cut",)
     with pytest.raises(UsageError, match="learned@cut did not run"):
-        best(as_table([rows[0], rows[2]][1:] + [{**rows[3], "test_auc": None}]), 0.6)
+        best(as_table([rows[2], {**rows[3], "test_auc": None}]), 0.6)
