@@ -135,7 +135,7 @@ def _part(
     }  # fmt: skip
     for name, values in figures.items():
         for row, value in zip(rows, values.mean(0).tolist(), strict=True):
-            row[name] = value
+            row[name] = value if value == value else None  # of one that ran away
     for (attack, layer), each in steps.auc.items():
         for row, leak in zip(rows, leaks(each, fewest), strict=True):
             if leak is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -113,6 +114,15 @@ class Recording:
             if now.sent.is_cuda:  # the graph will write over them
                 now = Batch(now.rows.clone(), now.embedding.clone(), now.sent.clone(), now.clean.clone())
             self.batches.append(now)
+
+    def state(self) -> dict[str, Any]:
+        """All that was kept so far, as a tree for a checkpoint; the tensors are no copies."""
+        return {"batches": list(self.batches), "seen": self.seen, "times": self.times}
+
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, with its tensors."""
+        self.batches = deque(tree["batches"], maxlen=self.batches.maxlen)
+        self.seen, self.times = tree["seen"], tree["times"].cpu()
 
     def of(self, replica: int) -> Replica:
         """What was kept of one replica."""

@@ -18,12 +18,14 @@ from torch.nn import functional
 from tacit.align.batches import batches
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Rows
+from tacit.lab.stack.bounds import finite_or_zero
 from tacit.lab.stack.graph import Replayed
 from tacit.lab.stack.halves import StackedBottom, StackedTop
 from tacit.lab.stack.measuring import EVERY_BATCH, Measure
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.noise import CounterNoise, stacked_noise
 from tacit.lab.stack.recording import Recording, Replica
+from tacit.lab.stack.state import restore, state_of
 from tacit.lab.sweeping.settings import Setting
 from tacit.protect.gradient._base import fused
 from tacit.protect.gradient._stack import stacked
@@ -46,6 +48,7 @@ class Steps:
         power: the squared norm of a row's noise over that of its gradient, means over the batch.  (steps, replicas)
         untouched_rows: how many gradients were sent as they are.  (steps, replicas)
         stateless: 1 where a batch got the fallback noise.  (steps, replicas)
+        valid: 0 from the update on at which a replica ran away; all its other figures are NaN then.  (steps, replicas)
         auc: for each attack and layer its unfolded AUC; NaN where a batch lacks a class.  (steps, replicas) each
     """
 
@@ -53,11 +56,15 @@ class Steps:
     power: Tensor
     untouched_rows: Tensor
     stateless: Tensor
+    valid: Tensor
     auc: Mapping[tuple[str, str], Tensor]
 
 
 class Stack:
     """Replicas of one network on one data set, trained together.
+
+    A replica whose numbers are no longer finite has run away. It is written off and goes on with zeros in their place,
+    so that all others train as if nothing had happened; what its weights are from then on means nothing.
 
     Args:
         rows: the training rows.
@@ -106,6 +113,7 @@ class Stack:
         self.layers = _checked_layers(layers, self.bottom.names)
         self.attacks = tuple(attacks)
         self.done = torch.zeros((), dtype=torch.int64, device=self.device)  # steps so far, where a graph can move it
+        self.alive = torch.ones(len(settings), dtype=torch.bool, device=self.device)  # whether it has not run away
         self.protect = stacked([one.build() for one in settings])
         self.noises = [stacked_noise([settings[i].seed for i in group], self.done) for group in self.protect.groups]
         self._targets = _flipped(settings, self.rows.labels)
@@ -118,7 +126,7 @@ class Stack:
         )  # fmt: skip
         self.recording = Recording(seed_of, last=last, follow=follow, visits=visits)
         self._replayed = Replayed(self.protect, self._step) if on_cuda else None
-        self._state: Any = self.protect.init()
+        self.remembered: Any = self.protect.init()  # by the protections
 
     def plan(self, epoch: int) -> Tensor:
         """The rows of each batch of one shuffled epoch, for each seed.  (seeds, steps, batch)"""
@@ -141,9 +149,9 @@ class Stack:
         for step in range(steps):
             rows, where = plan[:, step], slots[:, step]
             if self._replayed is None:
-                figures[step], self._state = self._step(rows, where, self._state)
+                figures[step], self.remembered = self._step(rows, where, self.remembered)
             else:
-                self._state = self._replayed.step(rows, where, self._state, figures[step])
+                self.remembered = self._replayed.step(rows, where, self.remembered, figures[step])
             if steps - step <= self.recording.last:
                 self.recording.keep_last()
             if progress is not None:
@@ -171,7 +179,10 @@ class Stack:
         loss = _mean_loss(self.top.logits(leaf, wide), self._target(ids, labels))
         for_top = [*self.top.weights.values(), *_leaf(wide)]
         *of_top, clean = torch.autograd.grad(loss.sum(), [*for_top, leaf])
-        sent, state, report = self.protect.update(clean, labels, state, self.noises, leaf.detach())
+        embedding, clean = self._contained(leaf.detach()), self._contained(clean)
+        sent, state, report = self.protect.update(clean, labels, state, self.noises, embedding)
+        self.alive.logical_and_(report["valid"])
+        sent = self._checked(sent)
         inner = {name: outputs[self.bottom.names.index(name)] for name in self.layers if name != "cut"}
         inner = {name: output for name, output in inner.items() if output is not outputs[-1]}
         for_bottom = [*self.bottom.weights.values(), *_leaf(x)]
@@ -179,11 +190,11 @@ class Stack:
         of_bottom, of_inner = gradients[: len(for_bottom)], gradients[len(for_bottom) :]
         self._update(features, of_bottom, own, of_top)
         received = {"cut": sent, **dict.fromkeys(self.layers, sent)}
-        received |= {name: self.bottom.by_replica(g) for name, g in zip(inner, of_inner, strict=True)}
+        received |= {name: self._checked(self.bottom.by_replica(g)) for name, g in zip(inner, of_inner, strict=True)}
         auc = self.measure(ids, {name: received[name] for name in self.layers}, self._positives(outputs, clean, labels))
-        self.recording.see(ids, self._all(slots), leaf.detach(), sent, clean)
+        self.recording.see(ids, self._all(slots), embedding, sent, clean)
         size = clean.flatten(2).square().sum(-1).mean(-1)
-        reported = [report[name].double() for name in FIGURES[2:]]
+        reported = [report[name].double() for name in FIGURES[2:-1]] + [self.alive.double()]
         return torch.cat([torch.stack([loss.detach().double(), size.double(), *reported]), auc]), state
 
     def _update(
@@ -216,7 +227,17 @@ class Stack:
             wanted = [rest[self.bottom.names.index(name)] for name in names]
             back = torch.autograd.grad(rest[-1], wanted, grad_outputs=self.bottom.joined(given))
             found |= {name: self.bottom.by_replica(g) for name, g in zip(names, back, strict=True)}
-        return {name: found[name].flatten(1) for name in self.layers}
+        return {name: self._checked(found[name].flatten(1)) for name in self.layers}
+
+    def _contained(self, x: Tensor) -> Tensor:
+        """The same with zeros for every replica that has run away, now or before; nothing waits for a device."""
+        x, alive = finite_or_zero(x, self.alive)
+        self.alive.copy_(alive)
+        return x
+
+    def _checked(self, x: Tensor) -> Tensor:
+        """The same on a CPU, where attacks refuse what is not finite; elsewhere they answer NaN, for that replica."""
+        return self._contained(x) if self.device.type == "cpu" else x
 
     def _all(self, x: Tensor) -> Tensor:
         """What belongs to each seed's batch, for each replica.  (seeds, batch) -> (replicas, batch)"""
@@ -252,13 +273,26 @@ class Stack:
         """What one replica's feature party saw of the last batches, and of the followed examples."""
         return self.recording.of(replica)
 
+    def state(self) -> dict[str, Any]:
+        """All it needs to go on, as a tree for a checkpoint; see `tacit.lab.stack.state`."""
+        return state_of(self)
+
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        restore(self, tree)
+
     def _read(self, figures: Tensor) -> Steps:
         """Columns by name.  (steps, kinds, replicas)"""
         named = dict(zip(FIGURES, figures.unbind(1), strict=False))
         places = [(attack, layer) for layer in self.layers for attack in self.attacks]
         auc = {place: figures[:, len(FIGURES) + i] for i, place in enumerate(places)}
         power = named["power"] / named["size"].clamp(min=1e-300)
-        return Steps(named["loss"], power, named["untouched_rows"], named["stateless"], auc)
+        away = named["valid"] == 0
+        of_others = {name: values.masked_fill(away, torch.nan) for name, values in (named | {"power": power}).items()}
+        return Steps(
+            of_others["loss"], of_others["power"], of_others["untouched_rows"], of_others["stateless"], named["valid"],
+            {place: values.masked_fill(away, torch.nan) for place, values in auc.items()},
+        )  # fmt: skip
 
 
 @fused
