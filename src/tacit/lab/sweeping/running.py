@@ -16,6 +16,7 @@ from tacit.lab.data.rows import Data
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network
 from tacit.lab.sweeping import memory as sizes
+from tacit.lab.sweeping.checkpoints import EVERY, Begun
 from tacit.lab.sweeping.cluster import Cluster, connected
 from tacit.lab.sweeping.grids import grid
 from tacit.lab.sweeping.recipe import Recipe, device_named, paper_of, recipe_for, shortened
@@ -24,10 +25,13 @@ from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.store import Store
 from tacit.lab.sweeping.wave import Progress, Row, Wave
 
-__all__ = ["PROTECT", "sweep"]
+__all__ = ["GOING_ON", "PROTECT", "sweep"]
 
 PROTECT = ("iso", "max_norm", "marvell", "matched")
 """What is tried if nothing else is said."""
+
+GOING_ON = "going on after update"
+"""In what progress is told: a wave that was interrupted does not begin anew."""
 
 _PARTS = 100  # of a wave, for a bar
 
@@ -52,11 +56,13 @@ def sweep(
     cluster: str | None = None,
     progress: Progress | None = None,
     memory: int | None = None,
+    checkpoint_every: float = EVERY,
 ) -> Sweep:
     """Train every protection at every strength, measure what leaks on every batch, and what the model is worth.
 
     Replicas train together as one batched model, in as many waves as memory asks for. Each finished wave is kept under
-    `out` at once: the same call after an interruption goes on with what is missing.
+    `out` at once, and the one that trains about every minute: the same call after an interruption goes on where it was.
+    On a cluster only finished waves are kept.
 
     Args:
         data: a data set, or a name that `tacit.lab.data.load` knows.
@@ -77,6 +83,7 @@ def sweep(
         cluster: the address of a Ray cluster that shares the work ("auto" finds the one that runs here).
         progress: told what is being done, the parts done and all parts.
         memory: bytes that a wave may take; 60% of what is free if not given.
+        checkpoint_every: seconds between two checkpoints of a wave that trains, at least.
     """
     told: Progress = progress or (lambda *_: None)
     if isinstance(data, str):
@@ -96,14 +103,20 @@ def sweep(
     )  # fmt: skip
     folder = None if out is None else Path(out)
     if cluster is None:
-        return _swept(Store(folder, recipe, wanted), recipe, data, told, memory, None)
+        return _swept(Store(folder, recipe, wanted), recipe, data, told, memory, checkpoint_every)
     with connected(cluster) as machines:
         recipe = replace(recipe, device=machines.device(device))
-        return _swept(Store(folder, recipe, wanted), recipe, data, told, memory, machines)
+        return _swept(Store(folder, recipe, wanted), recipe, data, told, memory, checkpoint_every, machines)
 
 
 def _swept(
-    store: Store, recipe: Recipe, data: Data, told: Progress, memory: int | None, machines: Cluster | None
+    store: Store,
+    recipe: Recipe,
+    data: Data,
+    told: Progress,
+    memory: int | None,
+    every: float,
+    machines: Cluster | None = None,
 ) -> Sweep:
     """What is missing, wave by wave, and then all of it."""
     before = store.finished()
@@ -113,8 +126,12 @@ def _swept(
     missing = store.missing()
     allowed = memory or (machines.budget() if machines else sizes.budget(recipe.device))
     most = sizes.per_wave(recipe, data, allowed)
-    waves = sizes.in_waves(missing, most, least=machines.workers if machines else 1)
-    done = machines.run(recipe, data, waves, told) if machines else _here(recipe, data, waves, told)
+    begun = [] if machines else store.begun(missing, most)
+    waves = [{number: missing.pop(number) for number in one.numbers} for one in begun]
+    waves += sizes.in_waves(missing, most, least=machines.workers if machines else 1)
+    done = (
+        machines.run(recipe, data, waves, told) if machines else _here(recipe, data, waves, told, store, begun, every)
+    )
     for rows in done:
         store.keep(rows)
     return store.finish(
@@ -129,12 +146,28 @@ def _swept(
     )  # fmt: skip
 
 
-def _here(recipe: Recipe, data: Data, waves: Sequence[Mapping[int, Setting]], told: Progress) -> Iterator[list[Row]]:
-    """Every wave on this machine, one after the other."""
-    for place, wave in enumerate(waves):
-        name = f"wave {place + 1} of {len(waves)}, {len(wave)} replicas" if len(waves) > 1 else f"{len(wave)} replicas"
+def _here(
+    recipe: Recipe,
+    data: Data,
+    waves: Sequence[Mapping[int, Setting]],
+    told: Progress,
+    store: Store,
+    begun: list[Begun],
+    every: float,
+) -> Iterator[list[Row]]:
+    """Every wave on this machine, one after the other; the first ones may have begun before."""
+    for place, settings in enumerate(waves):
+        many = f"wave {place + 1} of {len(waves)}, " if len(waves) > 1 else ""
+        name = f"{many}{len(settings)} replicas"
         told(f"{name}: beginning", place * _PARTS, len(waves) * _PARTS)
-        yield Wave(recipe, data, wave).run(_Told(told, name, place, len(waves)))
+        wave = Wave(recipe, data, settings)
+        if begun:
+            before = begun.pop(0)  # which lets its tensors go
+            wave.restore(before.state)
+            told(f"{name}: {GOING_ON} {before.done} of {before.updates}", place * _PARTS, len(waves) * _PARTS)
+            del before
+        keeping = store.keeping(wave.numbers, every)
+        yield wave.run(_Told(told, name, place, len(waves)), *([] if keeping is None else [keeping]))
 
 
 class _Told:

@@ -1,4 +1,4 @@
-"""A sweep's folder: each finished wave at once, so that an interrupted sweep goes on; at the end one file."""
+"""A sweep's folder: each finished wave at once, the one that trains now and then, at the end one file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping import results
+from tacit.lab.sweeping.checkpoints import SUFFIX, Begun, Keeping, begun_in
 from tacit.lab.sweeping.recipe import Recipe
 from tacit.lab.sweeping.results import Sweep
 from tacit.lab.sweeping.settings import Setting
@@ -28,11 +29,15 @@ class Store:
         folder: where; None keeps nothing on disk.
         recipe: what all replicas share.
         settings: of all replicas, in order.
+
+    Attributes:
+        notes: what a user should know about checkpoints that were of no use.
     """
 
     def __init__(self, folder: Path | None, recipe: Recipe, settings: Sequence[Setting]) -> None:
         self.folder, self.settings = folder, settings
         self.what = {"recipe": recipe.as_dict(), "settings": [[one.spelled, one.seed] for one in settings]}
+        self.notes: list[str] = []
         self._kept: list[pl.DataFrame] = []
 
     def finished(self) -> Sweep | None:
@@ -53,14 +58,44 @@ class Store:
         done = {number for table in self._kept for number in table["replica"].unique()}
         return {number: one for number, one in enumerate(self.settings) if number not in done}
 
+    def begun(self, missing: Mapping[int, Setting], most: int) -> list[Begun]:
+        """The interrupted waves that can go on.
+
+        Args:
+            missing: the settings of which no finished wave is here.
+            most: how many replicas may train together.
+        """
+        if self.folder is None:
+            return []
+        for setting in missing.values():
+            setting.build()  # a checkpoint is only read with what it names imported
+        found, notes = begun_in(self._waves, self.what)
+        self.notes += notes
+        left, waves = set(missing), list[Begun]()
+        for one in found:
+            if len(one.numbers) > most:
+                self.notes.append(
+                    f"{one.path} was left out: its {len(one.numbers)} replicas do not fit into memory now"
+                )
+            elif left.issuperset(one.numbers):  # or it was killed just after its wave was finished
+                left.difference_update(one.numbers)
+                waves.append(one)
+        return waves
+
+    def keeping(self, numbers: Sequence[int], every: float) -> Keeping | None:
+        """What writes the wave of these replicas down while it trains; None where nothing is kept on disk."""
+        if self.folder is None:
+            return None
+        return Keeping(self._path(numbers, SUFFIX), self.what, every, self.notes)
+
     def keep(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write a finished wave down."""
+        """Write a finished wave down; its checkpoint has served."""
         table = results.as_table(rows)
         self._kept.append(table)
         if self.folder is not None:
             numbers = sorted({int(row["replica"]) for row in rows})
-            name = hashlib.sha256(json.dumps([self.what, numbers], sort_keys=True).encode()).hexdigest()[:16]
-            results.write(self._waves / f"{name}.parquet", table, self.what)
+            results.write(self._path(numbers, ".parquet"), table, self.what)
+            self._path(numbers, SUFFIX).unlink(missing_ok=True)
 
     def finish(self, about: Mapping[str, Any]) -> Sweep:
         """All waves as one file, with what there is to know about them; the waves' own files go."""
@@ -69,7 +104,7 @@ class Store:
         table = pl.concat(self._kept, how="diagonal").sort("replica", "part", "step")
         fixed = [*results.WORST, "notes"]  # a wave with other columns than the first would have put its own behind
         table = table.select([name for name in table.columns if name not in fixed] + fixed)
-        metadata = {**self.what, **about}
+        metadata = {**self.what, **about, "notes": self.notes}
         if self.folder is None:
             return Sweep(None, table, metadata)
         results.write(self._results, table, metadata)
@@ -83,6 +118,11 @@ class Store:
     @property
     def _waves(self) -> Path:
         return Path(self.folder or ".") / "waves"
+
+    def _path(self, numbers: Sequence[int], suffix: str) -> Path:
+        """A wave's file, by a name that is a digest of the sweep and of its replicas."""
+        name = hashlib.sha256(json.dumps([self.what, sorted(numbers)], sort_keys=True).encode()).hexdigest()[:16]
+        return self._waves / f"{name}{suffix}"
 
     def _same(self, found: Sweep) -> None:
         """Refuse what another sweep has left, and name what differs."""

@@ -28,12 +28,14 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, the parts done and all parts."""
 
 _TRAINING, _JUDGING = 75, 25  # parts of a wave's time, for a bar alone
+_FIGURES = ("loss", "power", "untouched_rows", "stateless", "valid")  # of `Steps`, all but the AUCs
 
 
 class Wave:
     """Trains settings together and writes down what each part of their training brought.
 
-    `run` goes stretch by stretch; between two of them the stack, `rows` and `done` are all there is to know.
+    `run` goes stretch by stretch; between two of them `state` is all there is to know. A replica that runs away has
+    nothing but nulls from that stretch on, and a note; the others do not notice.
 
     Args:
         recipe: what all settings share.
@@ -60,18 +62,49 @@ class Wave:
         share = data.share
         self._fewest = min(share, 1 - share) * recipe.batch_size
 
-    def run(self, progress: Progress = lambda *_: None) -> list[Row]:
-        """Train to the end and judge; the rows of every stretch and of the whole, replica by replica."""
-        each = self._epoch(0).shape[1]
-        steps = each * self.recipe.epochs
+    @property
+    def updates(self) -> int:
+        """How many updates the whole training has."""
+        return len(self.data.train) // self.recipe.batch_size * self.recipe.epochs
+
+    def state(self) -> dict[str, Any]:
+        """All it needs to go on after the last stretch, as a tree for a checkpoint; its tensors are no copies."""
+        history = [
+            {**{name: getattr(steps, name) for name in _FIGURES}, "auc": list(steps.auc.items()), "seconds": seconds}
+            for steps, seconds in self._history
+        ]
+        return {"done": self.done, "rows": self.rows, "history": history, "stack": self.stack.state()}
+
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, of a wave of the same recipe, data and settings."""
+        from tacit.lab.stack.training import Steps
+
+        self.stack.restore(tree["stack"])
+        self.done, self.rows = tree["done"], list(tree["rows"])
+        self._history = [
+            (Steps(**{name: one[name] for name in _FIGURES}, auc=dict(one["auc"])), one["seconds"])
+            for one in tree["history"]
+        ]
+
+    def run(self, progress: Progress = lambda *_: None, keep: Callable[[Wave], None] = lambda wave: None) -> list[Row]:
+        """Train to the end and judge; the rows of every stretch and of the whole, replica by replica.
+
+        Args:
+            progress: told how far it is.
+            keep: called after every stretch, when `state` may be written down.
+        """
+        each, steps = self.updates // self.recipe.epochs, self.updates
         parts = _TRAINING + (_JUDGING if self.recipe.thorough else 0)
         for end in stretches(self.recipe.epochs, each, self.recipe.points):
+            if end <= self.done:
+                continue
             trained, seconds = self._advance(
                 end, each, lambda done: progress("training", round(_TRAINING * done / steps), parts)
             )
             self._history.append((trained, seconds))
             tested = self._tested() if end % each == 0 else None
             self.rows += self._part("stretch", end / each, [(trained, seconds)], tested)
+            keep(self)
         self.rows += self._whole(self.recipe.epochs, lambda done, total: progress(
             "attacking what was recorded", _TRAINING + round(_JUDGING * done / total), parts
         ))  # fmt: skip
@@ -108,6 +141,9 @@ class Wave:
         rows = []
         for place in range(len(self.settings)):
             row = {**self._identity(place), "part": part, "step": self.done, "epoch": epoch, "seconds": seconds}
+            rows.append(row)
+            if _ran_away(steps, place) is not None:
+                continue
             row |= {} if tested is None else tested[place]
             for name, values in (
                 ("train_loss", steps.loss), ("power", steps.power), ("untouched_rows", steps.untouched_rows),
@@ -115,15 +151,17 @@ class Wave:
             ):  # fmt: skip
                 row[name] = _finite(float(values[:, place].double().mean()))
             row |= _columns({name: each[place] for name, each in by_column.items()})
-            rows.append(row)
         return rows
 
     def _whole(self, epochs: int, progress: Callable[[int, int], None]) -> list[Row]:
         """The rows of the whole training, with the attacks that only run on what was recorded."""
         rows = self._part("whole", epochs, self._history, self._tested())
+        steps = _joined([one for one, _ in self._history])
         for place, row in enumerate(rows):
             notes: list[str] = []
             try:
+                if (away := _ran_away(steps, place)) is not None:
+                    raise TensorError(f"ran away at update {away}: take a lower learning rate")
                 if row["test_loss"] is None or row["train_loss"] is None:
                     raise TensorError("losses are not finite: the training ran away, take a lower learning rate")
                 if self.recipe.thorough:
@@ -169,11 +207,14 @@ def _joined(found: Sequence[Steps]) -> Steps:
     if len(found) == 1:
         return found[0]
     first = found[0]
-    figures = {
-        name: torch.cat([getattr(one, name) for one in found])
-        for name in ("loss", "power", "untouched_rows", "stateless")
-    }
+    figures = {name: torch.cat([getattr(one, name) for one in found]) for name in _FIGURES}
     return type(first)(**figures, auc={key: torch.cat([one.auc[key] for one in found]) for key in first.auc})
+
+
+def _ran_away(steps: Steps, place: int) -> int | None:
+    """The update, counted from 1, at which a replica ran away; None if it did not."""
+    invalid = (steps.valid[:, place] == 0).nonzero()
+    return int(invalid[0]) + 1 if len(invalid) else None
 
 
 def _columns(found: Mapping[str, Leak | None]) -> Row:
