@@ -9,6 +9,7 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli.bench import bench
+from tacit.cli.days import days
 from tacit.cli.demo import demo
 from tacit.cli.figures import figures
 from tacit.cli.lab import lab
@@ -47,7 +48,7 @@ def tacit(
     """
 
 
-for verb in (demo, init, trust, contract, align, train, status, bench, sweep, choose, figures):
+for verb in (demo, init, trust, contract, align, train, status, bench, sweep, choose, days, figures):
     app.command()(verb)
 app.add_typer(lab)
 

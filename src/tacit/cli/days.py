@@ -1,0 +1,110 @@
+"""The verb days."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli._show import Json, leak, make_folder, one_bar
+from tacit.cli.sweep import BatchSize, DataFolder, Device, Name, Rows
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_COLUMNS = ("norm@cut", "hint@cut", "test_auc")
+
+
+def days(
+    data: Name = "flights",
+    folder: DataFolder = None,
+    protect: Annotated[
+        str, typer.Option(help="Settings, as max_norm,marvell(scale=4); no noise is always among them.", metavar="A,B")
+    ] = "max_norm,marvell(scale=4),matched(leak_auc=0.6)",
+    seeds: Annotated[int, typer.Option(min=1, help="With how many seeds each runs: bands are made of them.")] = 3,
+    period: Annotated[int, typer.Option(min=1, help="How many days count as one.")] = 7,
+    rows: Rows = None,
+    batch_size: BatchSize = None,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="[default: runs/days-DATA]", metavar="DIR", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train on a stream of days, each tested before it is trained on: utility and leak by day, with bands.
+
+    OUT gets results.parquet (a row for each setting, seed and day) and days.png, with 95% bands over the seeds.
+    """
+    from tacit.lab.data import load
+    from tacit.lab.sweeping.grids import grid, split_names
+    from tacit.lab.sweeping.recipe import device_named, paper_of
+
+    settings = grid(split_names(protect), 1, range(seeds))
+    target = out or Path("runs") / f"days-{Path(data).stem.replace(':', '-')}"
+    make_folder(target)
+    if (target / "results.parquet").exists():
+        raise UsageError(f"{target / 'results.parquet'} is there already: choose another --out, or delete it")
+    with one_bar(quiet=as_json, first=f"loading {data}") as show:
+        from tacit.lab.days import by_day
+
+        loaded = load(data, folder=folder, rows=rows)
+        paper = paper_of(loaded.name)
+        table = by_day(
+            loaded, settings, period=period, batch_size=batch_size or (paper.batch_size if paper else 256),
+            learning_rate=paper.learning_rate if paper else 1e-3, device=device_named(device),
+            progress=lambda done, total: show(f"{len(settings)} trainings by day", done, total),
+        )  # fmt: skip
+    numbers, picture = _written(table, target, loaded.name, period)
+    found = _means(numbers)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    _print(found, loaded.name, numbers["day"].n_unique())
+    drawn = f" Picture: {picture}." if picture else " No picture was drawn: pip install 'tacit[figures]'."
+    typer.echo(f"Every day: {target / 'results.parquet'}.{drawn}")
+
+
+def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple[pl.DataFrame, Path | None]:
+    """The results, and their picture where it can be drawn: the numbers that are drawn, and its path."""
+    import importlib.util
+
+    from tacit.lab.figures.daily import daily
+    from tacit.lab.figures.style import Sheet, styled
+    from tacit.lab.sweeping.results import write
+
+    write(target / "results.parquet", table, {"data": data, "by day": True, "period": period})
+    settings = list(dict.fromkeys(table.select("protection", "knob", "strength").iter_rows()))
+    kind = daily(settings, _COLUMNS)
+    numbers = kind.numbers(table, data)
+    if importlib.util.find_spec("matplotlib") is None:
+        return numbers, None
+    with styled():
+        sheet = Sheet(f"{data} by day: each tested before it is trained on", [])
+        kind.draw(numbers, sheet)
+        return numbers, sheet.save(target / "days.png")
+
+
+def _means(numbers: pl.DataFrame) -> list[dict[str, Any]]:
+    """For each setting the means over all days."""
+    import polars as pl
+
+    mean = numbers.group_by("setting", maintain_order=True).agg(pl.col("seeds").first(), pl.col(_COLUMNS).mean())
+    return mean.to_dicts()
+
+
+def _print(found: list[dict[str, Any]], data: str, count: int) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=f"{data}: means over {count} days")
+    table.add_column("setting", no_wrap=True)
+    for name in ("test AUC", "norm leak", "hint leak"):
+        table.add_column(name, justify="right")
+    for row in found:
+        worth = "" if row["test_auc"] is None else f"{row['test_auc']:.3f}"
+        table.add_row(row["setting"], worth, leak(row["norm@cut"]), leak(row["hint@cut"]))
+    Console(highlight=False).print(table)
