@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +64,7 @@ def sweep(
 
     All settings train together as one batched model, in as many waves as memory asks for; attacks run on every batch,
     at the cut and at the first layer. One Parquet file holds every figure, and a picture the trade-off. Interrupted,
-    the same command goes on with the waves that are missing.
+    the same command goes on where it was, give or take a minute.
     """
     target = out or _usual("sweep", data)
     done = _swept(
@@ -155,10 +156,16 @@ def _swept(
     make_folder(out)
     with _interruptible(out), one_bar(quiet=quiet, first=f"loading {data}") as show:
         from tacit.lab.data import load
+        from tacit.lab.sweeping.running import GOING_ON
         from tacit.lab.sweeping.running import sweep as run
 
+        def told(what: str, done: int, total: int) -> None:
+            show(what, done, total)
+            if GOING_ON in what and not quiet:  # a line that stays
+                typer.echo(f"tacit: {what}", err=True)
+
         loaded = load(data, folder=folder, rows=rows)
-        return run(loaded, protect=names, strengths=strengths, out=out, progress=show, **options)
+        return run(loaded, protect=names, strengths=strengths, out=out, progress=told, **options)
 
 
 @contextmanager
@@ -167,10 +174,13 @@ def _interruptible(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        kept = len(list((out / "waves").glob("*.parquet")))
-        typer.echo(
-            f"tacit: interrupted; {kept} finished waves are kept in {out / 'waves'}: the same command goes on", err=True
-        )
+        finished, training = (list((out / "waves").glob(f"*.{kind}")) for kind in ("parquet", "checkpoint"))
+        kept = f"{len(finished)} finished wave{'' if len(finished) == 1 else 's'}"
+        if training:
+            ago = time.time() - max(path.stat().st_mtime for path in training)
+            kept += f" and the one in training, as it was {ago:.0f} s ago,"
+        are = "is" if len(finished) == 1 and not training else "are"
+        typer.echo(f"tacit: interrupted; {kept} {are} kept in {out / 'waves'}: the same command goes on", err=True)
         raise typer.Exit(_INTERRUPTED) from None
 
 
@@ -229,7 +239,7 @@ def _print_files(done: Sweep, picture: Path | None) -> None:
     if about.get("papers"):
         console.print(f"Note: {about['papers']}.", soft_wrap=True)
     notes = [note for note in done.whole["notes"].unique().sort() if note is not None]
-    for note in notes[:3]:
+    for note in [*about.get("notes", []), *notes][:3]:
         console.print(f"Note: {note}.", markup=False, soft_wrap=True)
     drawn = f"Picture: {picture}." if picture else "No picture was drawn: pip install 'tacit[figures]'."
     console.print(f"Every figure: {done.path}. {drawn}", markup=False, soft_wrap=True)
