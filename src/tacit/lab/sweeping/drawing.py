@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.lab.choosing import Choice, Point
+from tacit.lab.figures.style import colour_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw"]
 
-_COLOURS = ("#1f6fb2", "#d9791a", "#2a8f57", "#7b4fa3", "#b3261e", "#5c6b73", "#a0863a")
 _MARKS = "osD^vPX"
+_DASHES = ("-", "--", ":", "-.")
 _BLACK, _RED, _GREY = "#222222", "#b3261e", "#8a8a8a"
 _STYLE: Any = {
     "font.size": 9,
@@ -66,11 +67,13 @@ def _lines(axis: Axes, points: Sequence[Point]) -> None:
         others = ", ".join(f"{key}={value}" for key, value in point.setting.others)
         knob = "" if point.setting.knob is None else f" by {point.setting.knob}"
         families.setdefault(f"{point.setting.protection}{f'({others})' if others else ''}{knob}", []).append(point)
-    place = 0
-    for name, members in families.items():
-        bare = members[0].setting.protection == "none"
-        colour, mark = (_BLACK, "*") if bare else (_COLOURS[place % len(_COLOURS)], _MARKS[place % len(_MARKS)])
-        place += not bare
+    seen: list[str] = []
+    for place, (name, members) in enumerate(families.items()):
+        protection = members[0].setting.protection
+        bare = protection == "none"
+        colour, mark = colour_of(protection), "*" if bare else _MARKS[place % len(_MARKS)]
+        line = _DASHES[seen.count(protection) % len(_DASHES)]  # the same protection with other options
+        seen.append(protection)
         members = sorted(members, key=lambda point: point.setting.strength or 0.0)
         leak = [point.worst or 0.0 for point in members]
         around = [
@@ -78,7 +81,7 @@ def _lines(axis: Axes, points: Sequence[Point]) -> None:
             [max(0.0, (point.high or 0.0) - (point.worst or 0.0)) for point in members],
         ]
         axis.errorbar(
-            leak, [point.test_auc or 0.0 for point in members], xerr=around, fmt=mark, ls="-", lw=1.1, color=colour,
+            leak, [point.test_auc or 0.0 for point in members], xerr=around, fmt=mark, ls=line, lw=1.1, color=colour,
             ms=10 if bare else 5, capsize=2, elinewidth=0.8, label="no protection" if bare else name,
         )  # fmt: skip
 
