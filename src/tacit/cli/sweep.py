@@ -64,7 +64,7 @@ def sweep(
 
     All settings train together as one batched model, in as many waves as memory asks for; attacks run on every batch,
     at the cut and at the first layer. One Parquet file holds every figure, and a picture the trade-off. Interrupted,
-    the same command goes on where it was, give or take a minute.
+    the same command goes on where it was, give or take some minutes.
     """
     target = out or _usual("sweep", data)
     done = _swept(

@@ -1,4 +1,4 @@
-"""A wave that is still training, kept on the disk now and then, so that an interruption costs a minute and no more."""
+"""A wave that is still training, kept on the disk now and then, so that an interruption costs minutes and no hours."""
 
 from __future__ import annotations
 

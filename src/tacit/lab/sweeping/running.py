@@ -61,7 +61,7 @@ def sweep(
     """Train every protection at every strength, measure what leaks on every batch, and what the model is worth.
 
     Replicas train together as one batched model, in as many waves as memory asks for. Each finished wave is kept under
-    `out` at once, and the one that trains about every minute: the same call after an interruption goes on where it was.
+    `out` at once, and the one that trains every few minutes: the same call after an interruption goes on from there.
     On a cluster only finished waves are kept.
 
     Args:
