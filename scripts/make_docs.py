@@ -1,17 +1,26 @@
-"""Writes the parts of the docs that are made from the code: the tables of protections and attacks.
+"""Writes the parts of the docs that are made from the code: protections, attacks, data sets and figures.
 
 Run it after a change to a docstring; a test compares.
 """
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
+import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
+from tacit.align.tables import Columns as Inputs
 from tacit.audit import attacks, input_attacks
+from tacit.config._base import Section
+from tacit.lab.data import SOURCES, Source
+from tacit.lab.data.own import Columns, Description
+from tacit.lab.figures import FIGURES, PAPERS, RECIPES, Drawn, Recipe
+from tacit.lab.sweeping import results
 from tacit.protect import embedding, gradient
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -50,8 +59,204 @@ def page(title: str, text: str, package: str, names: list[str]) -> str:
     return f"{HEAD}# {title}\n\n{text}\n\n{table(package, names)}\n\n{details(package, names)}\n"
 
 
+# --- data sets -------------------------------------------------------------------------------------------------------
+
+_DATA_SETS = """\
+By name with `tacit.lab.data.load(NAME, folder=...)`, or with `--data NAME --folder DIR` in the commands of the lab.
+Both parties' rows are joined in the clear: this is a lab, not a training between companies.
+
+`generated:NAME` is a look-alike of a data set with as many rows as `rows` (`--rows`) says, for tests and for speed: it
+has the columns, about the share of positives and something to learn, and tells nothing about the real one. `criteo` and
+`avazu` are drawn as tensors; for the others, files in the official format are made and read.
+`tacit.lab.data.generated.write` makes files of the large ones as well."""
+
+_PREPARED = """\
+## How rows are prepared
+
+Everything is learnt from the training rows alone. `Data.made` says in sentences what was read, left out, filled in,
+scaled and drawn, and a sweep's results file keeps them.
+
+| | test rows | categories | numbers |
+|---|---|---|---|
+| `adult`, `bank`, `credit`, `flights` | by a hash of id and seed | codes in the order of spelling; missing, or in no \
+training row: 0 | mean 0, variance 1; missing: the mean, and in some columns a flag beside it |
+| `criteo`, `avazu` | by a hash of row number and seed | codes by falling frequency; missing: 1; in no training row, \
+or in fewer than `min_count`: 0 | [0, 1] by the training rows' range, moved to the border outside of it; missing: 0 |
+| your own files | likewise | likewise | mean 0, variance 1, missing: the mean; or as for `criteo` |
+| `isic`, `fashion` | by a hash of patient or lesion; as the authors divide it | | pixels stay bytes, and become \
+numbers from 0 to 1 batch by batch |
+
+Data sets *by day* know the day of each row and are sorted by it, so that a model can be trained on a stream of days
+(`tacit days`)."""
+
+_BAD_ROWS = """\
+## Bad rows
+
+A row that can't be read (a line with a field too many, a label that is neither 0 nor 1, a picture that is broken) stops
+the loading with an error that names the file, the line and the cause. `load(..., bad="skip")` leaves such rows out
+instead; `Data.skipped` counts them, and `Data.made` says so. The commands always stop.
+
+## What is kept
+
+Large tables (`criteo`, `avazu`, your own files) are read in chunks, so that memory does not grow with the rows, and
+kept beside their file in a folder that ends with `.tacit`, or in the folder `cache`: Parquet of the readable rows, and
+the encoded rows as files that training maps into memory. Pictures are decoded once into such a folder. Broken off,
+loading goes on where it was; another choice of `rows`, `seed` or scaling starts from the Parquet files; a file that has
+changed is read anew. Everything in the folder may be deleted. It holds the data in the clear."""
+
+_OWN_FILES = """\
+## Your own files
+
+`--data FILE.toml`, or `load("FILE.toml")`, reads your own Parquet, CSV or TSV file (text may be packed, `.gz`) by a
+description of which column belongs to whom:
+
+```toml
+file = "clicks.parquet"
+label = "clicked"
+day = "date"
+
+[features]
+categorical = ["site", "device"]
+numeric = ["age"]
+
+[own]
+numeric = ["basket"]
+```
+
+Two files with a common id have no `file` of their own. The label party's one holds the labels; the day, if there is
+one, stands in the feature party's:
+
+```toml
+id = "customer"
+label = "clicked"
+
+[features]
+file = "platform.parquet"
+categorical = ["site", "device"]
+
+[own]
+file = "shop.csv"
+numeric = ["basket"]
+```
+
+Paths are relative to the description. Missing values are empty cells (nulls in Parquet), which are an error only as
+label, id or day; a line's end within quotes is not read. All mistakes of a description are told at once."""
+
+
+def data_sets() -> str:
+    head = ("name", "label", "files in the folder", "where to get them", "licence", "for testing")
+    known = sorted(SOURCES.items())
+    lines = [
+        (f"`{name}`", one.what, one.files.replace("*", "\\*") or "none", one.where, one.licence, tested(one))
+        for name, one in known
+    ]
+    own = [_OWN_FILES, keys(Description), "Under `[features]` and `[own]`:", keys(Columns)]
+    parts = [_DATA_SETS, grid(head, lines), _PREPARED, *(one_data_set(*one) for one in known), _BAD_ROWS, *own]
+    return "\n\n".join([f"{HEAD}# Data sets", *parts]) + "\n"
+
+
+def module_of(source: Source) -> ModuleType:
+    return importlib.import_module(f"tacit.lab.data.{source.module}")
+
+
+def tested(source: Source) -> str:
+    """The share of rows for testing, from the signature of its loader."""
+    share = inspect.signature(module_of(source).load).parameters.get("test_share")
+    return "as its authors divide it" if share is None else f"{share.default:.0%}"
+
+
+def one_data_set(name: str, source: Source) -> str:
+    """What its modules say of the files and of what is done to them, who has which column, and its own `load`."""
+    modules = [module_of(source)]
+    if importlib.util.find_spec(f"tacit.lab.{source.module}") is not None:
+        modules.insert(0, importlib.import_module(f"tacit.lab.{source.module}"))
+    told = [inspect.getdoc(module).partition(">>>")[0].rstrip() for module in modules]
+    columns = [
+        f"- the {party} party has "
+        + "; ".join(
+            f"{kind} {', '.join(f'`{one}`' for one in getattr(each, kind))}" for kind in ("categorical", "numeric")
+        )
+        for module in modules
+        for party, each in zip(
+            ("feature", "label"), (x for x in vars(module).values() if isinstance(x, Inputs)), strict=False
+        )
+    ]
+    load = modules[-1].load
+    call = f"tacit.lab.data.{source.module}.load({arguments(load)})"
+    parts = [f"## `{name}`", *told, *(["\n".join(columns)] if columns else [])]
+    return "\n\n".join([*parts, f"```text\n{call}\n\n{inspect.getdoc(load)}\n```"])
+
+
+def keys(described: type[Section]) -> str:
+    """What a description may say, from the attributes of its docstring."""
+    _, _, listed = inspect.getdoc(described).partition("Attributes:\n")
+    found = re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE)
+    return grid(
+        ("key", "what it is", "default"),
+        [(f"`{key}`", " ".join(text.split()), default(described, key)) for key, text in found],
+    )
+
+
+def default(described: type[Section], key: str) -> str:
+    field = described.model_fields[key]
+    if field.is_required():
+        return "must be given"
+    return f"`{json.dumps(field.default)}`" if isinstance(field.default, str | int | float) else ""
+
+
+def grid(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |".replace("| --- ", "|---").replace("--- |", "---|") for row in rows)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+_EMBEDDED = "tacit lab embedding"
+
+_FIGURES = """\
+Every figure and table of the papers that `tacit figures NAME` draws from runs of your own; see
+[how to](howto-paper-figures.md). *Data* is the data set of the paper's own figure; production data is not public, so
+figures of it are always drawn from something else. *Trained* is one of the recipes below; figures that share one share
+its training."""
+
+_RECIPES = """\
+## What is trained
+
+Rows of a batch and epochs, at `--scale paper` and at `--scale small`. *The data's* are those of the papers for their
+data sets (Criteo 1,024 and 5, Avazu 32,768 and 5, ISIC 128 and 1,000), else 1,024 and 5. With few rows batches are
+smaller."""
+
+
+def figures() -> str:
+    parts = [f"{HEAD}# The papers' figures", _FIGURES]
+    by_number = sorted(FIGURES.values(), key=lambda one: [int(x) if x.isdigit() else x for x in one.name.split("-")])
+    for paper, title in PAPERS.items():
+        lines = [
+            (f"`{one.name}`", cell(one.shows), one.data, f"`{one.recipe if isinstance(one, Drawn) else _EMBEDDED}`")
+            for one in by_number
+            if one.name.startswith(paper)
+        ]
+        parts.append(f"## {paper}: {title}\n\n{grid(('figure', 'shows', 'data', 'trained'), lines)}")
+    lines = [(f"`{one.name}`", cell(one.words), *sizes(one)) for one in RECIPES.values()]
+    return "\n\n".join([*parts, _RECIPES, grid(("recipe", "what", "paper", "small"), lines)]) + "\n"
+
+
+def sizes(recipe: Recipe) -> tuple[str, str]:
+    """Batch size and epochs at both scales; no epochs where updates are counted."""
+    counted = 1 if recipe.kind in ("observations", "times") else 2
+    paper = [f"{number:,}" if number else "the data's" for number in (recipe.batch_size, recipe.epochs)]
+    return ", ".join(paper[:counted]), ", ".join(f"{number:,}" for number in recipe.small[:counted])
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def pages() -> dict[str, str]:
     return {
+        "ref-data-sets.md": data_sets(),
+        "ref-figures.md": figures(),
+        "ref-sweep-results.md": f"{HEAD}# The results of a sweep\n\n{inspect.getdoc(results)}\n",
         "ref-protections.md": page(
             "Protections of the gradient",
             "By name with `tacit.protection(NAME, **options)`, or as functions of the same name in `tacit`.\n"
