@@ -32,7 +32,7 @@ def alone(setting, network, rows, *, epochs=2, batch=128, watch=()):
     if setting.flips:
         noise = torch.Generator().manual_seed(setting.seed + _FLIPS)
         targets = randomized_response(setting.strength)(rows.labels, noise).targets
-    record = Recorder(last=3, follow=20)
+    record = Recorder(last=3, follow=len(rows))
     run = tacit.simulate(
         bottom=bottom, top=top, features=features, own=rows.own, labels=rows.labels, targets=targets,
         protect=setting.build(), optimizer=adam, epochs=epochs, batch_size=batch, seed=setting.seed, record=record,
@@ -45,6 +45,12 @@ def farthest(left, right):
     """The largest difference of two networks' weights."""
     pairs = zip(left.state_dict().values(), right.state_dict().values(), strict=True)
     return max(float((a - b).abs().max()) for a, b in pairs)
+
+
+def assert_alike(*pairs):
+    """Equal to rounding, each pair."""
+    for a, b in pairs:
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-4 * float(b.abs().max()))
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +70,14 @@ def test_every_protection_equals_a_single_run_with_the_same_seed(stack, table, n
     assert farthest(top, run.top) < 2e-6
     assert float(stack.steps[-1].loss[:, replica].mean()) == pytest.approx(run.history[-1].loss, abs=1e-6)
     assert float(stack.steps[-1].power[:, replica].mean()) == pytest.approx(run.history[-1].power, rel=0.05)
-    for mine, theirs in (
-        (stack.transcript(replica).batches(), record.batches()),
-        (stack.transcript(replica).visits(), record.visits()),
-    ):
-        assert torch.equal(mine.view.rows, theirs.view.rows)
-        for a, b in ((mine.view.gradient, theirs.view.gradient), (mine.clean, theirs.clean)):
-            assert torch.allclose(a, b, rtol=1e-4, atol=1e-4 * float(b.abs().max()))
+    mine, theirs = stack.transcript(replica).batches(), record.batches()
+    assert torch.equal(mine.view.rows, theirs.view.rows)
+    assert_alike((mine.view.gradient, theirs.view.gradient), (mine.clean, theirs.clean))
+    mine, theirs = stack.transcript(replica).visits(), record.visits()
+    followed = mine.view.rows[0]
+    assert len(followed) == 20
+    assert torch.equal(theirs.view.rows[0], torch.arange(len(table)))
+    assert_alike((mine.view.gradient, theirs.view.gradient[:, followed]), (mine.clean, theirs.clean[:, followed]))
     rows = table[torch.arange(50)]
     assert torch.allclose(stack.logits(rows)[replica], run.predict(rows.features, rows.own), atol=1e-5)
 
@@ -119,6 +126,26 @@ def test_leaks_are_those_that_the_audit_finds(table, network, stack):
             for name, score in (("norm", norm), ("cosine", cosine)):
                 wanted = brute_auc(score, truth)
                 assert float(stack.steps[-1].auc[name, layer][batch - 3, 2]) == pytest.approx(wanted, abs=2e-3)
+
+
+def test_sampled_attacks_look_at_the_last_batch_of_each_stretch(stack):
+    steps = stack.steps[-1]
+    for attack in ("majority", "residual", "top_share"):
+        for layer in ("cut", "layer1"):
+            found = steps.auc[attack, layer]
+            assert found[:-1].isnan().all()
+            assert not found[-1].isnan().any()
+    assert float(steps.auc["majority", "cut"][-1, 0]) > 0.95, "no protection"
+
+
+def test_followed_rows_are_drawn_from_all_rows(table, network):
+    """Files are often sorted by label: the first rows alone would all be of one class."""
+    order = table.labels.argsort(stable=True)
+    stack = Stack(table[order], network, ALL[:1], batch_size=128, follow=200, visits=1)
+    stack.advance(stack.plan(0))
+    visits = stack.transcript(0).visits()
+    share = float(table[order].labels[visits.view.rows[0]].mean())
+    assert abs(share - float(table.labels.mean())) < 0.12  # 3.5 standard errors of 200 draws
 
 
 def brute_auc(score, truth):

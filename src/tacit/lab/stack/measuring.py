@@ -16,17 +16,17 @@ from tacit.contracts import Known, View
 from tacit.errors import UsageError
 from tacit.protect.gradient._base import fused
 
-__all__ = ["CHEAP", "EVERY_BATCH", "Measure", "pairwise_auc"]
+__all__ = ["CHEAP", "EVERY_BATCH", "SAMPLED", "Measure", "pairwise_auc"]
 
 CHEAP = ("norm", "cosine", "hint", "majority", "top_share", "residual")
 """What needs one batch alone, so that it can be tried on every one; `residual` takes a decomposition each time."""
 
 EVERY_BATCH = ("norm", "cosine", "hint")
-"""What is tried on every batch if nothing else is said: what takes no more than a few passes over it.
+"""What is tried on every batch if nothing else is said: what takes no more than a few passes over it."""
 
-`majority` compares every row with every other one, which about doubles the cost of training; it runs on recorded
-batches, like the attacks that need several of them.
-"""
+SAMPLED = ("majority", "residual", "top_share")
+"""What is tried on the last batch of every stretch, at every layer: `majority` compares every row with every other one
+and `residual` decomposes, which on every batch would double the cost of training and more."""
 
 _AT_ONCE = 1 << 26  # numbers of a layer's gradients that are looked at together
 _PAIRS = 2048  # rows of a batch up to which, on CUDA, comparing all pairs in one kernel beats sorting

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.align.batches import shuffled
 from tacit.contracts import View
 from tacit.errors import UsageError
 from tacit.wire.record import Transcript
@@ -54,9 +55,9 @@ class Replica:
         most = int(times.max())
         full = (times == most).nonzero().squeeze(1)
         here = seen[:, self.replica, :-1].unflatten(1, (self.recording.visits, self.recording.follow))
-        full = full.to(here.device)
-        sent, clean = here[:, :most, full]  # (visits, examples, width) each
-        return Transcript(View.of(sent, rows=full.expand(most, -1).contiguous()), clean)
+        sent, clean = here[:, :most, full.to(here.device)]  # (visits, examples, width) each
+        rows = self.recording.rows[full].to(here.device)
+        return Transcript(View.of(sent, rows=rows.expand(most, -1).contiguous()), clean)
 
 
 class Recording:
@@ -65,17 +66,19 @@ class Recording:
     Args:
         seed_of: for each replica the number of its seed, whose batches it trains on.
         last: batches to keep.
-        follow: examples, those with the smallest row numbers, to keep every visit of.
+        count: how many rows there are.
+        follow: examples to keep every visit of, drawn from all rows: files are often sorted, by day or by label.
         visits: how many visits of each there is room for; later ones are not kept.
     """
 
-    def __init__(self, seed_of: Sequence[int], *, last: int, follow: int, visits: int) -> None:
+    def __init__(self, seed_of: Sequence[int], count: int, *, last: int, follow: int, visits: int) -> None:
         if min(last, follow, visits) < 0 or (follow > 0) != (visits > 0):
             raise UsageError(f"last={last}, follow={follow}, visits={visits}: counts, the last two given together")
-        self.seed_of, self.last, self.follow, self.visits = tuple(seed_of), last, follow, visits
+        self.seed_of, self.last, self.follow, self.visits = tuple(seed_of), last, min(follow, count), visits
+        self.rows = shuffled(count, 0, self.follow, key="followed").sort().values  # the same whatever trains
         self.batches: deque[Batch] = deque(maxlen=last or 1)
         self.seen: Tensor | None = None  # (2 sent|clean, replicas, visits * follow + 1, width)
-        self.times = torch.zeros(0, follow, dtype=torch.int64)  # visits so far, for each seed
+        self.times = torch.zeros(0, self.follow, dtype=torch.int64)  # visits so far, for each seed
         self._now: Batch | None = None
 
     def slots(self, plan: Tensor) -> Tensor:
@@ -89,11 +92,14 @@ class Recording:
             return slots
         if not len(self.times):
             self.times = torch.zeros(len(plan), self.follow, dtype=torch.int64)
-        for seed, step, place in (plan < self.follow).nonzero().tolist():
-            row = int(plan[seed, step, place])
-            if self.times[seed, row] < self.visits:
-                slots[seed, step, place] = int(self.times[seed, row]) * self.follow + row
-                self.times[seed, row] += 1
+        number = torch.searchsorted(self.rows, plan.contiguous()).clamp_(
+            max=self.follow - 1
+        )  # which followed example it would be
+        for seed, step, place in (self.rows[number] == plan).nonzero().tolist():
+            example = int(number[seed, step, place])
+            if self.times[seed, example] < self.visits:
+                slots[seed, step, place] = int(self.times[seed, example]) * self.follow + example
+                self.times[seed, example] += 1
         return slots
 
     def see(self, rows: Tensor, slots: Tensor, embedding: Tensor, sent: Tensor, clean: Tensor) -> None:

@@ -21,7 +21,7 @@ from tacit.lab.data.rows import Rows
 from tacit.lab.stack.bounds import finite_or_zero
 from tacit.lab.stack.graph import Replayed
 from tacit.lab.stack.halves import StackedBottom, StackedTop
-from tacit.lab.stack.measuring import EVERY_BATCH, Measure
+from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED, Measure
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.noise import CounterNoise, stacked_noise
 from tacit.lab.stack.recording import Recording, Replica
@@ -49,7 +49,8 @@ class Steps:
         untouched_rows: how many gradients were sent as they are.  (steps, replicas)
         stateless: 1 where a batch got the fallback noise.  (steps, replicas)
         valid: 0 from the update on at which a replica ran away; all its other figures are NaN then.  (steps, replicas)
-        auc: for each attack and layer its unfolded AUC; NaN where a batch lacks a class.  (steps, replicas) each
+        auc: for each attack and layer its unfolded AUC; NaN where a batch lacks a class, and for sampled attacks on
+            all batches but the last.  (steps, replicas) each
     """
 
     loss: Tensor
@@ -74,9 +75,10 @@ class Stack:
         learning_rate: of Adam, for both halves.
         device: "cpu" or "cuda"; on CUDA a step is captured once as a graph and replayed.
         attacks: what is tried on every batch; see `tacit.lab.stack.measuring`.
+        sampled: what is tried on the last batch of each `advance`, unless it is tried on every one.
         layers: where: "cut", and layers of the bottom by name.
         last: how many of the last batches of each `advance` are kept for attacks that need more than one.
-        follow: of how many examples, those with the smallest numbers, every visit is kept.
+        follow: of how many examples, drawn from all rows, every visit is kept.
         visits: how many visits of each of them there is room for.
     """
 
@@ -90,6 +92,7 @@ class Stack:
         learning_rate: float = 1e-3,
         device: torch.device | str = "cpu",
         attacks: Sequence[str] = EVERY_BATCH,
+        sampled: Sequence[str] = SAMPLED,
         layers: Sequence[str] = ("cut", "layer1"),
         last: int = 0,
         follow: int = 0,
@@ -119,12 +122,15 @@ class Stack:
         self._targets = _flipped(settings, self.rows.labels)
         chosen = torch.rand(len(rows), generator=torch.Generator().manual_seed(_GRANTED)) < 0.5
         self.measure = Measure(self.attacks, self.rows.labels, chosen.to(self.device))
+        rare = [name for name in sampled if name not in attacks]
+        self.sample = Measure(rare, self.rows.labels, chosen.to(self.device))
+        self._received: tuple[Tensor, dict[str, Tensor], dict[str, Tensor]] | None = None
         on_cuda = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
             [*self.bottom.weights.values(), *self.top.weights.values()], lr=learning_rate, betas=BETAS, eps=EPS,
             capturable=on_cuda, fused=on_cuda,
         )  # fmt: skip
-        self.recording = Recording(seed_of, last=last, follow=follow, visits=visits)
+        self.recording = Recording(seed_of, len(rows), last=last, follow=follow, visits=visits)
         self._replayed = Replayed(self.protect, self._step) if on_cuda else None
         self.remembered: Any = self.protect.init()  # by the protections
 
@@ -156,7 +162,7 @@ class Stack:
                 self.recording.keep_last()
             if progress is not None:
                 progress(step + 1)
-        return self._read(figures.cpu())
+        return self._read(figures.cpu(), self._sampled())
 
     def _step(self, rows: Tensor, slots: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One update of all replicas, as tensors alone: its figures (kinds, replicas) and the protections' next state.
@@ -191,11 +197,20 @@ class Stack:
         self._update(features, of_bottom, own, of_top)
         received = {"cut": sent, **dict.fromkeys(self.layers, sent)}
         received |= {name: self._checked(self.bottom.by_replica(g)) for name, g in zip(inner, of_inner, strict=True)}
-        auc = self.measure(ids, {name: received[name] for name in self.layers}, self._positives(outputs, clean, labels))
+        self._received = ids, {name: received[name] for name in self.layers}, self._positives(outputs, clean, labels)
+        auc = self.measure(*self._received)
         self.recording.see(ids, self._all(slots), embedding, sent, clean)
         size = clean.flatten(2).square().sum(-1).mean(-1)
         reported = [report[name].double() for name in FIGURES[2:-1]] + [self.alive.double()]
         return torch.cat([torch.stack([loss.detach().double(), size.double(), *reported]), auc]), state
+
+    def _sampled(self) -> dict[tuple[str, str], Tensor]:
+        """What the sampled attacks make of the last batch.  (replicas,) each"""
+        if self._received is None or not self.sample.names:
+            return {}
+        found = self.sample(*self._received).cpu()
+        places = [(attack, layer) for layer in self.layers for attack in self.sample.names]
+        return dict(zip(places, found, strict=True))
 
     def _update(
         self, features: Sequence[Tensor], of_bottom: Sequence[Tensor], own: Sequence[Tensor], of_top: Sequence[Tensor]
@@ -281,11 +296,13 @@ class Stack:
         """Go on from what `state` gave."""
         restore(self, tree)
 
-    def _read(self, figures: Tensor) -> Steps:
-        """Columns by name.  (steps, kinds, replicas)"""
+    def _read(self, figures: Tensor, sampled: Mapping[tuple[str, str], Tensor]) -> Steps:
+        """Columns by name.  (steps, kinds, replicas) and, of the last step, (replicas,)"""
         named = dict(zip(FIGURES, figures.unbind(1), strict=False))
         places = [(attack, layer) for layer in self.layers for attack in self.attacks]
         auc = {place: figures[:, len(FIGURES) + i] for i, place in enumerate(places)}
+        nothing = torch.full_like(figures[:-1, 0], torch.nan)
+        auc |= {place: torch.cat([nothing, values[None]]) for place, values in sampled.items()}
         power = named["power"] / named["size"].clamp(min=1e-300)
         away = named["valid"] == 0
         of_others = {name: values.masked_fill(away, torch.nan) for name, values in (named | {"power": power}).items()}

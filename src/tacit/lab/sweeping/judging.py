@@ -22,12 +22,9 @@ from tacit.wire.record import Transcript
 
 __all__ = ["RECORDED", "Leak", "Recorded", "leaks", "recorded_leaks", "utility"]
 
-RECORDED = ("residual", "majority", "spectral", "likelihood", "learned")
-"""What is tried at the cut on the last batches, unless it was tried on every one.
-
-`spectral` looks at gradients here, which the protection answers for, and not at embeddings, which every trained model
-pulls apart.
-"""
+RECORDED = ("spectral", "likelihood", "learned")
+"""What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
+and not at embeddings, which every trained model pulls apart."""
 
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182}  # Student's, by degrees of freedom
