@@ -7,6 +7,7 @@ sent to another party.
 from __future__ import annotations
 
 import os
+import socket
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from tacit.lab.sweeping.wave import Progress, Row, Wave
 
 __all__ = ["Cluster", "connected"]
 
+_PATIENCE = 10.0  # seconds for the head of a cluster to answer
+
 
 @contextmanager
 def connected(address: str) -> Iterator[Cluster]:
@@ -39,8 +42,9 @@ def connected(address: str) -> Iterator[Cluster]:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options = {"include_dashboard": False} if address == "local" else {}
         try:
+            _answers(address)
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise LinkError(
                 f"no cluster answers at {address!r} ({error}): start one with `ray start --head`, and give the address "
                 "that it prints"
@@ -50,6 +54,13 @@ def connected(address: str) -> Iterator[Cluster]:
     finally:
         if mine:
             ray.shutdown()
+
+
+def _answers(address: str) -> None:
+    """An `OSError` where nobody listens at HOST:PORT: Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
 
 
 class Cluster:
