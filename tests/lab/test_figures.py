@@ -92,6 +92,7 @@ def test_all_draws_of_twins_the_one_of_the_data_set():
     assert "004-figure-11" not in pictures
     assert "004-figure-11" in names
     assert "004-figure-10" not in names
+    assert [one.name for one in chosen(["all"], "ham10000")] == pictures
 
 
 def test_an_unknown_figure_is_refused_by_name():
@@ -109,7 +110,7 @@ def test_the_authors_iso_is_squared_and_their_names_are_ours():
     assert set(anchors.published()["protection"]) == {"none", "iso", "marvell"}
 
 
-@pytest.mark.parametrize("data", ["flights", "generated:criteo", ""])
+@pytest.mark.parametrize("data", ["flights", "generated:criteo", "generated:isic", "ham10000", ""])
 def test_data_that_the_authors_did_not_use_has_none_of_their_points(data):
     assert anchors.points(data).height == 0
 

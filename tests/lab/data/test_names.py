@@ -8,6 +8,7 @@ import torch
 
 from tacit.errors import DataError, UsageError
 from tacit.lab import data as lab_data
+from tacit.lab.data import skin
 from tacit.lab.data.rows import Pictures
 from tacit.lab.stack.network import network_for
 
@@ -93,8 +94,18 @@ def test_a_path_that_ends_with_toml_is_a_description(tmp_path):
     assert (len(data.inputs.cardinalities), data.inputs.numeric) == (1, 1)
 
 
-def test_the_other_name_of_the_skin_lesions():
-    assert lab_data.load("generated:skin", rows=40).inputs == Pictures(3, 84)
+@pytest.mark.parametrize(("name", "title"), [("skin", "SIIM-ISIC"), ("ham10000", "HAM10000")])
+def test_the_other_names_of_the_skin_lesions(name, title):
+    data = lab_data.load(f"generated:{name}", rows=40)
+    assert (data.name, data.inputs) == (f"generated:{name}", Pictures(3, 84))
+    assert title in data.made[1]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("SIIM-ISIC", "isic"), ("HAM10000", "ham10000")])
+def test_every_name_of_skin_lesions_finds_the_collection_that_is_there(tmp_path, kind, name):
+    skin.write_generated(tmp_path / "files", 40, 0, kind=kind)
+    for asked in ("isic", "skin", "ham10000"):
+        assert lab_data.load(asked, folder=tmp_path / "files", cache=tmp_path / "cache").name == name
 
 
 def test_flights_know_their_days():

@@ -75,6 +75,7 @@ def test_the_three_forms_hold_the_same(made, tmp_path):
     for other in forms[1:]:
         assert torch.equal(forms[0].train.features[0], other.train.features[0])
         assert torch.equal(forms[0].test.labels, other.test.labels)
+    assert [one.name for one in forms] == ["isic", "ham10000", "ham10000"]
     assert "SIIM-ISIC" in forms[0].made[0]
     assert "no lesion is on both sides" in forms[2].made[-1]
     direct = skin.load(made / "tar/pictures.tar", cache=tmp_path)

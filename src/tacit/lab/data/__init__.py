@@ -4,15 +4,16 @@
 |---|---|---|---|---|
 | `criteo` | an advertisement was clicked | `train.txt` | Kaggle: Display Advertising Challenge | Criteo's terms |
 | `avazu` | the same on telephones, by day | `train.csv` | Kaggle: Click-Through Rate Prediction | Kaggle's rules |
-| `isic`, `skin` | a lesion is a melanoma | `train.csv`, `jpeg/train` | Kaggle: SIIM-ISIC Melanoma | CC BY-NC 4.0 |
-| the same | the same | HAM10000, or a tar of it | doi:10.7910/DVN/DBW86T | CC BY-NC 4.0 |
+| `isic` | a lesion is a melanoma | `train.csv`, `jpeg/train` | Kaggle: SIIM-ISIC Melanoma | CC BY-NC 4.0 |
+| or `ham10000` | the same | `HAM10000_metadata.csv`, `images` | doi:10.7910/DVN/DBW86T | CC BY-NC 4.0 |
 | `fashion` | the picture is an ankle boot | four idx files | Debian: `dataset-fashion-mnist` | MIT |
 | `adult` | an income over 50,000 dollars | `adult.data`, `adult.test` | archive.ics.uci.edu, set 2 | CC BY 4.0 |
 | `bank` | the client opened a deposit | `bank-full.csv` | archive.ics.uci.edu, set 222 | CC BY 4.0 |
 | `credit` | the client failed to pay | two files, guest and host | github.com/FederatedAI/FATE | CC BY 4.0 |
 | `flights` | the flight came late, by day | none | shipped with tacit | CC0 |
 
-A path that ends with `.toml` is a description of your own files (`tacit.lab.data.own`). `generated:NAME` is a made-up
+`isic`, `ham10000` and `skin` read whichever of the two collections of skin lesions the folder holds; `Data.name` says
+which one it was. A path that ends with `.toml` is a description of your own files (`tacit.lab.data.own`). `generated:NAME` is a made-up
 data set with the columns of that one, as large as `rows` says, for tests and for measuring speed.
 
 >>> data = load("generated:credit", rows=1000)
@@ -104,7 +105,8 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 )  # fmt: skip
 """Every data set that has a name."""
 
-_ALIASES = {"skin": "isic"}
+_ALIASES = {"skin": "isic", "ham10000": "isic"}
+_FORMATS: Mapping[str, Mapping[str, str]] = {"ham10000": {"kind": "HAM10000"}}  # of a look-alike by another name
 _MADE_UP = "generated:"
 
 
@@ -203,9 +205,10 @@ def _generated(text: str, name: str, rows: int | None, seed: int, folder: str | 
         large: Data = getattr(import_module("tacit.lab.data.generated"), name)(rows, seed)
         return replace(large, name=text)
     with tempfile.TemporaryDirectory() as place:
-        import_module(f"tacit.lab.data.{SOURCES[name].module}").write_generated(place, rows, seed)
+        others = _FORMATS.get(text.removeprefix(_MADE_UP), {})
+        import_module(f"tacit.lab.data.{SOURCES[name].module}").write_generated(place, rows, seed, **others)
         options = {"rows": None, "seed": seed, "cache": place, "bad": "raise", "progress": None}
         made = _read(name, Path(place), options)
     return replace(
-        made, name=text, made=(f"Everything is made up with the seed {seed}, in the format of {name}.", *made.made)
+        made, name=text, made=(f"Everything is made up with the seed {seed}, in the format of {made.name}.", *made.made)
     )

@@ -1,11 +1,12 @@
 """Skin lesions: a clinic has the pictures, a registry knows which of them are melanomas.
 
-Two collections of the ISIC archive, told apart by the header of their table, are read alike:
+Two collections of the ISIC archive, told apart by the name of their table, are read alike:
 
 - **SIIM-ISIC** (Kaggle: "SIIM-ISIC Melanoma Classification", CC BY-NC 4.0): `train.csv` with `image_name`, `patient_id`
-  and `target`, and the folder `jpeg/train` (or `train`, or `images`). The papers' data set.
+  and `target`, and the folder `jpeg/train` (or `train`, or `images`). The papers' data set; it is named `isic`.
 - **HAM10000** (Harvard Dataverse, doi:10.7910/DVN/DBW86T, CC BY-NC 4.0): `HAM10000_metadata.csv` with `image_id`,
   `lesion_id` and `dx`, and the folder `images` (or `HAM10000_images_part_1` and `_2`); also all of it in one tar file.
+  It is named `ham10000`: other pictures than the papers', so their results are no measure for it.
 
 The papers keep all positives and nine times as many negatives, make the pictures 84 pixels square, and draw a fifth of
 them for testing. So do we, with one difference: the pictures of one patient (of one lesion, in HAM10000) are all on one
@@ -50,8 +51,9 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class _Kind:
-    """One of the two collections: its title, its table, and the columns of it that are used."""
+    """One of the two collections: its names, its table, and the columns of it that are used."""
 
+    data: str
     title: str
     file: str
     name: str
@@ -63,9 +65,9 @@ class _Kind:
 
 _OTHERS = ("akiec", "bcc", "bkl", "df", "nv", "vasc")
 _KINDS = (
-    _Kind("SIIM-ISIC", "train.csv", "image_name", "patient_id", "target", {"1": True, "0": False}, "patient"),
+    _Kind("isic", "SIIM-ISIC", "train.csv", "image_name", "patient_id", "target", {"1": True, "0": False}, "patient"),
     _Kind(
-        "HAM10000", "HAM10000_metadata.csv", "image_id", "lesion_id", "dx",
+        "ham10000", "HAM10000", "HAM10000_metadata.csv", "image_id", "lesion_id", "dx",
         {"mel": True, **dict.fromkeys(_OTHERS, False)}, "lesion",
     ),
 )  # fmt: skip
@@ -85,7 +87,7 @@ def load(
     progress: Progress | None = None,
     workers: int = 2,
 ) -> Data:
-    """The pictures, decoded once into the cache and mapped from there.
+    """The pictures, decoded once into the cache and mapped from there; their name is that of the collection found.
 
     Args:
         folder: holds one of the two collections, or is a tar file of it, or holds one such tar file.
@@ -118,7 +120,7 @@ def load(
         )
     pixels = store.mapped([*train[_NAME], *test[_NAME]])
     return Data(
-        name="isic",
+        name=kind.data,
         train=Rows((pixels[: len(train)],), (), _labels(train)),
         test=Rows((pixels[len(train) :],), (), _labels(test)),
         inputs=Pictures(3, size),

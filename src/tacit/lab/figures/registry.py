@@ -138,7 +138,7 @@ def chosen(names: Sequence[str], data: str) -> list[Figure]:
         return [FIGURES[name] for name in dict.fromkeys(names)]
     kept: dict[str, Figure] = {}
     plain = data.removeprefix("generated:")
-    plain = {"skin": "isic", "fashion": "isic"}.get(plain, plain)  # pictures
+    plain = {"skin": "isic", "ham10000": "isic", "fashion": "isic"}.get(plain, plain)  # pictures
     for figure in FIGURES.values():
         twin = (figure.twin if isinstance(figure, Drawn) else "") or figure.name
         if twin not in kept or figure.data == plain or (figure.name == twin and kept[twin].data != plain):

@@ -120,7 +120,7 @@ def cut_size(network: Network) -> int:
 
 def paper_of(data: str) -> Paper | None:
     """How the papers train on the data set of that name, a generated one like the real one; None if they do not."""
-    return PAPERS.get({"skin": "isic"}.get(name := data.removeprefix("generated:"), name))
+    return PAPERS.get({"skin": "isic", "ham10000": "isic"}.get(name := data.removeprefix("generated:"), name))
 
 
 def recipe_for(
