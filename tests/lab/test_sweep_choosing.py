@@ -117,7 +117,7 @@ def test_pictures_are_drawn_of_what_can_be_drawn(tmp_path):
 def test_a_table_has_every_column_whatever_rows_have():
     table = as_table([{**ROWS[0], "norm@cut": 0.6}, {**ROWS[1], "cosine@cut": 0.7, "cosine@cut q95": 0.8}])
     assert table["norm@cut"].to_list() == [0.6, None]
-    assert table.columns[-8:-5] == ["norm@cut", "cosine@cut", "cosine@cut q95"]
+    assert table.columns[-9:-6] == ["norm@cut", "cosine@cut", "cosine@cut q95"]
     assert table.schema["replica"] == pl.Int64
     assert table.schema["worst attack"] == pl.String
 

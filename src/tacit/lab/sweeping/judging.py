@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Protocol
 
 import torch
@@ -20,7 +21,7 @@ from tacit.errors import TensorError
 from tacit.lab.sweeping.results import leak_column
 from tacit.wire.record import Transcript
 
-__all__ = ["RECORDED", "Leak", "Recorded", "leaks", "recorded_leaks", "utility"]
+__all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "utility"]
 
 RECORDED = ("spectral", "likelihood", "learned")
 """What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
@@ -28,6 +29,8 @@ and not at embeddings, which every trained model pulls apart."""
 
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182}  # Student's, by degrees of freedom
+_NORMAL = NormalDist()
+_PARTS = 10  # of a training at most
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,26 @@ class Leak:
 
     leak: Estimate
     q95: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What an attack reached in a part of a training.
+
+    Attributes:
+        first: the first update that it was tried at, counted from 1.
+        last: the last one.
+        leak: the folded mean, with an interval at a level that holds for all parts of the training together.
+    """
+
+    first: int
+    last: int
+    leak: Estimate
+
+    @property
+    def spelled(self) -> str:
+        """As a results file has it."""
+        return f"updates {self.first} to {self.last}"
 
 
 class Recorded(Protocol):
@@ -62,27 +85,56 @@ def leaks(each: Tensor, fewest: float) -> list[Leak | None]:
     return [_leak(column[~column.isnan()], fewest) for column in each.double().unbind(1)]
 
 
+def parts(each: Tensor, fewest: float, *, least: int = 8) -> list[list[Part]]:
+    """The parts of a training, about equally long, for each replica; none where there are too few batches for two.
+
+    What leaks for a while only is diluted in the mean over the whole, and an attack whose sign turns on the way has a
+    mean of a coin flip. To look at several parts is to have several chances of being wrong, so each interval is at the
+    level of 5% over their number (Bonferroni): that all of them hold the truth is as sure as one at 5% is.
+
+    Args:
+        each: the AUC of each batch, NaN where it lacks a class or was not looked at.  (steps, replicas)
+        fewest: rows of the rarer class in a batch, on average.
+        least: batches of a part.
+    """
+    return [_parts(column, fewest, least) for column in each.double().unbind(1)]
+
+
+def _parts(each: Tensor, fewest: float, least: int) -> list[Part]:
+    looked = (~each.isnan()).nonzero().squeeze(1)
+    count = min(_PARTS, len(looked) // least)
+    if count < 2:
+        return []
+    z = _NORMAL.inv_cdf(1 - 0.025 / count)
+    return [
+        Part(int(some[0]) + 1, int(some[-1]) + 1, _estimate(each[some], fewest, z))
+        for some in looked.tensor_split(count)
+    ]
+
+
 def _leak(each: Tensor, fewest: float) -> Leak | None:
-    batches = len(each)
-    if not batches:
+    if not len(each):
         return None
+    return Leak(_estimate(each, fewest, _Z95), float(torch.quantile(fold(each), 0.95)))
+
+
+def _estimate(each: Tensor, fewest: float, z: float) -> Estimate:
+    """The folded mean with its interval, as wide as the normal quantile z says."""
+    batches = len(each)
     rows = max(1.0, fewest * batches)
     mean = float(each.mean())
     if batches == 1:
-        half = _Z95 * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
+        half = z * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
     else:
-        half = max(_student(batches - 1) * float(each.std()) / batches**0.5, _Z95 / rows)
+        half = max(_student(batches - 1, z) * float(each.std()) / batches**0.5, z / rows)
     value = max(mean, 1 - mean)
-    return Leak(
-        Estimate(value, max(0.5, value - half), min(1.0, value + half)), float(torch.quantile(fold(each), 0.95))
-    )
+    return Estimate(value, max(0.5, value - half), min(1.0, value + half))
 
 
-def _student(freedom: int) -> float:
-    """Student's 97.5% quantile, by the usual expansion around the normal one."""
-    if freedom in _STUDENT:
+def _student(freedom: int, z: float = _Z95) -> float:
+    """Student's quantile where the normal one is z, by the usual expansion around it; few degrees only at 97.5%."""
+    if freedom in _STUDENT and z == _Z95:
         return _STUDENT[freedom]
-    z = _Z95
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,

@@ -18,9 +18,14 @@ Every row is one replica over one part of its training: a *stretch* of updates, 
 | ATTACK@LAYER q95 | the papers' figure: the 95% quantile of every batch's folded AUC |
 | worst, worst low, worst high | in rows of the whole: of all leaks the one whose interval reaches highest |
 | worst attack | its column; null, as the three before it, where the training ran away |
+| worst part | where: "whole", or a part of the training as "updates 1 to 120" |
 | notes | in rows of the whole: which attacks could not run, and why |
 
 Attacks that only run on recorded batches (`likelihood`, `learned`, the accumulated ones) stand in rows of the whole.
+A leak column is always the mean over its row's part. The worst one is not only looked for among those of the whole: a
+mean hides a phase that leaks, and an attack whose sign turns on the way averages to a coin flip. So each training is
+also parted, for each attack on batches, into up to ten equal parts of at least 8 batches (16 of an attack that sees a
+sample of the batches), and each part's folded mean competes, with an interval that holds for all parts together.
 What the sweep was (data, network, batch size, versions, device) is JSON in the file's metadata under `tacit`.
 """
 
@@ -51,10 +56,10 @@ PLACE = ("part", "step", "epoch", "day")
 UTILITY = ("train_loss", "test_loss", "test_auc", "test_ace", "power", "untouched_rows", "stateless", "seconds")
 """What a replica's training brought and cost."""
 
-WORST = ("worst", "worst low", "worst high", "worst attack")
+WORST = ("worst", "worst low", "worst high", "worst attack", "worst part")
 """What leaked most, in rows of the whole."""
 
-_TEXT = {"protection", "knob", "options", "part", "worst attack", "notes"}
+_TEXT = {"protection", "knob", "options", "part", "worst attack", "worst part", "notes"}
 _WHOLE = {"replica", "seed", "step", "day"}
 
 

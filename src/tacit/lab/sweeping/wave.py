@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tacit.contracts import Estimate
 from tacit.errors import TensorError, UsageError
 from tacit.lab.data.rows import Data
-from tacit.lab.sweeping.judging import RECORDED, Leak, leaks, recorded_leaks, utility
+from tacit.lab.sweeping.judging import Leak, Part, leaks, parts, recorded_leaks, utility
 from tacit.lab.sweeping.recipe import Recipe
 from tacit.lab.sweeping.results import leak_column
 from tacit.lab.sweeping.settings import Setting
@@ -28,6 +29,7 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, the parts done and all parts."""
 
 _TRAINING, _JUDGING = 75, 25  # parts of a wave's time, for a bar alone
+_LEAST = {True: 8, False: 16}  # batches of a part of the training, of attacks on every batch and on a sample of them
 _FIGURES = ("loss", "power", "untouched_rows", "stateless", "valid")  # of `Steps`, all but the AUCs
 
 
@@ -157,6 +159,10 @@ class Wave:
         """The rows of the whole training, with the attacks that only run on what was recorded."""
         rows = self._part("whole", epochs, self._history, self._tested())
         steps = _joined([one for one, _ in self._history])
+        by_part = {
+            leak_column(*key): parts(each, self._fewest, least=_LEAST[key[0] in self.recipe.attacks])
+            for key, each in steps.auc.items()
+        }
         for place, row in enumerate(rows):
             notes: list[str] = []
             try:
@@ -168,7 +174,7 @@ class Wave:
                     more, notes = self._recorded(place)
                     row |= _columns(more)
                     progress(place + 1, len(rows))
-                row |= _worst(row)
+                row |= _worst(row, {name: each[place] for name, each in by_part.items()})
             except TensorError as error:  # one replica that ran away is no reason to lose the others
                 notes = [str(error)]
             row["notes"] = "; ".join(notes) or None
@@ -177,7 +183,7 @@ class Wave:
     def _recorded(self, place: int) -> tuple[dict[str, Leak], list[str]]:
         return recorded_leaks(
             self.stack.transcript(place), self.data.train.labels, visits=self.recipe.visits > 0,
-            seed=self.settings[place].seed, attacks=[name for name in RECORDED if name not in self.recipe.attacks],
+            seed=self.settings[place].seed,
         )  # fmt: skip
 
     def _identity(self, place: int) -> Row:
@@ -227,14 +233,22 @@ def _columns(found: Mapping[str, Leak | None]) -> Row:
     return row
 
 
-def _worst(row: Row) -> Row:
-    """The attack whose leak may be the largest: by the upper end of its interval, then by its value."""
-    names = [name for name in row if "@" in name and f"{name} high" in row]
-    if not names:
+def _worst(row: Row, by_part: Mapping[str, Sequence[Part]]) -> Row:
+    """The attack whose leak may be the largest, in the whole or in a part: by the upper end, then by the value.
+
+    Where two reach equally far, the whole comes first.
+    """
+    whole = [
+        (Estimate(row[name], row[f"{name} low"], row[f"{name} high"]), name, "whole")
+        for name in row
+        if f"{name} high" in row
+    ]
+    found = [*whole, *((one.leak, name, one.spelled) for name, each in by_part.items() for one in each)]
+    if not found:
         return {}
-    most = max(names, key=lambda name: (row[f"{name} high"], row[name]))
+    leak, name, part = max(found, key=lambda one: (one[0].high, one[0].value))
     return {
-        "worst": row[most], "worst low": row[f"{most} low"], "worst high": row[f"{most} high"], "worst attack": most,
+        "worst": leak.value, "worst low": leak.low, "worst high": leak.high, "worst attack": name, "worst part": part,
     }  # fmt: skip
 
 
