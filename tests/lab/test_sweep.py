@@ -18,10 +18,11 @@ from sklearn.metrics import roc_auc_score
 from tacit.errors import StorageError, UsageError
 from tacit.lab import sweep
 from tacit.lab.data import generated
+from tacit.lab.figures import Asked
 from tacit.lab.stack.measuring import SAMPLED
 from tacit.lab.sweeping import results
 from tacit.lab.sweeping.judging import _student, leaks, parts, utility
-from tacit.lab.sweeping.recipe import recipe_for
+from tacit.lab.sweeping.recipe import digest_of, recipe_for
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Wave, stretches
 
@@ -361,8 +362,27 @@ def test_another_sweep_in_the_same_folder_is_refused_by_what_differs(thorough, d
 
 def test_another_draw_of_the_data_is_refused(thorough):
     other = generated.table(720, (6, 9), 3, 0.35, 1)
-    with pytest.raises(UsageError, match="digest"):
+    with pytest.raises(UsageError, match="other rows of generated"):
         sweep(other, settings=SETTINGS, out=thorough.path.parent, **{**QUICK, "thorough": True})
+
+
+def test_the_same_labels_with_other_inputs_are_refused(thorough, data):
+    codes, numbers = data.train.features
+    swapped = replace(data, train=replace(data.train, features=(codes, numbers[:, [1, 0, 2]])))
+    with pytest.raises(UsageError, match="other rows of generated"):
+        sweep(swapped, settings=SETTINGS, out=thorough.path.parent, **{**QUICK, "thorough": True})
+    assert Asked(swapped).as_dict() != Asked(data).as_dict() == Asked(replace(data)).as_dict()
+
+
+def test_a_digest_sees_every_tensor_and_how_it_was_made(data, monkeypatch):
+    own = replace(data.train, own=(data.train.labels[:, None],), days=torch.zeros(len(data.train), dtype=torch.int64))
+    other = replace(own, own=(1 - data.train.labels[:, None],))
+    made = [data, replace(data, made=("otherwise",)), replace(data, train=own), replace(data, train=other)]
+    made += [replace(data, train=replace(own, days=own.days + 1)), replace(data, test=data.test[:-1])]
+    assert len({digest_of(one) for one in made}) == len(made)
+    monkeypatch.setattr("tacit.lab.sweeping.recipe._HASHED", 1 << 10)
+    monkeypatch.setattr("tacit.lab.sweeping.recipe._SPREAD", 7)
+    assert digest_of(data) == digest_of(replace(data)) != digest_of(replace(data, train=data.train[1:]))
 
 
 def test_files_that_are_no_results(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +18,7 @@ from tacit.lab.figures.observing import observe
 from tacit.lab.figures.progress import SCALES
 from tacit.lab.figures.runtimes import time_updates
 from tacit.lab.stack.network import Network, network_for
-from tacit.lab.sweeping.recipe import paper_of
+from tacit.lab.sweeping.recipe import digest_of, paper_of
 from tacit.lab.sweeping.settings import Setting
 
 if TYPE_CHECKING:
@@ -57,9 +58,15 @@ class Asked:
     def as_dict(self) -> dict[str, Any]:
         """What must be the same for a training to be used again."""
         return {
-            "data": self.data.name, "training_rows": len(self.data.train), "test_rows": len(self.data.test),
-            "scale": self.scale, "epochs": self.epochs, "seeds": self.seeds, "seed": self.seed,
+            "data": self.data.name, "digest": self.digest, "training_rows": len(self.data.train),
+            "test_rows": len(self.data.test), "scale": self.scale, "epochs": self.epochs, "seeds": self.seeds,
+            "seed": self.seed,
         }  # fmt: skip
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the rows."""
+        return digest_of(self.data)
 
 
 @dataclass(frozen=True)

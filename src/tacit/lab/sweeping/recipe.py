@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data, Pictures
@@ -46,6 +47,7 @@ _BATCHES = 16  # of an epoch at least; with fewer rows batches are smaller
 _RECORDED = 1 << 21  # numbers of one replica's last gradients that are kept for attacks, about
 _FOLLOWED = 1 << 22  # numbers of the gradients of the examples whose every visit is kept, about
 _VISITS = 64  # of them at most
+_HASHED, _SPREAD = 1 << 25, 10_000  # bytes of a tensor that are all hashed; rows of a larger one
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Recipe:
 
     Attributes:
         data: the data set's name.
-        digest: of its labels, so that another draw of the same data set is noticed.
+        digest: of its rows, so that another draw or another encoding of the same data set is noticed.
         training_rows: how many rows are trained on.
         test_rows: how many rows are tested on.
         network: what a replica is.
@@ -174,11 +176,24 @@ def device_named(name: str) -> str:
 
 
 def digest_of(data: Data) -> str:
-    """A short digest of all labels."""
-    hashed = hashlib.sha256()
+    """A short digest of labels, inputs, days and how they were made, so that two sweeps are of the same rows.
+
+    Of inputs that are large some ten thousand rows stand for all, evenly spread.
+    """
+    hashed = hashlib.sha256(json.dumps(data.made).encode())
     for rows in (data.train, data.test):
         hashed.update(rows.labels.to("cpu", torch.uint8).numpy().tobytes())
+        for x in (*rows.features, *rows.own, *(() if rows.days is None else (rows.days,))):
+            hashed.update(f"{tuple(x.shape)} {x.dtype}".encode())
+            hashed.update(_some(x).cpu().contiguous().numpy().tobytes())
     return hashed.hexdigest()[:16]
+
+
+def _some(x: Tensor) -> Tensor:
+    """All rows, or where they are many an even choice of them."""
+    if x.numel() * x.element_size() <= _HASHED:
+        return x
+    return x[torch.linspace(0, len(x) - 1, _SPREAD, dtype=torch.float64).long().to(x.device)]
 
 
 def _batch_size(rows: int, paper: Paper | None) -> int:

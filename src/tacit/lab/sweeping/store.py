@@ -131,6 +131,10 @@ class Store:
         remedy = "choose another folder, give the same options again, or delete what is there"
         for key in now:
             if then.get(key) != now[key]:
+                if key == "digest":
+                    raise UsageError(
+                        f"{found.path} was made with other rows of {now['data']} (by their digest): {remedy}"
+                    )
                 raise UsageError(f"{found.path} was made with {key} = {then.get(key)}, now it is {now[key]}: {remedy}")
         before, wanted = found.metadata.get("settings", []), self.what["settings"]
         if before != wanted:
