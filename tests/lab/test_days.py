@@ -6,6 +6,7 @@ import torch
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Rows, Table
 from tacit.lab.days import by_day
+from tacit.lab.figures.daily import daily
 from tacit.lab.stack.network import network_for
 from tacit.lab.sweeping.settings import Setting
 
@@ -49,6 +50,16 @@ def test_a_day_is_tested_with_what_the_days_before_it_taught():
     assert usual["test_auc"][3] > 0.85
     assert turned["test_auc"][3] < 0.15  # a model that had seen the day would know that it is the other way round
     assert usual["test_auc"][:3].to_list() == turned["test_auc"][:3].to_list()
+
+
+def test_a_setting_planned_for_visits_has_a_line_of_its_own():
+    settings = [
+        Setting("matched", "leak_auc", 0.6, others, seed) for seed in (0, 1) for others in ((), (("visits", 5),))
+    ]
+    table = trained(stream(), settings)
+    numbers = daily([("matched", "leak_auc", 0.6)], ("norm@cut",)).numbers(table, "stream")
+    assert numbers["setting"].unique(maintain_order=True).to_list() == ["matched AUC=0.6", "matched AUC=0.6, visits=5"]
+    assert numbers["seeds"].to_list() == [2] * 8
 
 
 def test_days_can_be_taken_together():

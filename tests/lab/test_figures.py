@@ -1,5 +1,6 @@
 """Figures from results: the numbers, what is said about them, and that every picture is drawn."""
 
+import json
 import math
 
 import polars as pl
@@ -7,8 +8,9 @@ import pytest
 
 from tacit.errors import DataError, UsageError
 from tacit.lab.figures import FIGURES, RECIPES, Drawn, Embedded, anchors, chosen, draw
+from tacit.lab.figures.daily import daily
 from tacit.lab.figures.kinds import averaged, whole
-from tacit.lab.figures.style import label_of
+from tacit.lab.figures.style import Sheet, label_of
 from tacit.lab.figures.tradeoff import curve
 
 LAYERS = ("cut", "layer1", "layer2", "layer3")
@@ -43,7 +45,8 @@ def sweep_table(*, dear="iso", seeds=(0, 1), leak=lambda noise: 0.5 + 0.48 * mat
         for part, step in [*(("stretch", 10 * (i + 1)) for i in range(4)), ("whole", 40)]:
             row = {
                 "replica": number, "protection": setting[0], "knob": setting[1], "strength": setting[2], "seed": seed,
-                "options": "{}", "part": part, "step": step, "epoch": step / 20, "day": None,
+                "options": json.dumps({setting[1]: setting[2]} if setting[1] else {}),
+                "part": part, "step": step, "epoch": step / 20, "day": None,
                 "train_loss": 0.4 + cost + 1 / step, "test_loss": 0.45 + cost, "test_auc": 0.75 - cost,
                 "test_ace": 0.01 + cost / 10,
             }  # fmt: skip
@@ -131,6 +134,51 @@ def test_seeds_are_averaged_and_the_lowest_training_loss_counts(table):
     none = rows.filter(pl.col("setting") == "no noise")
     assert none["test_auc"][0] == pytest.approx(0.75 - 0.5e-4)
     assert none["least_loss"][0] == pytest.approx(0.4 + 1 / 40 + 0.5e-4)
+
+
+@pytest.fixture(scope="module")
+def with_visits(table):
+    """The same results, and beside each of matched and Marvell one planned for visits, which leaks 0.1 less."""
+    own = table.filter(pl.col("protection").is_in(["matched", "marvell"]))
+    planned = pl.col("options").str.replace("}", ', "visits": 5}', literal=True)
+    less = [pl.col(name) - 0.1 for name in table.columns if "@" in name]
+    return pl.concat([table, own.with_columns(planned, pl.col("replica") + 1000, *less)])
+
+
+def test_settings_that_differ_in_an_option_stay_apart(with_visits):
+    rows = averaged(whole(with_visits)).filter(pl.col("protection") == "matched")
+    assert rows["setting"].to_list() == [
+        "matched AUC=0.75", "matched AUC=0.55", "matched AUC=0.75, visits=5", "matched AUC=0.55, visits=5"
+    ]  # fmt: skip
+    assert (rows["norm@cut"][:2] - rows["norm@cut"][2:]).to_list() == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_what_the_papers_say_is_checked_on_settings_without_other_options(table, with_visits, name):
+    before, after = (verdicts(name, one) for one in (table, with_visits))
+    later = "What later attacks read where the norm attack reads least:"
+    assert [after[text] for text in after if text != later] == [before[text] for text in before if text != later]
+
+
+def test_a_trade_off_has_a_line_for_each_choice_of_options(with_visits):
+    one = kind("003-figure-3")
+    sheet = Sheet("", [])
+    one.draw(one.numbers(with_visits, "flights"), sheet)
+    drawn = {line.get_label(): line for line in sheet.figure.axes[0].lines}
+    assert {"matched", "matched visits=5"} <= set(drawn)
+    assert [len(drawn[label].get_xdata()) for label in ("matched", "matched visits=5")] == [2, 2]
+    assert drawn["matched"].get_linestyle() != drawn["matched visits=5"].get_linestyle()
+
+
+def test_by_day_settings_that_differ_in_an_option_are_lines_of_their_own(with_visits):
+    days = with_visits.filter(pl.col("part") == "stretch").with_columns(day=pl.col("step"))
+    by_day = daily([("matched", "leak_auc", 0.55)], ("norm@cut",))
+    numbers = by_day.numbers(days, "flights")
+    assert numbers.group_by("setting", maintain_order=True).len().rows() == [
+        ("matched AUC=0.55", 4), ("matched AUC=0.55, visits=5", 4)
+    ]  # fmt: skip
+    assert numbers["seeds"].unique().to_list() == [2]
+    assert numbers["norm@cut band"].max() == pytest.approx(0), "seeds of one setting do not differ here"
 
 
 def test_the_accumulated_column_is_the_worst_of_the_attacks_on_all_visits(table):

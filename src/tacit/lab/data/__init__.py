@@ -13,8 +13,9 @@
 | `flights` | the flight came late, by day | none | shipped with tacit | CC0 |
 
 `isic`, `ham10000` and `skin` read whichever of the two collections of skin lesions the folder holds; `Data.name` says
-which one it was. A path that ends with `.toml` is a description of your own files (`tacit.lab.data.own`). `generated:NAME` is a made-up
-data set with the columns of that one, as large as `rows` says, for tests and for measuring speed.
+which one it was. A path that ends with `.toml` is a description of your own files (`tacit.lab.data.own`).
+`generated:NAME` is a made-up data set with the columns of that one, as large as `rows` says, for tests and for
+measuring speed.
 
 >>> data = load("generated:credit", rows=1000)
 >>> len(data.train) + len(data.test), data.inputs.numeric

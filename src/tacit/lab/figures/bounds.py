@@ -10,7 +10,7 @@ import polars as pl
 
 from tacit.errors import DataError
 from tacit.lab.embedding.statements import Statement
-from tacit.lab.figures.kinds import Kind, averaged, needs, whole
+from tacit.lab.figures.kinds import Kind, averaged, needs, plain, whole
 from tacit.lab.figures.progress import over_training_lines
 from tacit.lab.figures.style import Sheet, shades
 
@@ -44,7 +44,7 @@ def _numbers(table: pl.DataFrame, data: str) -> pl.DataFrame:
     kept = ["setting", "protection", "knob", "strength", "part", "step"]
     parts = []
     for part, rows in (("stretch", table.filter(pl.col("part") == "stretch")), ("whole", whole(table))):
-        mean = averaged(rows, "step").with_columns(pl.lit(part).alias("part"))
+        mean = averaged(plain(rows), "step").with_columns(pl.lit(part).alias("part"))
         parts.append(mean.select(*kept, "train_loss", "test_auc", "test_ace", *leaks))
     return pl.concat(parts, how="vertical_relaxed")
 

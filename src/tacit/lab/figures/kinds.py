@@ -9,12 +9,12 @@ import polars as pl
 
 from tacit.errors import DataError
 from tacit.lab.embedding.statements import Statement
-from tacit.lab.figures.style import Sheet, label_of
+from tacit.lab.figures.style import Sheet, label_of, others_of
 
-__all__ = ["SETTING", "Kind", "averaged", "labelled", "needs", "whole"]
+__all__ = ["SETTING", "Kind", "averaged", "labelled", "needs", "plain", "whole"]
 
-SETTING = ("protection", "knob", "strength")
-"""The columns that name a setting, whatever its seed."""
+SETTING = ("protection", "knob", "strength", "options")
+"""The columns that name a setting, whatever its seed; options hold what it has beside its strength."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,17 @@ def needs(table: pl.DataFrame, columns: Sequence[str], what: str) -> None:
 
 
 def labelled(table: pl.DataFrame) -> pl.DataFrame:
-    """With a column `setting`: each setting as legends name it."""
-    names = [label_of(*row) for row in table.select(SETTING).iter_rows()]
-    return table.with_columns(pl.Series("setting", names, dtype=pl.String))
+    """With two columns more: `setting`, as legends name it, and `others`, its options beside the strength."""
+    rows = list(table.select(SETTING).iter_rows())
+    others = [others_of(options, knob) for _, knob, _, options in rows]
+    names = [label_of(p, knob, value, other) for (p, knob, value, _), other in zip(rows, others, strict=True)]
+    text = pl.String
+    return table.with_columns(pl.Series("setting", names, dtype=text), pl.Series("others", others, dtype=text))
+
+
+def plain(table: pl.DataFrame) -> pl.DataFrame:
+    """The rows of settings with no option beside their strength: the papers' settings have none."""
+    return table.filter(labelled(table)["others"] == "")
 
 
 def whole(table: pl.DataFrame) -> pl.DataFrame:
@@ -60,7 +68,7 @@ def whole(table: pl.DataFrame) -> pl.DataFrame:
 def averaged(table: pl.DataFrame, *others: str) -> pl.DataFrame:
     """The mean over seeds of every number, one row for each setting and each value of the other columns."""
     keys = [*SETTING, *others]
-    left = [name for name in ("replica", "seed", "options", "part") if name in table.columns]
-    numbers = [name for name, kind in table.schema.items() if kind.is_numeric() and name not in [*keys, *left]]
+    left = [*keys, "replica", "seed"]
+    numbers = [name for name, kind in table.schema.items() if kind.is_numeric() and name not in left]
     mean = [pl.col(name).cast(pl.Float64).mean() for name in numbers]
     return labelled(table.group_by(keys, maintain_order=True).agg(mean))

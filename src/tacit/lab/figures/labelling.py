@@ -55,7 +55,8 @@ def label_rows(
         precision, recall = (x.nanmean() for x in precision_recall(norms, labels[view.rows], share))
         found.append(
             {"replica": place, "protection": setting.protection, "knob": setting.knob, "strength": setting.strength,
-             "seed": setting.seed, "share": share, "precision": float(precision), "recall": float(recall)}
+             "options": setting.options_json, "seed": setting.seed, "share": share, "precision": float(precision),
+             "recall": float(recall)}
         )  # fmt: skip
     schema = {"knob": pl.String, "strength": pl.Float64}
     return pl.DataFrame(found, schema_overrides=schema)

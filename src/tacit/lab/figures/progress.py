@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tacit.lab.embedding.statements import Statement
-from tacit.lab.figures.kinds import Kind, averaged, needs
+from tacit.lab.figures.kinds import Kind, averaged, needs, plain
 from tacit.lab.figures.style import Sheet, shades
 from tacit.lab.figures.tradeoff import THEIRS
 from tacit.lab.sweeping.results import leak_column
@@ -38,7 +38,7 @@ def by_layer() -> Kind:
 
 
 def chosen(table: pl.DataFrame, settings: Sequence[tuple[str, str | None, float | None]]) -> pl.DataFrame:
-    """The rows of some settings, in this order."""
+    """The rows of some settings, in this order; of one that was run with several other options, all of them."""
     wanted = pl.DataFrame(
         [(*setting, place) for place, setting in enumerate(settings)],
         schema={"protection": pl.String, "knob": pl.String, "strength": pl.Float64, "place": pl.Int64},
@@ -57,7 +57,7 @@ def _numbers(table: pl.DataFrame, data: str) -> pl.DataFrame:
     needs(table, leaks, "leak over training")
     settings: list[tuple[str, str | None, float | None]] = [("none", None, None)]
     settings += [("marvell", "scale", scale) for scale in SCALES]
-    stretches = chosen(table.filter(pl.col("part") == "stretch"), settings)
+    stretches = chosen(plain(table.filter(pl.col("part") == "stretch")), settings)
     return averaged(stretches, "step").select("setting", "protection", "step", *leaks)
 
 
@@ -123,7 +123,7 @@ def _layer_numbers(table: pl.DataFrame, data: str) -> pl.DataFrame:
     """One row for each setting, layer and stretch; layers are counted from the inputs, the cut is the last."""
     layers = _layers(table)
     stretches = chosen(
-        table.filter(pl.col("part") == "stretch"), [("none", None, None), ("marvell", "scale", SCALES[-1])]
+        plain(table.filter(pl.col("part") == "stretch")), [("none", None, None), ("marvell", "scale", SCALES[-1])]
     )
     mean = averaged(stretches, "step")
     parts = [

@@ -9,7 +9,7 @@ import polars as pl
 
 from tacit.lab.embedding.statements import Statement
 from tacit.lab.figures import anchors
-from tacit.lab.figures.kinds import Kind, averaged, needs, whole
+from tacit.lab.figures.kinds import Kind, averaged, needs, plain, whole
 from tacit.lab.figures.style import GREY, Sheet, colour_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def strengths() -> Kind:
 def _numbers(table: pl.DataFrame, data: str) -> pl.DataFrame:
     """One row for each setting of ours and for each run of theirs; `lost` is against their own run without noise."""
     needs(table, ["norm@cut q95"], "leak against strength")
-    mean = averaged(whole(table))
+    mean = averaged(plain(whole(table)))
     leak = pl.col("norm@cut q95").alias("leak")
     ours = mean.select(pl.lit(data).alias("data"), "protection", "knob", "strength", "test_auc", leak)
     both = pl.concat(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "Sheet", "colour_of", "label_of", "needs_matplotlib", "shades", "styled"]
+__all__ = ["COLOURS", "GREY", "Sheet", "colour_of", "label_of", "needs_matplotlib", "others_of", "shades", "styled"]
 
 GREY = "#8a8a8a"
 """Of what is there for comparison only."""
@@ -46,15 +47,29 @@ def needs_matplotlib() -> None:
         raise UsageError("figures are drawn by matplotlib, which is not installed: pip install 'tacit[figures]'")
 
 
-def label_of(protection: str, knob: str | None, strength: float | None) -> str:
+def label_of(protection: str, knob: str | None, strength: float | None, others: str = "") -> str:
     """A setting as legends name it.
 
     >>> label_of("marvell", "scale", 4.0), label_of("none", None, None)
     ('marvell s=4', 'no noise')
+    >>> label_of("matched", "leak_auc", 0.6, "visits=5")
+    'matched AUC=0.6, visits=5'
     """
     if protection == "none":
         return "no noise"
-    return protection if knob is None or strength is None else f"{protection} {_KNOBS.get(knob, knob)}={strength:g}"
+    own = "" if knob is None or strength is None else f"{_KNOBS.get(knob, knob)}={strength:g}"
+    return f"{protection} {', '.join(part for part in (own, others) if part)}".rstrip()
+
+
+def others_of(options: str | None, knob: str | None) -> str:
+    """The options beside the strength, from the JSON of a results file; empty where there are none.
+
+    >>> others_of('{"leak_auc": 0.6, "visits": 5}', "leak_auc")
+    'visits=5'
+    """
+    given: dict[str, Any] = json.loads(options or "{}")
+    shown = ((name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in given.items())
+    return ", ".join(f"{name}={value}" for name, value in shown if name != knob)
 
 
 def colour_of(protection: str) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 from tacit.lab.embedding.statements import Statement
 from tacit.lab.figures import anchors
 from tacit.lab.figures.kinds import Kind, averaged, needs, whole
-from tacit.lab.figures.style import Sheet, colour_of
+from tacit.lab.figures.style import Sheet, colour_of, label_of
 from tacit.lab.sweeping.results import leak_column
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ OURS = ("residual", "likelihood", "learned", "accumulated")
 
 _UTILITY = {"least_loss": "train loss", "test_loss": "test loss", "test_auc": "test AUC"}
 _LAYER = {"cut": "cut layer", "layer1": "first layer"}
+_DASHES = ("-", "--", ":", "-.")
 _NEAR = 0.01  # leaks that differ by less than this do not differ
 _ALMOST = 0.8  # a share of comparisons that counts as "almost always"
 
@@ -59,13 +60,13 @@ def _numbers(leaks: Sequence[tuple[str, str]], table: pl.DataFrame, data: str) -
     together = [pl.max_horizontal(visits).alias("accumulated@cut")] if visits else []
     worst = ["worst"] if "worst" in mean.columns else []
     kept = mean.select(
-        pl.lit("here").alias("source"), "setting", "protection", "knob", "strength", *_UTILITY, *papers, *own,
-        *together, *worst,
+        pl.lit("here").alias("source"), "setting", "protection", "knob", "strength", "others", *_UTILITY, *papers,
+        *own, *together, *worst,
     )  # fmt: skip
     theirs = anchors.points(data)
     named = theirs.select(
         pl.lit("authors").alias("source"), pl.lit("authors").alias("setting"), "protection", "knob", "strength",
-        "test_auc", pl.col("leak").alias("norm@cut q95"),
+        pl.lit("").alias("others"), "test_auc", pl.col("leak").alias("norm@cut q95"),
     )  # fmt: skip
     return pl.concat([kept, named], how="diagonal_relaxed")
 
@@ -78,7 +79,8 @@ def _said(
 ) -> list[Statement]:
     here = numbers.filter(pl.col("source") == "here")
     panels = [(utility, leak_column(attack, layer, "q95")) for utility in utilities for attack, layer in leaks]
-    found = {panel: _beaten(here, rival, *panel) for panel in panels}
+    papers = here.filter(pl.col("others") == "")  # the papers know no options beside a strength
+    found = {panel: _beaten(papers, rival, *panel) for panel in panels}
     won, all_ = sum(a for a, _ in found.values()), sum(b for _, b in found.values())
     by = "; ".join(f"{leak[:-4]} by {_UTILITY[utility]} {a} of {b}" for (utility, leak), (a, b) in found.items() if b)
     statements = [
@@ -89,7 +91,7 @@ def _said(
             "a point counts as lost where it leaks 0.01 more; data and length of training are not the paper's",
         )
     ]
-    return [*statements, *_on_heuristic(here, leaks), *_on_ours(here)]
+    return [*statements, *_on_heuristic(papers, leaks), *_on_ours(here)]
 
 
 def _beaten(here: pl.DataFrame, rival: str, utility: str, leak: str) -> tuple[int, int]:
@@ -167,24 +169,31 @@ def _draw(utilities: Sequence[str], leaks: Sequence[tuple[str, str]], numbers: p
 
 
 def _points(axis: Axes, numbers: pl.DataFrame, utility: str, leak: str) -> None:
-    """Each protection's points, joined from mild to strong; the authors' behind them, hollow."""
+    """Each protection's points, joined from mild to strong; the authors' behind them, hollow.
+
+    The same protection with other options is a line of its own, dashed and with white marks.
+    """
     axis.set_ylim(0.48, 1.03)
     axis.axhline(0.5, color="#bbbbbb", lw=1, ls="--")
-    for source in ("authors", "here"):
-        for protection, rows in numbers.filter(pl.col("source") == source).group_by("protection", maintain_order=True):
-            name = str(protection[0])
-            x, y = (
-                rows.select(utility, leak).drop_nulls().drop_nans()[column].to_numpy() for column in (utility, leak)
-            )
-            if not len(x):
-                continue
-            line = "-" if source == "here" and len(x) > 1 else ""
-            label = {"none": "no noise"}.get(name, name)
-            if source == "here":
-                mark = {"none": "s", "max_norm": "*"}.get(name, "o")
-                size = 9 if mark == "*" else 5
-                axis.plot(x, y, marker=mark, ls=line, lw=1.1, ms=size, color=colour_of(name), label=label, zorder=3)
-            else:
-                axis.plot(x, y, "o", ms=4.5, mfc="none", mec=colour_of(name), alpha=0.5, label=f"{label} (authors)")
+    seen: list[str] = []
+    for (source, protection, others), rows in numbers.sort("source", maintain_order=True).group_by(
+        ["source", "protection", "others"], maintain_order=True
+    ):
+        name = str(protection)
+        shown = rows.select(utility, leak).drop_nulls().drop_nans()
+        if not shown.height:
+            continue
+        x, y = (shown[column].to_numpy() for column in (utility, leak))
+        label = label_of(name, None, None, str(others))
+        if source == "authors":
+            axis.plot(x, y, "o", ms=4.5, mfc="none", mec=colour_of(name), alpha=0.5, label=f"{label} (authors)")
+            continue
+        mark = {"none": "s", "max_norm": "*"}.get(name, "o")
+        line = _DASHES[seen.count(name) % len(_DASHES)] if len(x) > 1 else ""
+        seen.append(name)
+        axis.plot(
+            x, y, marker=mark, ls=line, lw=1.1, ms=9 if mark == "*" else 5, color=colour_of(name), label=label,
+            mfc=colour_of(name) if seen.count(name) == 1 else "white", zorder=3,
+        )  # fmt: skip
     axis.margins(x=0.06)
     axis.locator_params(axis="x", nbins=5)
