@@ -3,15 +3,20 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app
+from tacit.cli._swept import print_choice, print_files
 from tacit.errors import UsageError
+from tacit.lab import sweep
+from tacit.lab.choosing import Choice, Point
 from tacit.lab.data import generated
 from tacit.lab.sweeping import results
+from tacit.lab.sweeping.settings import Setting
 
 ARGUMENTS = ["--data", "generated:credit", "--rows", "600", "--protect", "iso(t=2000),max_norm", "--epochs", "1"]
 
@@ -33,7 +38,9 @@ def test_the_json_is_a_list_of_settings(swept):
     _, found = swept
     assert [one["spelled"] for one in found] == ["none", "iso(t=2000)", "max_norm"]
     for one in found:
-        assert set(one["worst"]) == {"attack", "value", "low", "high"}
+        assert set(one["worst"]) == {"attack", "value", "low", "high", "part"}
+        assert one["untried"] == ["spectral@cut", "likelihood@cut", "learned@cut"]
+        assert (one["notes"], one["papers"], one["skipped"], one["failed"]) == ([], None, 0, None)
         assert one["worst"]["low"] <= one["worst"]["value"] <= one["worst"]["high"]
         assert 0 < one["test_auc"] < 1
     assert found[0]["worst"]["value"] > 0.9
@@ -49,7 +56,13 @@ def test_the_same_command_again_shows_the_table_at_once(swept):
     out, found = swept
     done = invoke("sweep", *ARGUMENTS, "--batch-size", "64", "--quick", "--out", out)
     assert done.exit_code == 0, done.output
-    for words in ("iso(t=2000)", f"{found[0]['test_auc']:.3f}", "by attack", str(out / "results.parquet")):
+    for words in (
+        "iso(t=2000)",
+        f"{found[0]['test_auc']:.3f}",
+        "by attack",
+        "Not tried: spectral",
+        str(out / "results.parquet"),
+    ):
         assert words in done.output.replace("\n", "")
     with pytest.raises(UsageError, match="epochs = 1, now it is 2"):
         CliRunner().invoke(
@@ -61,19 +74,26 @@ def test_the_same_command_again_shows_the_table_at_once(swept):
 def test_choosing_from_a_sweep(swept, tmp_path):
     out, found = swept
     limit = (found[1]["worst"]["high"] + 0.8) / 2
-    done = invoke("choose", "--limit", limit, "--from", out / "results.parquet", "--out", tmp_path)
+    choose = ["choose", "--limit", limit, "--out", tmp_path, "--from"]
+    with pytest.raises(UsageError, match=r"may read the labels: spectral, likelihood, learned; .*--quick"):
+        CliRunner().invoke(app, [*map(str, choose), str(out)], catch_exceptions=False)
+    assert not list(tmp_path.iterdir())
+    done = invoke(*choose, out / "results.parquet", "--quick")
     assert done.exit_code == 0, done.output
     assert "Take iso(t=2000): test AUC" in done.output
+    assert "But not tried: spectral, likelihood, learned: they may read it." in done.output
     assert "against no protection" in done.output
     assert (tmp_path / "choose.png").exists()
-    asked = json.loads(invoke("choose", "--limit", limit, "--from", out, "--out", tmp_path, "--json").output)
+    asked = json.loads(invoke(*choose, out, "--quick", "--json").output)
+    assert asked["untried"] == ["spectral@cut", "likelihood@cut", "learned@cut"]
+    assert (asked["notes"], asked["papers"], asked["skipped"]) == ([], None, 0)
     assert asked["holds"]
     assert asked["chosen"]["spelled"] == "iso(t=2000)"
     assert asked["cost"] == pytest.approx(asked["baseline"]["test_auc"] - asked["chosen"]["test_auc"])
 
 
 def test_no_setting_under_the_limit_is_a_finding(swept, tmp_path):
-    done = invoke("choose", "--limit", "0.501", "--from", swept[0], "--out", tmp_path)
+    done = invoke("choose", "--limit", "0.501", "--quick", "--from", swept[0], "--out", tmp_path)
     assert done.exit_code == 1
     assert "No setting keeps every attack under 0.501. The nearest is iso(t=2000)" in done.output
 
@@ -90,9 +110,13 @@ def test_waves_notes_and_the_papers_are_told(swept, tmp_path):
     noted = whole.table.with_columns(notes=pl.when(pl.col("part") == "whole").then(pl.lit("learned: too few rows")))
     results.write(
         tmp_path / "results.parquet", noted,
-        {**whole.metadata, "waves": [2, 1], "papers": "the papers train longer", "notes": ["a checkpoint was damaged"]},
+        {
+            **whole.metadata, "waves": [2, 1], "papers": "the papers train longer", "skipped": 12,
+            "notes": ["a checkpoint was damaged"],
+        },
     )  # fmt: skip
-    said = invoke("choose", "--from", tmp_path, "--limit", "0.9").output
+    said = invoke("choose", "--from", tmp_path, "--limit", "0.9", "--quick").output
+    assert "Note: 12 rows could not be read and were left out." in said
     assert "Trained in 2 waves of 2 replicas or fewer" in said
     assert "Note: the papers train longer." in said
     assert said.count("Note: learned: too few rows.") == 1
@@ -117,17 +141,66 @@ def test_an_interruption_says_what_is_kept(monkeypatch, tmp_path):
         (["sweep", "--data", "nothing"], ["nothing", "flights"]),
         (["choose", "--limit", "0.4"], ["between 0.5"]),
         (["choose", "--from", "nothing.parquet"], ["there is no nothing.parquet"]),
+        (["sweep", "--protect", " , "], ["--protect names no protection"]),
+        (["sweep", "--attacks", "norm,learned"], ["learned can't be tried on every batch", "residual"]),
+        (["choose", "--attacks", "norm,residual"], ["left out: cosine, hint"]),
+        (["sweep", "--learning-rate", "0"], ["learning_rate = 0.0"]),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(arguments, words, tmp_path):
+def test_a_mistake_is_one_line_and_exit_code_2_and_leaves_nothing(arguments, words, tmp_path):
+    out = tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, "-m", "tacit", *arguments, "--out", str(tmp_path)], capture_output=True, text=True
+        [sys.executable, "-m", "tacit", *arguments, "--out", str(out)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
+    assert not out.exists()
     said = done.stderr.strip()  # a bar that was begun leaves an empty line
     assert said.startswith("tacit: ")
     assert "\n" not in said
     assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_options_reach_the_loader_and_the_sweep(monkeypatch, tmp_path):
+    seen = {}
+
+    def load(name, **options):
+        options.pop("progress")(1, 2)
+        seen.update(options)
+        return replace(generated.table(200, (5,), 1, 0.5, 0), skipped=3)
+
+    def run(data, **options):
+        seen.update(options)
+        return sweep(data, **{**options, "points": 2, "network": {"width": 4, "layers": 2, "cut": 1}})
+
+    monkeypatch.setattr("tacit.lab.data.load", load)
+    monkeypatch.setattr("tacit.lab.sweeping.running.sweep", run)
+    done = invoke(
+        "sweep", "--protect", "none", "--bad", "skip", "--cache", tmp_path / "kept", "--learning-rate", "0.01",
+        "--attacks", "norm, residual", "--epochs", 1, "--quick", "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert (seen["bad"], seen["cache"], seen["learning_rate"]) == ("skip", tmp_path / "kept", 0.01)
+    assert seen["attacks"] == ["norm", "residual"]
+    assert "Note: 3 rows could not be read and were left out." in done.output
+    assert "Not tried: cosine, hint, spectral, likelihood, learned: they may read it." in done.output
+
+
+@pytest.mark.parametrize(("cost", "words"), [(0.0, " (no loss)"), (0.00001, " (no loss)"), (0.02, " (-0.0200 against")])
+def test_what_a_setting_costs(capsys, cost, words):
+    bare, point = (Point(Setting(name), 1, 0.8, 0.4, 0.5, 0.5, 0.55, "norm@cut", "whole") for name in ("none", "iso"))
+    print_choice(Choice(0.6, replace(point, test_auc=0.8 - cost, part="updates 1 to 8"), True, bare))
+    said = capsys.readouterr().out
+    assert words in said
+    assert said.endswith("worst attack norm, updates 1 to 8, up to 0.550.\n")
+
+
+def test_the_true_reason_for_no_picture(swept, capsys, monkeypatch):
+    done = results.read(swept[0])
+    print_files(done, [], None)
+    assert "no setting has both" in capsys.readouterr().out
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    print_files(done, [], None)
+    assert "pip install" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["sweep", "choose"])

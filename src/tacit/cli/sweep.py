@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli._show import Json, leak, make_folder, one_bar
+from tacit.cli._show import Json, make_folder, one_bar
+from tacit.cli._swept import about, print_choice, print_files, print_points, title
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.lab.choosing import Choice, Point
     from tacit.lab.sweeping.results import Sweep
 
 _INTERRUPTED = 2
@@ -34,12 +34,32 @@ Strengths = Annotated[int, typer.Option(min=1, help="How many of each protection
 Epochs = Annotated[int, typer.Option(min=1, help="How often every row is visited.")]
 Seeds = Annotated[int, typer.Option(min=1, help="With how many seeds each setting runs.")]
 BatchSize = Annotated[int | None, typer.Option(min=2, help="Rows of a batch. [default: the papers', or 1024]")]
+Rate = Annotated[
+    float | None, typer.Option("--learning-rate", help="Of Adam. [default: the papers', or 0.001]", metavar="RATE")
+]
+Attacks = Annotated[
+    str | None,
+    typer.Option(help="What is tried on every batch. [default: norm,cosine,hint]", metavar="A,B", show_default=False),
+]
+Bad = Annotated[
+    Literal["raise", "skip"], typer.Option(help="Stop at a row that can't be read, or leave it out and count it.")
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where large data sets are kept once read. [default: beside their files]",
+        metavar="DIR",
+        show_default=False,
+    ),
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: CUDA where there is one.")]
 Machines = Annotated[
     str | None,
     typer.Option(help="Share the work with a Ray cluster: ADDRESS, auto or local.", metavar="ADDRESS"),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Only the attacks on single batches, not those on recordings.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Only the attacks on single batches, not the strong ones on recordings.")
+]
 _PROTECT = "iso,max_norm,marvell,matched"
 
 
@@ -52,6 +72,10 @@ def sweep(
     seeds: Seeds = 1,
     rows: Rows = None,
     batch_size: BatchSize = None,
+    learning_rate: Rate = None,
+    attacks: Attacks = None,
+    bad: Bad = "raise",
+    cache: Cache = None,
     device: Device = "auto",
     cluster: Machines = None,
     quick: Quick = False,
@@ -67,20 +91,24 @@ def sweep(
     the same command goes on where it was, give or take some minutes.
     """
     target = out or _usual("sweep", data)
+    source = {"folder": folder, "rows": rows, "bad": bad, "cache": cache}
     done = _swept(
-        data, folder, rows, target, protect, strengths, quiet=as_json, seeds=seeds, epochs=epochs,
-        batch_size=batch_size, device=device, cluster=cluster, thorough=not quick,
+        data, source, target, protect, strengths, attacks, quiet=as_json, seeds=seeds, epochs=epochs,
+        batch_size=batch_size, learning_rate=learning_rate, device=device, cluster=cluster, thorough=not quick,
     )  # fmt: skip
-    from tacit.lab.choosing import points
+    from tacit.lab.choosing import not_tried
     from tacit.lab.sweeping.drawing import draw
 
-    found = points(done.whole)
-    picture = draw(found, target / "tradeoff.png", title=_title(done))
+    found = done.points()
+    picture = draw(found, target / "tradeoff.png", title=title(done))
     if as_json:
-        typer.echo(json.dumps([point.as_dict() for point in found], indent=2))
+        typer.echo(json.dumps([{**point.as_dict(), **about(done)} for point in found], indent=2))
         return
-    _print(done, found)
-    _print_files(done, picture)
+    print_points(done, found)
+    untried = not_tried(list(dict.fromkeys(name for point in found for name in point.untried)))
+    if untried:
+        typer.echo(f"{untried.capitalize()}.")
+    print_files(done, found, picture)
 
 
 def choose(
@@ -97,6 +125,10 @@ def choose(
     seeds: Seeds = 1,
     rows: Rows = None,
     batch_size: BatchSize = None,
+    learning_rate: Rate = None,
+    attacks: Attacks = None,
+    bad: Bad = "raise",
+    cache: Cache = None,
     device: Device = "auto",
     cluster: Machines = None,
     quick: Quick = False,
@@ -109,33 +141,39 @@ def choose(
     """Name the protection and strength with the best test AUC whose worst attack stays under a limit.
 
     Sweeps first, or reads a sweep with --from. The worst attack counts with the upper end of its 95% interval, over all
-    layers and all seeds. Exit code 1 where no setting holds the limit: then the nearest is named.
+    layers, all parts of the training and all seeds. Exit code 1 where no setting holds the limit: then the nearest is
+    named. A sweep on which strong attacks were not tried is refused; with --quick it is answered for the others alone.
     """
     if not 0.5 < limit < 1:
         raise UsageError(f"--limit {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
     if source is None:
         target = out or _usual("sweep", data)
+        if not quick:
+            from tacit.lab.choosing import check_attacks
+
+            check_attacks(_attacks(attacks))
+        where = {"folder": folder, "rows": rows, "bad": bad, "cache": cache}
         done = _swept(
-            data, folder, rows, target, protect, strengths, quiet=as_json, seeds=seeds, epochs=epochs,
-            batch_size=batch_size, device=device, cluster=cluster, thorough=not quick,
+            data, where, target, protect, strengths, attacks, quiet=as_json, seeds=seeds, epochs=epochs,
+            batch_size=batch_size, learning_rate=learning_rate, device=device, cluster=cluster, thorough=not quick,
         )  # fmt: skip
     else:
         from tacit.lab.sweeping.results import read
 
         done = read(source)
         target = out or (source if source.is_dir() else source.parent)
-        make_folder(target)
-    from tacit.lab.choosing import points
     from tacit.lab.sweeping.drawing import draw
 
-    found, choice = points(done.whole), done.best(limit)
-    picture = draw(found, target / "choose.png", title=_title(done), choice=choice)
+    found, choice = done.points(), done.best(limit, quick=quick)
+    make_folder(target)
+    picture = draw(found, target / "choose.png", title=title(done), choice=choice)
     if as_json:
-        typer.echo(json.dumps(choice.as_dict(), indent=2))
+        notes = [*done.metadata.get("notes", []), *choice.point.notes]
+        typer.echo(json.dumps({**choice.as_dict(), "notes": notes, **about(done)}, indent=2))
     else:
-        _print(done, found, choice)
-        _print_choice(choice)
-        _print_files(done, picture)
+        print_points(done, found, choice)
+        print_choice(choice)
+        print_files(done, found, picture)
     if not choice.holds:
         raise typer.Exit(1)
 
@@ -144,16 +182,39 @@ def _usual(kind: str, data: str) -> Path:
     return Path("runs") / f"{kind}-{Path(data).stem.replace(':', '-')}"
 
 
+def split_protections(protect: str) -> list[str]:
+    """The protections of `--protect`, of which there must be one."""
+    from tacit.lab.sweeping.grids import split_names
+
+    names = split_names(protect)
+    if not names:
+        raise UsageError("--protect names no protection: give one or more, as iso,marvell, or none")
+    return names
+
+
+def _attacks(text: str | None) -> list[str]:
+    """The attacks of `--attacks`, or the usual ones."""
+    from tacit.lab.stack.measuring import CHEAP, EVERY_BATCH
+
+    if text is None:
+        return list(EVERY_BATCH)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in CHEAP]
+    if unknown or not names:
+        said = f"{', '.join(unknown)} can't be tried on every batch" if unknown else "no attack is named"
+        raise UsageError(f"--attacks {text}: {said}; name some of {', '.join(CHEAP)}")
+    return list(dict.fromkeys(names))
+
+
 def _swept(
-    data: str, folder: Path | None, rows: int | None, out: Path, protect: str, strengths: int, *, quiet: bool,
+    data: str, source: dict[str, Any], out: Path, protect: str, strengths: int, attacks: str | None, *, quiet: bool,
     **options: Any,
 ) -> Sweep:  # fmt: skip
     """Load and sweep, with one bar; what is not said here goes to `tacit.lab.sweep` as it is."""
-    from tacit.lab.sweeping.grids import grid, split_names
+    from tacit.lab.sweeping.grids import grid
 
-    names = split_names(protect)
+    names, tried = split_protections(protect), _attacks(attacks)
     grid(names, strengths)  # a wrong name is said before the data is read
-    make_folder(out)
     with _interruptible(out), one_bar(quiet=quiet, first=f"loading {data}") as show:
         from tacit.lab.data import load
         from tacit.lab.sweeping.running import GOING_ON
@@ -164,8 +225,8 @@ def _swept(
             if GOING_ON in what and not quiet:  # a line that stays
                 typer.echo(f"tacit: {what}", err=True)
 
-        loaded = load(data, folder=folder, rows=rows)
-        return run(loaded, protect=names, strengths=strengths, out=out, progress=told, **options)
+        loaded = load(data, **source, progress=lambda done, total: show(f"loading {data}", done, total))
+        return run(loaded, protect=names, strengths=strengths, attacks=tried, out=out, progress=told, **options)
 
 
 @contextmanager
@@ -182,68 +243,3 @@ def _interruptible(out: Path) -> Iterator[None]:
         are = "is" if len(finished) == 1 and not training else "are"
         typer.echo(f"tacit: interrupted; {kept} {are} kept in {out / 'waves'}: the same command goes on", err=True)
         raise typer.Exit(_INTERRUPTED) from None
-
-
-def _title(done: Sweep) -> str:
-    recipe = done.metadata["recipe"]
-    return f"{recipe['data']}, {recipe['training_rows']:,} rows, {recipe['epochs']} epochs"
-
-
-def _print(done: Sweep, found: Sequence[Point], choice: Choice | None = None) -> None:
-    """The table of all settings."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, title=_title(done), padding=(0, 1, 0, 0))
-    table.add_column("setting", no_wrap=True)
-    for name in ("test\nAUC", "test\nloss", "worst\nleak", "up\nto"):
-        table.add_column(name, justify="right")
-    table.add_column("by attack", overflow="fold", min_width=15)
-    for point in found:
-        marked = choice is not None and point == choice.point
-        table.add_row(
-            point.setting.spelled, _number(point.test_auc), _number(point.test_loss),
-            "ran away" if point.worst is None else leak(point.worst), _number(point.high),
-            _attack(point), style="bold reverse" if marked else None,
-        )  # fmt: skip
-    Console(highlight=False).print(table)
-
-
-def _attack(point: Point) -> str:
-    """The worst attack by its name, with its layer where that is not the cut."""
-    return (point.attack or "").removesuffix("@cut")
-
-
-def _print_choice(choice: Choice) -> None:
-    point = choice.point
-    cost = "" if choice.cost is None else f" ({-choice.cost:+.4f} against no protection)"
-    said = f"test AUC {_number(point.test_auc)}{cost}; worst attack {_attack(point)}, up to {_number(point.high)}"
-    if choice.holds:
-        typer.echo(f"Take {point.setting.spelled}: {said}.")
-    else:
-        typer.echo(
-            f"No setting keeps every attack under {choice.limit:g}. The nearest is {point.setting.spelled}: {said}. "
-            "Try stronger ones, fewer epochs, or a higher limit."
-        )
-
-
-def _print_files(done: Sweep, picture: Path | None) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    about: dict[str, Any] = dict(done.metadata)
-    if len(about.get("waves", [])) > 1:
-        sizes = about["waves"]
-        console.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, to fit into memory.")
-    if about.get("papers"):
-        console.print(f"Note: {about['papers']}.", soft_wrap=True)
-    notes = [note for note in done.whole["notes"].unique().sort() if note is not None]
-    for note in [*about.get("notes", []), *notes][:3]:
-        console.print(f"Note: {note}.", markup=False, soft_wrap=True)
-    drawn = f"Picture: {picture}." if picture else "No picture was drawn: pip install 'tacit[figures]'."
-    console.print(f"Every figure: {done.path}. {drawn}", markup=False, soft_wrap=True)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

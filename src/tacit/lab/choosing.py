@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
+from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.sweeping.results import leaks_of
 from tacit.lab.sweeping.settings import Setting
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from tacit.lab.data.rows import Data
 
-__all__ = ["Choice", "Point", "best", "choose", "points"]
+__all__ = ["Choice", "Point", "best", "check_attacks", "choose", "not_tried", "points"]
 
 
 @dataclass(frozen=True)
@@ -30,29 +31,40 @@ class Point:
         test_loss: likewise.
         worst: leak AUC of the worst attack: of the seed whose interval reaches highest.
         low: the lower end of that interval.
-        high: its upper end; None, as the two before it, where a training ran away.
+        high: its upper end; None, as the two before it, where a training ran away or no attack could run.
         attack: the column of that attack.
-        untried: leak columns that others of the sweep have and this one lacks: an attack that did not run has not
-            failed, so a setting with any can't be chosen.
+        part: of the training, where it reached that: "whole", or some updates.
+        untried: leak columns that should be there and are not: an attack that did not run has not failed.
+        notes: of its trainings: what could not run, and why.
     """
 
     setting: Setting
     seeds: int
     test_auc: float | None
     test_loss: float | None
-    worst: float | None
-    low: float | None
-    high: float | None
-    attack: str | None
+    worst: float | None = None
+    low: float | None = None
+    high: float | None = None
+    attack: str | None = None
+    part: str | None = None
     untried: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> str | None:
+        """Why it can't be judged, in a few words; None where it can."""
+        if self.test_loss is None or any("ran away" in note for note in self.notes):
+            return "ran away"
+        return "no attack could run" if self.worst is None else None
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        leak = {"attack": self.attack, "value": self.worst, "low": self.low, "high": self.high}
+        leak = {"attack": self.attack, "value": self.worst, "low": self.low, "high": self.high, "part": self.part}
         return {
             "protection": self.setting.protection, "knob": self.setting.knob, "strength": self.setting.strength,
             "options": dict(self.setting.options), "spelled": self.setting.spelled, "seeds": self.seeds,
-            "test_auc": self.test_auc, "test_loss": self.test_loss, "worst": leak, "untried": list(self.untried),
+            "test_auc": self.test_auc, "test_loss": self.test_loss, "worst": leak, "failed": self.failed,
+            "untried": list(self.untried), "notes": list(self.notes),
         }  # fmt: skip
 
 
@@ -62,8 +74,8 @@ class Choice:
 
     Attributes:
         limit: the leak AUC that no attack may reach.
-        point: the chosen setting; where none holds the limit, the one whose worst attack reaches least far.
-        holds: whether it holds the limit.
+        point: the chosen setting; where none holds the limit, the protection whose worst attack reaches least far.
+        holds: whether it holds the limit against every attack that was tried.
         baseline: the same without protection, if it was trained.
     """
 
@@ -79,61 +91,134 @@ class Choice:
             return None
         return self.baseline.test_auc - self.point.test_auc
 
+    @property
+    def warning(self) -> str | None:
+        """What the answer does not know; None where every attack was tried."""
+        return not_tried(self.point.untried)
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         baseline = None if self.baseline is None else self.baseline.as_dict()
         return {
             "limit": self.limit, "holds": self.holds, "chosen": self.point.as_dict(), "baseline": baseline,
-            "cost": self.cost,
+            "cost": self.cost, "untried": list(self.point.untried), "warning": self.warning,
         }  # fmt: skip
 
 
-def points(whole: pl.DataFrame) -> list[Point]:
+def points(whole: pl.DataFrame, wanted: Sequence[str] = ()) -> list[Point]:
     """The settings of a sweep, in its order, each over all of its seeds.
 
     Args:
         whole: the rows of whole trainings, as `Sweep.whole` has them.
+        wanted: the leak columns that should be there, beside those that are.
     """
     tried = [name for name in leaks_of(whole.columns) if whole[name].is_not_null().any()]
+    columns = list(dict.fromkeys([*tried, *wanted]))
     by_setting: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in whole.sort("replica").iter_rows(named=True):
         by_setting.setdefault((row["protection"], row["knob"], row["options"]), []).append(row)
-    return [_point(rows, tried) for rows in by_setting.values()]
+    return [_point(rows, columns) for rows in by_setting.values()]
 
 
-def best(whole: pl.DataFrame, limit: float) -> Choice:
+def best(every: Sequence[Point], limit: float, *, quick: bool = False) -> Choice:
     """The setting with the best test AUC whose worst attack's upper end stays under the limit, with every seed.
 
+    An attack that was not tried may read the labels, so a setting on which one is missing is not chosen. Where that is
+    so of all settings there is no answer, unless one is asked for that holds against the attacks that were tried.
+
     Args:
-        whole: the rows of whole trainings, as `Sweep.whole` has them.
+        every: the settings of a sweep, as `Sweep.points` has them.
         limit: a leak AUC between 0.5, a coin flip, and 1.
+        quick: whether such an answer is wanted. What was tried on one setting still has to be tried on all.
     """
     _check(limit)
-    every = points(whole)
-    found = [point for point in every if point.high is not None and point.test_auc is not None and not point.untried]
-    if not found:
-        untried = sorted({name for point in every for name in point.untried})
-        reason = f"{', '.join(untried)} did not run everywhere" if untried else "every training ran away"
-        raise UsageError(f"no setting of the sweep can be judged: {reason}; see the column `notes` of the results")
+    found = _judged(every, quick=quick)
     baseline = next((point for point in found if point.setting.protection == "none"), None)
     holding = [point for point in found if (point.high or 1.0) < limit]
     if holding:
         return Choice(limit, max(holding, key=lambda point: point.test_auc or 0.0), True, baseline)
-    return Choice(limit, min(found, key=lambda point: point.high or 1.0), False, baseline)
+    protected = [point for point in found if point.setting.protection != "none"]
+    nearest = min(protected or found, key=lambda point: (point.high or 1.0, point.worst or 1.0))
+    return Choice(limit, nearest, False, baseline)
 
 
-def choose(data: Data | str, *, limit: float, **options: Any) -> Choice:
+def choose(data: Data | str, *, limit: float, quick: bool = False, **options: Any) -> Choice:
     """Sweep, and name the setting with the best test AUC whose worst attack stays under the limit.
 
     Args:
         data: a data set, or a name that `tacit.lab.data.load` knows.
         limit: a leak AUC between 0.5, a coin flip, and 1.
+        quick: leave out the attacks on recorded batches and on all visits, and accept an answer that does not know
+            what they would have read.
         options: of `tacit.lab.sweep`.
     """
     from tacit.lab.sweeping.running import sweep
 
     _check(limit)
-    return sweep(data, **options).best(limit)
+    options = {"thorough": not quick, **options}
+    if not quick:
+        check_attacks(options.get("attacks", EVERY_BATCH), thorough=options["thorough"])
+    return sweep(data, **options).best(limit, quick=quick)
+
+
+def check_attacks(attacks: Sequence[str], *, thorough: bool = True) -> None:
+    """Refuse a sweep that could not be chosen from before it trains.
+
+    Args:
+        attacks: what it tries on every batch.
+        thorough: whether it tries the attacks on recorded batches and on all visits.
+    """
+    missing = [name for name in EVERY_BATCH if name not in attacks]
+    if missing or not thorough:
+        left = ", ".join([*missing, *([] if thorough else ["those on recorded batches"])])
+        raise UsageError(
+            f"to choose, every attack has to be tried, and these would be left out: {left}; try them too, or ask for a "
+            "quick answer (quick=True, --quick), which holds against those that were tried"
+        )
+
+
+def not_tried(columns: Sequence[str]) -> str | None:
+    """What to say about attacks that did not run, by their columns; None where there are none.
+
+    >>> not_tried(["residual@cut", "residual@layer1", "norm@layer1", "learned@cut"])
+    'not tried: residual, norm@layer1, learned: they may read it'
+    """
+    return f"not tried: {', '.join(_attacks(columns))}: they may read it" if columns else None
+
+
+def _attacks(columns: Sequence[str]) -> list[str]:
+    """Attacks by their names, with the layer where it is only missing elsewhere than at the cut."""
+    names = ((column, *column.rsplit("@", 1)) for column in columns)
+    return list(dict.fromkeys(name if f"{name}@cut" in columns else column for column, name, _ in names))
+
+
+def _judged(every: Sequence[Point], *, quick: bool) -> list[Point]:
+    """The settings that can be compared, or why there are none."""
+    if not every:
+        raise UsageError(
+            "the results hold no row of a whole training (a file of `tacit days`?): give the results.parquet of "
+            "`tacit sweep`"
+        )
+    able = [point for point in every if point.failed is None and point.test_auc is not None]
+    if not able:
+        reasons = " and ".join(dict.fromkeys(point.failed or "no test AUC" for point in every))
+        raise UsageError(
+            f"no setting of the sweep can be judged ({reasons}): see the column `notes` of the results, and take a "
+            "lower learning rate or larger batches"
+        )
+    nowhere = set.intersection(*(set(point.untried) for point in able))
+    found = [point for point in able if set(point.untried) <= (nowhere if quick else set())]
+    if not found:
+        missing = list(dict.fromkeys(name for point in able for name in point.untried))
+        which = ", ".join(_attacks(missing))
+        remedy = "sweep anew without --quick and with every attack, in another folder"
+        if not quick:
+            remedy += ", or ask for a quick answer (quick=True, --quick), which holds against those that were tried"
+        raise UsageError(
+            f"these attacks were not tried{' everywhere' if nowhere != set(missing) else ''}, and may read the labels: "
+            f"{which}; {remedy}. The column `notes` says what could not run"
+        )
+    return found
 
 
 def _check(limit: float) -> None:
@@ -141,19 +226,19 @@ def _check(limit: float) -> None:
         raise UsageError(f"limit = {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
 
 
-def _point(rows: list[Mapping[str, Any]], tried: Sequence[str]) -> Point:
+def _point(rows: list[Mapping[str, Any]], columns: Sequence[str]) -> Point:
     first = rows[0]
     options = json.loads(first["options"])
     others = tuple((key, value) for key, value in options.items() if key != first["knob"])
     setting = Setting(first["protection"], first["knob"], first["strength"], others, first["seed"])
-    untried = tuple(name for name in tried if any(row[name] is None for row in rows))
+    notes = tuple(dict.fromkeys(row["notes"] for row in rows if row["notes"] is not None))
+    plain = Point(setting, len(rows), _mean(rows, "test_auc"), _mean(rows, "test_loss"), notes=notes)
     if any(row["worst high"] is None for row in rows):
-        mean = _mean(rows, "test_auc"), _mean(rows, "test_loss")
-        return Point(setting, len(rows), *mean, None, None, None, None, untried)
-    most = max(rows, key=lambda row: row["worst high"])
-    return Point(
-        setting, len(rows), _mean(rows, "test_auc"), _mean(rows, "test_loss"), most["worst"], most["worst low"],
-        most["worst high"], most["worst attack"], untried,
+        return plain
+    most = max(rows, key=lambda row: (row["worst high"], row["worst"]))
+    return replace(
+        plain, worst=most["worst"], low=most["worst low"], high=most["worst high"], attack=most["worst attack"],
+        part=most["worst part"], untried=tuple(name for name in columns if any(row.get(name) is None for row in rows)),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,10 +18,11 @@ from tacit.audit.run import attack_all
 from tacit.audit.standard import ACCUMULATED
 from tacit.contracts import Attack, Estimate
 from tacit.errors import TensorError
+from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED
 from tacit.lab.sweeping.results import leak_column
 from tacit.wire.record import Transcript
 
-__all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "utility"]
+__all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "utility", "wanted"]
 
 RECORDED = ("spectral", "likelihood", "learned")
 """What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
@@ -155,6 +156,20 @@ def utility(logits: Tensor, labels: Tensor) -> dict[str, float | None]:
     }
 
 
+def wanted(recipe: Mapping[str, Any]) -> list[str]:
+    """The leak columns of a sweep that left no attack out: what is missing there was not tried, whatever the reason.
+
+    Args:
+        recipe: as the metadata of a results file has it.
+    """
+    usual = dict.fromkeys([*recipe["attacks"], *EVERY_BATCH, *SAMPLED])
+    layers = dict.fromkeys(["cut", *recipe["layers"]])
+    over = _over_visits() if recipe["epochs"] > 1 else {}
+    return [leak_column(name, layer) for layer in layers for name in usual] + [
+        leak_column(name) for name in (*RECORDED, *over)
+    ]
+
+
 def recorded_leaks(
     recorder: Recorded, truth: Tensor, *, visits: bool, seed: int, attacks: Sequence[str] = RECORDED
 ) -> tuple[dict[str, Leak], list[str]]:
@@ -177,13 +192,15 @@ def recorded_leaks(
     }
     found, notes = _tried(batches, simple, truth, seed)
     if visits:
-        over = {
-            f"accumulated({inner}{'' if how == 'mean' else f', {how}'})": (inner, how) for inner, how in ACCUMULATED
-        }
-        joined = {name: attack("accumulated", attack=inner, how=how) for name, (inner, how) in over.items()}
+        joined = {name: attack("accumulated", attack=inner, how=how) for name, (inner, how) in _over_visits().items()}
         more, others = _tried(recorder.visits(), joined, truth, seed)
         found, notes = {**found, **more}, notes + others
     return found, notes
+
+
+def _over_visits() -> dict[str, tuple[str, str]]:
+    """The attacks on all visits by the name that they have here: the attack on one of them, and how they are joined."""
+    return {f"accumulated({inner}{'' if how == 'mean' else f', {how}'})": (inner, how) for inner, how in ACCUMULATED}
 
 
 def _tried(

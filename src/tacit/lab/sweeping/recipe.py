@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.errors import UsageError
+from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Pictures
 from tacit.lab.stack.network import Network, network_for
 
@@ -142,6 +142,9 @@ def recipe_for(
     for name, value in (("epochs", epochs), ("points", points)):
         if value < 1:
             raise UsageError(f"{name} = {value}: a sweep needs one or more")
+    if learning_rate is not None and not 0 < learning_rate < float("inf"):
+        raise UsageError(f"learning_rate = {learning_rate}: Adam needs one above 0, such as 0.001")
+    _check_classes(data)
     paper = paper_of(data.name)
     size = batch_size or _batch_size(len(data.train), paper)
     if not 2 <= size <= len(data.train):
@@ -154,6 +157,17 @@ def recipe_for(
         batch_size=size, learning_rate=learning_rate or (paper.learning_rate if paper else _RATE), epochs=epochs,
         attacks=tuple(attacks), layers=tuple(layers), points=points, thorough=thorough, device=device,
     )  # fmt: skip
+
+
+def _check_classes(data: Data) -> None:
+    """Refuse parts that lack a class: nothing could be learnt from them, or no AUC be measured on them."""
+    for part, rows in (("training", data.train), ("test", data.test)):
+        share = float(rows.labels.double().mean()) if len(rows) else float("nan")
+        if not 0 < share < 1:
+            what = "no row at all" if not len(rows) else f"{len(rows)} rows, all with the label {share:.0f}"
+            raise DataError(
+                f"the {part} part of {data.name} has {what}: take more rows, another seed, or a larger share for it"
+            )
 
 
 def shortened(recipe: Recipe) -> str | None:

@@ -43,7 +43,7 @@ from tacit.errors import StorageError, UsageError
 if TYPE_CHECKING:
     import polars as pl
 
-    from tacit.lab.choosing import Choice
+    from tacit.lab.choosing import Choice, Point
 
 __all__ = ["IDENTITY", "PLACE", "UTILITY", "WORST", "Sweep", "as_table", "leak_column", "leaks_of", "read", "write"]
 
@@ -93,11 +93,23 @@ class Sweep:
 
         return self.table.filter(pl.col("part") == "whole").sort("replica")
 
-    def best(self, limit: float) -> Choice:
-        """The setting with the best test AUC whose worst attack stays under the limit; see `tacit.lab.choosing`."""
+    def points(self) -> list[Point]:
+        """The settings, each over all of its seeds, with the attacks that were not tried on it."""
+        from tacit.lab.choosing import points
+        from tacit.lab.sweeping.judging import wanted
+
+        return points(self.whole, wanted(self.metadata["recipe"]))
+
+    def best(self, limit: float, *, quick: bool = False) -> Choice:
+        """The setting with the best test AUC whose worst attack stays under the limit; see `tacit.lab.choosing`.
+
+        Args:
+            limit: a leak AUC between 0.5, a coin flip, and 1.
+            quick: whether an answer is wanted though some attacks were not tried; without it that is an error.
+        """
         from tacit.lab.choosing import best
 
-        return best(self.whole, limit)
+        return best(self.points(), limit, quick=quick)
 
 
 def leaks_of(columns: Iterable[str]) -> list[str]:

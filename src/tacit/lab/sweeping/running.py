@@ -101,7 +101,7 @@ def sweep(
         network=network, points=points, thorough=thorough,
         device=device if cluster else device_named(device),
     )  # fmt: skip
-    folder = None if out is None else Path(out)
+    folder = None if out is None else _made(Path(out))
     if cluster is None:
         return _swept(Store(folder, recipe, wanted), recipe, data, told, memory, checkpoint_every)
     with connected(cluster) as machines:
@@ -181,6 +181,15 @@ class _Told:
         self.told(
             f"{self.name}: {what}", self.place * _PARTS + round(_PARTS * done / max(1, total)), self.count * _PARTS
         )
+
+
+def _made(folder: Path) -> Path:
+    """The folder of a sweep, made before hours of training and not after them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"out = {folder} can't be made a folder ({error.strerror}): choose another path") from None
+    return folder
 
 
 def _hardware(device: str) -> str:

@@ -1,0 +1,115 @@
+"""What `tacit sweep` and `tacit choose` show when the sweep is done: a table, an answer, and what there is to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacit.cli._show import leak
+
+if TYPE_CHECKING:
+    from tacit.lab.choosing import Choice, Point
+    from tacit.lab.sweeping.results import Sweep
+
+__all__ = ["about", "left_out", "print_choice", "print_files", "print_points", "title"]
+
+
+def title(done: Sweep) -> str:
+    """What was swept, in a line."""
+    recipe = done.metadata["recipe"]
+    return f"{recipe['data']}, {recipe['training_rows']:,} rows, {recipe['epochs']} epochs"
+
+
+def about(done: Sweep) -> Mapping[str, Any]:
+    """What the JSON forms say about a sweep as a whole."""
+    return {"papers": done.metadata.get("papers"), "skipped": done.metadata.get("skipped", 0)}
+
+
+def left_out(rows: int) -> str | None:
+    """A sentence about rows that could not be read; None where there are none."""
+    if not rows:
+        return None
+    many = f"{rows:,} rows could not be read and were" if rows > 1 else "1 row could not be read and was"
+    return f"{many} left out"
+
+
+def print_points(done: Sweep, found: Sequence[Point], choice: Choice | None = None) -> None:
+    """The table of all settings."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=title(done), padding=(0, 1, 0, 0))
+    table.add_column("setting", no_wrap=True)
+    for name in ("test\nAUC", "test\nloss", "worst\nleak", "up\nto"):
+        table.add_column(name, justify="right")
+    table.add_column("by attack", overflow="fold", min_width=15)
+    for point in found:
+        marked = choice is not None and point == choice.point
+        table.add_row(
+            point.setting.spelled, _number(point.test_auc), _number(point.test_loss),
+            (point.failed or "") if point.worst is None else leak(point.worst), _number(point.high),
+            _attack(point), style="bold reverse" if marked else None,
+        )  # fmt: skip
+    Console(highlight=False).print(table)
+
+
+def print_choice(choice: Choice) -> None:
+    """What to take, or what comes nearest."""
+    point = choice.point
+    said = f"test AUC {_number(point.test_auc)}{_cost(choice)}; worst attack {_attack(point)}, up to "
+    said += f"{_number(point.high)}. "
+    warning = "" if choice.warning is None else f" But {choice.warning}."
+    if choice.holds:
+        typer.echo(f"Take {point.setting.spelled}: {said}".rstrip() + warning)
+    else:
+        typer.echo(
+            f"No setting keeps every attack under {choice.limit:g}. The nearest is {point.setting.spelled}: {said}"
+            f"Try stronger ones, fewer epochs, or a higher limit.{warning}"
+        )
+
+
+def print_files(done: Sweep, found: Sequence[Point], picture: Path | None) -> None:
+    """Notes, and where everything is."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    known: Mapping[str, Any] = done.metadata
+    if len(known.get("waves", [])) > 1:
+        sizes = known["waves"]
+        console.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, to fit into memory.")
+    notes = dict.fromkeys(note for point in found for note in point.notes)
+    for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*known.get("notes", []), *notes][:3]]:
+        if note:
+            console.print(f"Note: {note}.", markup=False, soft_wrap=True)
+    drawn = f"Picture: {picture}." if picture else _undrawn()
+    console.print(f"Every figure: {done.path}. {drawn}", markup=False, soft_wrap=True)
+
+
+def _cost(choice: Choice) -> str:
+    """What the setting costs, in brackets."""
+    if choice.cost is None or choice.point == choice.baseline:
+        return ""
+    return " (no loss)" if abs(choice.cost) < 5e-5 else f" ({-choice.cost:+.4f} against no protection)"
+
+
+def _attack(point: Point) -> str:
+    """The worst attack by its name, with its layer where that is not the cut, and its part of the training if any."""
+    name = (point.attack or "").removesuffix("@cut")
+    return name if point.part in (None, "whole") else f"{name}, {point.part}"
+
+
+def _undrawn() -> str:
+    """Why there is no picture."""
+    import importlib.util
+
+    if importlib.util.find_spec("matplotlib") is None:
+        return "No picture was drawn: pip install 'tacit[figures]'."
+    return "No picture was drawn: no setting has both a test AUC and a leak."
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
