@@ -67,8 +67,11 @@ Both parties' rows are joined in the clear: this is a lab, not a training betwee
 
 `generated:NAME` is a look-alike of a data set with as many rows as `rows` (`--rows`) says, for tests and for speed: it
 has the columns, about the share of positives and something to learn, and tells nothing about the real one. `criteo` and
-`avazu` are drawn as tensors; for the others, files in the official format are made and read.
-`tacit.lab.data.generated.write` makes files of the large ones as well."""
+`avazu` are drawn as tensors, and `flights` from the values of the shipped columns, each by itself; for the others,
+files in the official format are made and read. `tacit.lab.data.generated.write` makes files of the large ones as well.
+
+The skin lesions have three names, `isic`, `ham10000` and `skin`: each reads whichever of the two collections the folder
+holds, and the data set is then called `isic` (SIIM-ISIC, the papers' one) or `ham10000`."""
 
 _PREPARED = """\
 ## How rows are prepared
@@ -85,6 +88,12 @@ or in fewer than `min_count`: 0 | [0, 1] by the training rows' range, moved to t
 | your own files | likewise | likewise | mean 0, variance 1, missing: the mean; or as for `criteo` |
 | `isic`, `fashion` | by a hash of patient or lesion; as the authors divide it | | pixels stay bytes, and become \
 numbers from 0 to 1 batch by batch |
+
+`rows` (`--rows`) uses a part of a data set. Of `adult`, `bank`, `credit`, `flights` and `isic`, which are read whole,
+that many rows are drawn at random, by a hash of id (or picture) and seed. Of `criteo`, `avazu` and your own files,
+which are streamed, they are the *first* ones of the file, so that the rest is never read; of `fashion` the first ones
+of each of its files. A file that is sorted gives its beginning alone: the first million rows of Avazu all belong to its
+first day. The loaders of `criteo` and `avazu` have `sample` for a draw over the whole file.
 
 Data sets *by day* know the day of each row and are sorted by it, so that a model can be trained on a stream of days
 (`tacit days`)."""

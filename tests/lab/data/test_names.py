@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from tacit.audit.metrics.leak_auc import auc
 from tacit.errors import DataError, UsageError
 from tacit.lab import data as lab_data
 from tacit.lab.data import skin
@@ -14,7 +15,7 @@ from tacit.lab.stack.network import network_for
 
 FILED = [name for name, source in lab_data.SOURCES.items() if source.folder]
 LARGE = ["avazu", "criteo"]
-SMALL = ["adult", "bank", "credit", "fashion", "isic"]
+SMALL = ["adult", "bank", "credit", "fashion", "flights", "isic"]
 
 
 def test_the_docstring_lists_every_name():
@@ -51,7 +52,7 @@ def test_missing_files_are_named_with_where_to_get_them(name, tmp_path):
         ({"name": "generated:adult"}, "say how many rows"),
         ({"name": "generated:adult", "rows": 5, "folder": "here"}, "reads no files"),
         ({"name": "own.toml", "folder": "here"}, "names its files itself"),
-        ({"name": "generated:flights", "rows": 5}, "needs no look-alike"),
+        ({"name": "generated:flights", "rows": 5, "folder": "here"}, "reads no files"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, words):
@@ -119,6 +120,20 @@ def test_flights_know_their_days():
     month, day = (data.train.features[0][:, column] for column in (1, 2))  # codes follow the numbers, from 1 on
     lengths = torch.tensor([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30]).cumsum(0)
     assert torch.equal(data.train.days, lengths[month - 1] + day - 1)
+
+
+def test_made_up_flights_have_the_shipped_columns_and_a_label_that_can_be_learnt():
+    made, shipped = lab_data.load("generated:flights", rows=40_000, seed=2), lab_data.load("flights", rows=40_000)
+    assert (made.inputs.numeric, made.inputs.own_numeric) == (shipped.inputs.numeric, shipped.inputs.own_numeric)
+    assert made.inputs.cardinalities == shipped.inputs.cardinalities, "months, days, weekdays and hours are all there"
+    assert made.share == pytest.approx(shipped.share, abs=0.01)
+    assert made.train.days.unique().tolist() == list(range(365))
+    assert bool((made.train.days.diff() >= 0).all())
+    hour, temperature = (made.test.features[1][:, column] for column in (0, 5))
+    assert float(auc(hour, made.test.labels)) > 0.65
+    assert 0.45 < float(auc(temperature, made.test.labels)) < 0.55, "it tells nothing"
+    rates = torch.stack([made.train.labels[made.train.own[0][:, 0] == code].mean() for code in range(1, 10)])
+    assert float(rates.max() / rates.min()) > 1.5, "carriers differ"
 
 
 def test_a_list_of_names_needs_neither_torch_nor_polars():

@@ -138,7 +138,13 @@ def load(
     Args:
         name: one of `names()`, the path of a description (`.toml`) of your own files, or `generated:NAME`.
         folder: of the files that the table above names; some have a known place and need none.
-        rows: use this many rows at most, training and test together; None for all. A made-up data set needs it.
+        rows: use this many rows at most, training and test together; None for all. Which ones depends on the source:
+            of one that is read whole (`adult`, `bank`, `credit`, `flights`, `isic`) they are drawn at random, by a hash
+            of the row's id and the seed; of one that is streamed (`criteo`, `avazu`, your own files) they are the first
+            ones of the file, so that the rest is never read, and of `fashion` the first ones of each of its files. A
+            file that is sorted, as Avazu's is by day, then gives its beginning alone: for a draw over all of it use
+            `sample` of `tacit.lab.data.avazu.load` or `criteo.load`. A made-up data set needs this number, and has
+            exactly so many.
         seed: draws the test rows, and everything that is made up.
         cache: a folder for what large data sets keep between two runs; one beside their files if None.
         bad: "raise" stops at the first row that can't be used, with its file and line; "skip" leaves such rows out and
@@ -195,21 +201,22 @@ def _folder(name: str, folder: str | Path | None) -> Path | None:
 
 
 def _generated(text: str, name: str, rows: int | None, seed: int, folder: str | Path | None) -> Data:
-    """A made-up data set: files in the official format, read like any other, or tensors if it is large."""
+    """A made-up data set: files in the official format, read like any other; tensors if it is large or has no files."""
     if folder is not None:
         raise UsageError(f"{text} is made up and reads no files: leave out the folder {folder}")
-    if name == "flights":
-        raise UsageError("flights is shipped with tacit and needs no look-alike: load 'flights'")
     if rows is None:
         raise UsageError(f"{text} can be of any size: say how many rows (rows=, --rows)")
     if name in ("criteo", "avazu"):
         large: Data = getattr(import_module("tacit.lab.data.generated"), name)(rows, seed)
         return replace(large, name=text)
-    with tempfile.TemporaryDirectory() as place:
-        others = _FORMATS.get(text.removeprefix(_MADE_UP), {})
-        import_module(f"tacit.lab.data.{SOURCES[name].module}").write_generated(place, rows, seed, **others)
-        options = {"rows": None, "seed": seed, "cache": place, "bad": "raise", "progress": None}
-        made = _read(name, Path(place), options)
+    module = import_module(f"tacit.lab.data.{SOURCES[name].module}")
+    if not SOURCES[name].files:
+        made: Data = module.generated(rows, seed)
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            module.write_generated(place, rows, seed, **_FORMATS.get(text.removeprefix(_MADE_UP), {}))
+            options = {"rows": None, "seed": seed, "cache": place, "bad": "raise", "progress": None}
+            made = _read(name, Path(place), options)
     return replace(
         made, name=text, made=(f"Everything is made up with the seed {seed}, in the format of {made.name}.", *made.made)
     )
