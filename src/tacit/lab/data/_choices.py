@@ -12,7 +12,7 @@ from tacit.errors import UsageError
 from tacit.lab.data._cells import DAY
 from tacit.lab.data._fitting import Scaling
 
-__all__ = ["TEST", "TRAIN", "Options", "Schema"]
+__all__ = ["TEST", "TRAIN", "Options", "Schema", "shared"]
 
 TRAIN, TEST = 1, 2
 """What a row is for."""
@@ -109,3 +109,12 @@ class Options:
             else "Numbers were scaled to mean 0 and variance 1 in the training rows; a missing one became the mean."
         )
         return told
+
+
+def shared(own: str) -> tuple[bool, str]:
+    """Whether both parties have all columns, from the `own` of a loader, and how `Data.made` says it."""
+    if own not in ("none", "all"):
+        raise UsageError(f'own={own!r}: give "none" or "all"')
+    if own == "none":
+        return False, "The feature party has all columns, the label party only the labels."
+    return True, "Both parties have all columns, as in the papers: the label party for the wide part of the model."

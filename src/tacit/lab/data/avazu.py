@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
+from tacit.lab.data._choices import shared
 from tacit.lab.data._sources import found
 from tacit.lab.data._text import Layout, Text, header
 from tacit.lab.data.rows import Data
@@ -74,8 +75,7 @@ def load(
         bad: "raise" an error with the line of a row that can't be read, or "skip" and count such rows.
         progress: called with the work done and to do.
     """
-    if own not in ("none", "all"):
-        raise UsageError(f'own={own!r}: give "none" or "all"')
+    both, told = shared(own)
     file = found(Path(path), FILES, _REMEDY)
     names = header(file, ",", _REMEDY)
     missing = [name for name in _KINDS if name not in names]
@@ -84,9 +84,8 @@ def load(
     made = [
         f"Avazu's click data were read from {file.name}: 22 categories, the hour of the day among them, prepared as in "
         "the papers.",
-        "The feature party has all columns, the label party only the labels." if own == "none"
-        else "Both parties have all columns, as in the papers: the label party for the wide part of the model.",
-    ]  # fmt: skip
+        told,
+    ]
     return load_streamed(
         Text(file, Layout(names, _KINDS, remedy=_REMEDY)),
         Schema("avazu", "click", CATEGORIES, days=True),
@@ -95,5 +94,5 @@ def load(
         bad=bad,
         progress=progress,
         made=made,
-        both=own == "all",
+        both=both,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from tacit.errors import UsageError
+from tacit.lab.data._choices import shared
 from tacit.lab.data._sources import found
 from tacit.lab.data._text import Layout, Text
 from tacit.lab.data.rows import Data
@@ -73,14 +73,12 @@ def load(
         bad: "raise" an error with the line of a row that can't be read, or "skip" and count such rows.
         progress: called with the work done and to do.
     """
-    if own not in ("none", "all"):
-        raise UsageError(f'own={own!r}: give "none" or "all"')
+    both, told = shared(own)
     file = found(Path(path), FILES, _REMEDY)
     made = [
         f"Criteo's click data were read from {file.name}: 26 categories and 13 numbers, prepared as in the papers.",
-        "The feature party has all columns, the label party only the labels." if own == "none"
-        else "Both parties have all columns, as in the papers: the label party for the wide part of the model.",
-    ]  # fmt: skip
+        told,
+    ]
     return load_streamed(
         Text(file, _LAYOUT),
         Schema("criteo", "label", CATEGORIES, NUMBERS),
@@ -89,5 +87,5 @@ def load(
         bad=bad,
         progress=progress,
         made=made,
-        both=own == "all",
+        both=both,
     )
