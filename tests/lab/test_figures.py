@@ -259,6 +259,19 @@ def test_strengths_agree_where_the_leaks_are_the_authors(table):
     assert not any(one.agrees for one in here.said(pl.concat([wrong, numbers.filter(pl.col("source") == "authors")])))
 
 
+def test_one_strength_outside_the_authors_range_is_told_and_differs(table):
+    here = kind("004-strengths")
+    authors = here.numbers(table, "flights").filter(pl.col("source") == "authors")
+    own = authors.filter((pl.col("data") == "criteo") & (pl.col("knob") == "scale")).with_columns(source=pl.lit("here"))
+    one = own.with_columns(leak=pl.when(pl.col("strength") == 25.0).then(0.9).otherwise("leak"))
+    (said,) = here.said(pl.concat([one, authors]))
+    assert said.agrees is False
+    assert said.found.startswith(f"{own.height - 1} of {own.height} strengths lie in their range")
+    beyond = own[-1:].with_columns(strength=pl.lit(400.0), leak=pl.lit(0.9))
+    (said,) = here.said(pl.concat([own, beyond, authors]))
+    assert said.agrees, "where no author went there is nothing to compare"
+
+
 # --- pictures --------------------------------------------------------------------------------------------------------
 
 
