@@ -1,6 +1,7 @@
 """Sweeps from end to end on small generated tables: rows, intervals, waves, interruption, refusal."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,18 +11,13 @@ import polars as pl
 import pytest
 import torch
 from polars.testing import assert_frame_equal
-from scipy.stats import norm as normal
-from scipy.stats import t as student
-from sklearn.metrics import log_loss as reference_loss
-from sklearn.metrics import roc_auc_score
 
-from tacit.errors import StorageError, UsageError
+from tacit.errors import DataError, StorageError, UsageError
 from tacit.lab import sweep
 from tacit.lab.data import generated
 from tacit.lab.figures import Asked
 from tacit.lab.stack.measuring import SAMPLED
 from tacit.lab.sweeping import results
-from tacit.lab.sweeping.judging import _student, leaks, parts, utility
 from tacit.lab.sweeping.recipe import digest_of, recipe_for
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Wave, stretches
@@ -152,80 +148,6 @@ def test_stretches_cover_a_training_and_end_with_it(epochs, each, points):
         assert {epoch * each for epoch in range(1, epochs + 1)} <= set(ends)
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
-
-
-def test_students_quantile():
-    for freedom in (1, 2, 3, 4, 5, 9, 30, 1000):
-        assert _student(freedom) == pytest.approx(student.ppf(0.975, freedom), rel=0.01)
-
-
-@pytest.mark.parametrize("batches", [2, 4, 20])
-def test_intervals_hold_the_truth_nineteen_times_in_twenty(batches, seeded):
-    each = 0.7 + 0.05 * torch.randn(batches, 2000, generator=seeded(0), dtype=torch.float64)
-    found = leaks(each, fewest=1000)
-    held = sum(one.leak.low <= 0.7 <= one.leak.high for one in found) / 2000
-    assert 0.935 < held < 0.965  # three standard errors of a share of 2000
-
-
-def test_a_leak_is_folded_once_of_the_mean(seeded):
-    chance = 0.5 + 0.1 * torch.randn(400, 1, generator=seeded(0), dtype=torch.float64)
-    (found,) = leaks(chance, fewest=10)
-    assert found.leak.value < 0.515
-    assert found.leak.low == 0.5
-    assert found.q95 > 0.65, "the papers' figure folds every batch"
-    (turned,) = leaks(torch.tensor([[0.1], [0.2]]), fewest=10)
-    assert turned.leak.value == pytest.approx(0.85)
-
-
-@pytest.mark.parametrize("count", [2, 6, 10])
-def test_students_quantile_for_several_parts(count):
-    z = normal.ppf(1 - 0.025 / count)
-    for freedom in (7, 15, 100):
-        assert _student(freedom, z) == pytest.approx(student.ppf(1 - 0.025 / count, freedom), rel=0.01)
-
-
-def test_a_phase_that_leaks_and_a_sign_that_turns_are_found(seeded):
-    chance = 0.5 + 0.02 * torch.randn(1000, generator=seeded(0), dtype=torch.float64)
-    phase, turning = chance.clone(), chance.clone()
-    phase[100:200] += 0.2
-    turning[:500] += 0.3
-    turning[500:] -= 0.3
-    each = torch.stack([chance, phase, turning], dim=1)
-    calm, brief, turned = parts(each, fewest=100)
-    assert [(one.first, one.last) for one in calm] == [(100 * place + 1, 100 * place + 100) for place in range(10)]
-    worst = max(brief, key=lambda one: one.leak.high)
-    assert worst.spelled == "updates 101 to 200"
-    assert worst.leak.low > 0.68
-    assert leaks(each, fewest=100)[2].leak.value < 0.51, "the mean over the whole says that nothing leaks"
-    assert min(one.leak.low for one in turned) > 0.78
-    assert max(one.leak.high for one in calm) < 0.52
-
-
-def test_a_part_has_some_batches_that_were_looked_at():
-    each = torch.full((400, 3), torch.nan)
-    each[7::8, 0] = 0.6  # a sample: 50 of 400
-    each[:15, 1] = 0.6
-    sampled, few, none = parts(each, fewest=10)
-    assert [(one.first, one.last) for one in sampled][::5] == [(8, 72), (344, 400)]
-    assert few == none == []
-    assert [len(one) for one in parts(each, fewest=10, least=16)] == [3, 0, 0]
-
-
-def test_all_parts_hold_the_truth_together_nineteen_times_in_twenty(seeded):
-    each = 0.7 + 0.05 * torch.randn(80, 2000, generator=seeded(0), dtype=torch.float64)
-    held = [all(part.leak.low <= 0.7 <= part.leak.high for part in found) for found in parts(each, fewest=1000)]
-    assert 0.94 < sum(held) / 2000 < 0.98
-
-
-def test_chance_alone_seldom_looks_like_a_leak(seeded):
-    draws = 0.5 + 0.05 * torch.randn(1000, 50 * 20, generator=seeded(0), dtype=torch.float64)
-    highs = [max(part.leak.high for part in found) for found in parts(draws, fewest=100)]
-    sweeps = torch.tensor(highs).view(50, 20).amax(1)  # of 20 settings each
-    assert (sweeps > 0.55).sum() == 0
-    assert (torch.tensor(highs) > 0.535).double().mean() < 0.01
-
-
 def test_the_worst_part_reaches_the_results(data, monkeypatch):
     recipe = recipe_for(data, layers=("cut",), **{**QUICK, "epochs": 4, "batch_size": 32})
     wave = Wave(recipe, data, {0: Setting("iso", "t", 4000.0)})
@@ -243,33 +165,6 @@ def test_the_worst_part_reaches_the_results(data, monkeypatch):
     assert whole["worst part"] == "updates 25 to 32"
     assert whole["worst"] == pytest.approx(0.98)
     assert whole["cosine@cut"] < 0.75, "the column stays the mean"
-
-
-def test_batches_without_a_class_do_not_count():
-    nan = float("nan")
-    one, none = leaks(torch.tensor([[0.6, nan], [nan, nan], [0.8, nan]]), fewest=10)
-    assert one.leak.value == pytest.approx(0.7)
-    assert none is None
-
-
-def test_perfect_order_in_few_rows_is_no_certainty():
-    (many,) = leaks(torch.ones(10, 1), fewest=100)
-    (few,) = leaks(torch.ones(2, 1), fewest=4)
-    (single,) = leaks(torch.full((1, 1), 0.8), fewest=25)
-    assert many.leak.low == pytest.approx(1 - 1.96 / 1000, abs=1e-4)
-    assert few.leak.low < 0.8
-    assert single.leak.high - single.leak.value == pytest.approx(1.96 * (0.16 / 25 + 1 / 625) ** 0.5, abs=1e-3)
-
-
-def test_utility_agrees_with_scikit_learn(seeded):
-    logits = torch.randn(500, generator=seeded(0))
-    labels = (torch.rand(500, generator=seeded(1)) < torch.sigmoid(logits)).float()
-    found = utility(logits, labels)
-    assert found["test_auc"] == pytest.approx(roc_auc_score(labels, logits))
-    assert found["test_loss"] == pytest.approx(reference_loss(labels, torch.sigmoid(logits)), rel=1e-5)
-    assert 0 < found["test_ace"] < 0.2
-    logits[3] = torch.nan
-    assert set(utility(logits, labels).values()) == {None}
 
 
 def test_a_replica_that_runs_away_leaves_the_others_alone(data, monkeypatch):
@@ -336,6 +231,43 @@ def test_an_interrupted_sweep_goes_on_with_what_is_missing(data, tmp_path):
     assert not (tmp_path / "waves").exists()
 
 
+@pytest.mark.parametrize("cut", ["before", "halfway", "after"])
+def test_the_last_file_survives_being_cut_short(data, tmp_path, monkeypatch, cut):
+    options = {"settings": SETTINGS[:2], "out": tmp_path, **QUICK}
+    right = shutil.rmtree
+
+    def stop(path):
+        if cut != "before":
+            next(path.glob("*.parquet")).unlink()
+        if cut == "after":
+            right(path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.lab.sweeping.store.shutil.rmtree", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(data, memory=small_memory(data), **options)
+    assert not (tmp_path / "results.parquet").exists()
+    told = []
+    found = sweep(data, progress=lambda *x: told.append(x), **options)
+    assert told == [], "nothing is trained again"
+    assert [path.name for path in tmp_path.iterdir()] == ["results.parquet"]
+    assert found.whole["replica"].to_list() == [0, 1]
+
+
+def test_waves_that_cannot_be_removed_are_said(data, tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.lab.sweeping.store.shutil.rmtree", refuse)
+        with pytest.raises(StorageError, match="can't be removed"):
+            sweep(data, settings=SETTINGS[:1], out=tmp_path, **QUICK)
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1, "the wave, and not the whole beside it"
+    sweep(data, settings=SETTINGS[:1], out=tmp_path, **QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == ["results.parquet"]
+
+
 def test_a_finished_sweep_is_not_done_again(thorough, data):
     told = []
     options = {**QUICK, "thorough": True, "progress": lambda *x: told.append(x)}
@@ -392,8 +324,38 @@ def test_files_that_are_no_results(tmp_path):
     with pytest.raises(StorageError, match="can't be read"):
         results.read(tmp_path)
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
-    with pytest.raises(UsageError, match="not the results file"):
+    with pytest.raises(UsageError, match=r"lacks replica, .*, notes, a recipe in the metadata; give"):
         results.read(tmp_path / "other.parquet")
+
+
+def test_results_that_lack_something_say_what(thorough, tmp_path):
+    path = tmp_path / "results.parquet"
+    results.write(path, thorough.table.drop("worst part", "test_auc"), thorough.metadata)
+    with pytest.raises(UsageError, match="lacks test_auc, worst part;"):
+        results.read(path)
+    results.write(path, thorough.table, {"data": "x"})
+    with pytest.raises(UsageError, match="lacks a recipe in the metadata;"):
+        results.read(path)
+    results.write(path, thorough.table, {"data": "x", "by day": True})
+    with pytest.raises(UsageError, match="is by day"):
+        results.read(path)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "words"),
+    [
+        (slice(0), None, "training part .* no row"),
+        (None, 0, "test part .* label 0"),
+        (1, None, "training part .* label 1"),
+    ],
+)
+def test_a_part_that_lacks_a_class_is_said_before_training(data, train, test, words):
+    def some(rows, which):
+        return rows if which is None else rows[which] if isinstance(which, slice) else rows[rows.labels == which]
+
+    lacking = replace(data, train=some(data.train, train), test=some(data.test, test))
+    with pytest.raises(DataError, match=words):
+        sweep(lacking, settings=SETTINGS[:1], **QUICK)
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,17 @@ def read(path: Path | str) -> Sweep:
         table, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise StorageError(f"{path} can't be read ({error}): delete it, and sweep again") from error
-    if "tacit" not in metadata or not {*IDENTITY, *PLACE} <= set(table.columns):
-        raise UsageError(f"{path} is not the results file of a sweep: give one that `tacit sweep` wrote")
-    return Sweep(path, table, json.loads(metadata["tacit"]))
+    about = json.loads(metadata.get("tacit", "{}"))
+    if about.get("by day"):
+        raise UsageError(f"{path} is by day, as `tacit days` writes it: give the results.parquet of `tacit sweep`")
+    missing = [name for name in (*IDENTITY, *PLACE, *UTILITY, *WORST, "notes") if name not in table.columns]
+    missing += [] if "recipe" in about else ["a recipe in the metadata"]
+    if missing:
+        raise UsageError(
+            f"{path} is not the results file of a sweep, or of an older version: it lacks {', '.join(missing)}; give "
+            "one that `tacit sweep` wrote, or sweep again"
+        )
+    return Sweep(path, table, about)
 
 
 def _family(leak: str) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""A sweep's folder: each finished wave at once, the one that trains now and then, at the end one file."""
+"""A sweep's folder: each finished wave at once, the one that trains now and then, at the end one file.
+
+At the end all of it is written under another name, then the waves are removed, and then it gets its own: whenever that
+is cut short, the next call finds either the waves or the whole, and nobody ever finds two results.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import UsageError
+from tacit.errors import StorageError, UsageError
 from tacit.lab.sweeping import results
 from tacit.lab.sweeping.checkpoints import SUFFIX, Begun, Keeping, begun_in
 from tacit.lab.sweeping.recipe import Recipe
@@ -42,7 +46,11 @@ class Store:
 
     def finished(self) -> Sweep | None:
         """The whole sweep, if this one was finished here before; another one's results are refused."""
-        if self.folder is None or not self._results.exists():
+        if self.folder is None:
+            return None
+        if self._whole.exists():
+            self._settle()
+        if not self._results.exists():
             return None
         found = results.read(self._results)
         self._same(found)
@@ -107,13 +115,29 @@ class Store:
         metadata = {**self.what, **about, "notes": self.notes}
         if self.folder is None:
             return Sweep(None, table, metadata)
-        results.write(self._results, table, metadata)
-        shutil.rmtree(self._waves, ignore_errors=True)
+        results.write(self._whole, table, metadata)
+        self._settle()
         return Sweep(self._results, table, metadata)
+
+    def _settle(self) -> None:
+        """The waves go, and what was made of them gets its name."""
+        try:
+            if self._waves.exists():
+                shutil.rmtree(self._waves)
+            self._whole.replace(self._results)
+        except OSError as error:
+            raise StorageError(
+                f"{self._waves} can't be removed ({error.strerror}), though the sweep is done: look at who owns it, "
+                "then give the same command again"
+            ) from error
 
     @property
     def _results(self) -> Path:
         return Path(self.folder or ".") / "results.parquet"
+
+    @property
+    def _whole(self) -> Path:
+        return self._results.with_suffix(".whole")
 
     @property
     def _waves(self) -> Path:
