@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli._show import Json, leak, make_folder, one_bar
-from tacit.cli.sweep import BatchSize, DataFolder, Device, Name, Rows
+from tacit.cli._swept import left_out
+from tacit.cli.sweep import Bad, BatchSize, Cache, DataFolder, Device, Name, Rate, Rows, split_protections
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def days(
     period: Annotated[int, typer.Option(min=1, help="How many days count as one.")] = 7,
     rows: Rows = None,
     batch_size: BatchSize = None,
+    learning_rate: Rate = None,
+    bad: Bad = "raise",
+    cache: Cache = None,
     device: Device = "auto",
     out: Annotated[
         Path | None, typer.Option(help="[default: runs/days-DATA]", metavar="DIR", show_default=False)
@@ -39,30 +43,36 @@ def days(
     OUT gets results.parquet (a row for each setting, seed and day) and days.png, with 95% bands over the seeds.
     """
     from tacit.lab.data import load
-    from tacit.lab.sweeping.grids import grid, split_names
-    from tacit.lab.sweeping.recipe import device_named, paper_of
+    from tacit.lab.sweeping.grids import grid
+    from tacit.lab.sweeping.recipe import checked_rate, device_named, paper_of
 
-    settings = grid(split_names(protect), 1, range(seeds))
+    settings, where = grid(split_protections(protect), 1, range(seeds)), device_named(device)
+    rate = checked_rate(learning_rate)
     target = out or Path("runs") / f"days-{Path(data).stem.replace(':', '-')}"
-    make_folder(target)
     if (target / "results.parquet").exists():
         raise UsageError(f"{target / 'results.parquet'} is there already: choose another --out, or delete it")
     with one_bar(quiet=as_json, first=f"loading {data}") as show:
         from tacit.lab.days import by_day
 
-        loaded = load(data, folder=folder, rows=rows)
+        loaded = load(
+            data, folder=folder, rows=rows, bad=bad, cache=cache,
+            progress=lambda done, total: show(f"loading {data}", done, total),
+        )  # fmt: skip
+        make_folder(target)
         paper = paper_of(loaded.name)
         table = by_day(
             loaded, settings, period=period, batch_size=batch_size or (paper.batch_size if paper else 256),
-            learning_rate=paper.learning_rate if paper else 1e-3, device=device_named(device),
+            learning_rate=rate or (paper.learning_rate if paper else 1e-3), device=where,
             progress=lambda done, total: show(f"{len(settings)} trainings by day", done, total),
         )  # fmt: skip
     numbers, picture = _written(table, target, loaded.name, period)
     found = _means(numbers)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps([{**one, "skipped": loaded.skipped} for one in found], indent=2))
         return
     _print(found, loaded.name, numbers["day"].n_unique())
+    if loaded.skipped:
+        typer.echo(f"Note: {left_out(loaded.skipped)}.")
     drawn = f" Picture: {picture}." if picture else " No picture was drawn: pip install 'tacit[figures]'."
     typer.echo(f"Every day: {target / 'results.parquet'}.{drawn}")
 

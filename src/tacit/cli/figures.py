@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tacit.cli._show import Json, make_folder, one_bar
+from tacit.cli._swept import left_out
+from tacit.cli.sweep import Bad, Cache, Rate
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ def figures(
     seeds: Annotated[
         int, typer.Option(min=1, help="Seeds of each setting; figures by day take three at least, for bands.")
     ] = 1,
+    learning_rate: Rate = None,
+    bad: Bad = "raise",
+    cache: Cache = None,
     device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to train.")] = "cpu",
     results: Annotated[
         Path | None,
@@ -73,23 +78,34 @@ def figures(
 
     chosen(name, data)  # a wrong name is said before anything is loaded
     where = out or Path("runs") / f"figures-{data.replace(':', '-').replace('/', '-')}"
-    make_folder(where)
+    skipped = 0
     if results is not None:
+        from tacit.lab.sweeping.results import read
+
+        read(results)  # a wrong file is said before there is a folder
+        make_folder(where)
         made = make_from(name, results, where)
     else:
         from tacit.lab.data import load
+        from tacit.lab.sweeping.recipe import checked_rate
 
         with one_bar(quiet=as_json, first=f"loading {data}") as show:
             wanted = rows or (SMALL_ROWS if scale == "small" else None)
+            rate = checked_rate(learning_rate)
             loaded = load(
-                data, folder=folder, rows=wanted, progress=lambda part, all_: show(f"loading {data}", part, all_)
-            )
-            asked = Asked(loaded, scale, epochs, seeds, device=device)
+                data, folder=folder, rows=wanted, bad=bad, cache=cache,
+                progress=lambda part, all_: show(f"loading {data}", part, all_),
+            )  # fmt: skip
+            skipped = loaded.skipped
+            make_folder(where)
+            asked = Asked(loaded, scale, epochs, seeds, device=device, learning_rate=rate)
             made = make(name, asked, where, path=folder, progress=show)
     if as_json:
-        typer.echo(json.dumps([one.as_dict() for one in made], indent=2))
+        typer.echo(json.dumps([{**one.as_dict(), "skipped_rows": skipped} for one in made], indent=2))
         return
     _print(made, where)
+    if skipped:
+        typer.echo(f"Note: {left_out(skipped)}.")
 
 
 def _list(*, as_json: bool) -> None:

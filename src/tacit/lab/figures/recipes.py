@@ -46,6 +46,7 @@ class Asked:
         seeds: how many seeds of each setting.
         seed: the first of them.
         device: "cpu" or "cuda".
+        learning_rate: of Adam, where the scale's own is not wanted.
     """
 
     data: Data
@@ -54,13 +55,14 @@ class Asked:
     seeds: int = 1
     seed: int = 0
     device: str = "cpu"
+    learning_rate: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What must be the same for a training to be used again."""
         return {
             "data": self.data.name, "digest": self.digest, "training_rows": len(self.data.train),
             "test_rows": len(self.data.test), "scale": self.scale, "epochs": self.epochs, "seeds": self.seeds,
-            "seed": self.seed,
+            "seed": self.seed, "learning_rate": self.learning_rate,
         }  # fmt: skip
 
     @cached_property
@@ -202,7 +204,7 @@ def _trained(recipe: Recipe, asked: Asked, progress: Callable[[int, int], None])
 def _rate(asked: Asked) -> float:
     """The papers' learning rate at their scale; at the small one a larger, because there are few updates."""
     paper = paper_of(asked.data.name) if asked.scale == "paper" else None
-    return paper.learning_rate if paper else 1e-3
+    return asked.learning_rate or (paper.learning_rate if paper else 1e-3)
 
 
 def _period(data: Data, size: int) -> tuple[int, int]:

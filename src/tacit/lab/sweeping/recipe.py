@@ -15,7 +15,10 @@ from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Pictures
 from tacit.lab.stack.network import Network, network_for
 
-__all__ = ["PAPERS", "Paper", "Recipe", "cut_size", "device_named", "digest_of", "paper_of", "recipe_for", "shortened"]
+__all__ = [
+    "PAPERS", "Paper", "Recipe", "checked_rate", "cut_size", "device_named", "digest_of", "paper_of", "recipe_for",
+    "shortened",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,7 @@ def recipe_for(
     for name, value in (("epochs", epochs), ("points", points)):
         if value < 1:
             raise UsageError(f"{name} = {value}: a sweep needs one or more")
-    if learning_rate is not None and not 0 < learning_rate < float("inf"):
-        raise UsageError(f"learning_rate = {learning_rate}: Adam needs one above 0, such as 0.001")
+    rate = checked_rate(learning_rate)
     _check_classes(data)
     paper = paper_of(data.name)
     size = batch_size or _batch_size(len(data.train), paper)
@@ -154,9 +156,16 @@ def recipe_for(
         raise UsageError(f"the network is for {made.inputs}, but {data.name} has {data.inputs}: build it for these")
     return Recipe(
         data=data.name, digest=digest_of(data), training_rows=len(data.train), test_rows=len(data.test), network=made,
-        batch_size=size, learning_rate=learning_rate or (paper.learning_rate if paper else _RATE), epochs=epochs,
+        batch_size=size, learning_rate=rate or (paper.learning_rate if paper else _RATE), epochs=epochs,
         attacks=tuple(attacks), layers=tuple(layers), points=points, thorough=thorough, device=device,
     )  # fmt: skip
+
+
+def checked_rate(learning_rate: float | None) -> float | None:
+    """A learning rate that Adam can take, or none."""
+    if learning_rate is not None and not 0 < learning_rate < float("inf"):
+        raise UsageError(f"learning_rate = {learning_rate}: Adam needs one above 0, such as 0.001")
+    return learning_rate
 
 
 def _check_classes(data: Data) -> None:
