@@ -86,12 +86,13 @@ def leaks(each: Tensor, fewest: float) -> list[Leak | None]:
     return [_leak(column[~column.isnan()], fewest) for column in each.double().unbind(1)]
 
 
-def parts(each: Tensor, fewest: float, *, least: int = 8) -> list[list[Part]]:
+def parts(each: Tensor, fewest: float, *, least: int = 16) -> list[list[Part]]:
     """The parts of a training, about equally long, for each replica; none where there are too few batches for two.
 
     What leaks for a while only is diluted in the mean over the whole, and an attack whose sign turns on the way has a
     mean of a coin flip. To look at several parts is to have several chances of being wrong, so each interval is at the
-    level of 5% over their number (Bonferroni): that all of them hold the truth is as sure as one at 5% is.
+    level of 5% over their number (Bonferroni): that all of them hold the truth is as sure as one at 5% is. The spread
+    between batches is that within all parts together: a part of few batches does not know its own.
 
     Args:
         each: the AUC of each batch, NaN where it lacks a class or was not looked at.  (steps, replicas)
@@ -106,28 +107,33 @@ def _parts(each: Tensor, fewest: float, least: int) -> list[Part]:
     count = min(_PARTS, len(looked) // least)
     if count < 2:
         return []
-    z = _NORMAL.inv_cdf(1 - 0.025 / count)
+    split = looked.tensor_split(count)
+    within = torch.cat([each[some] - each[some].mean() for some in split])
+    freedom = len(looked) - count
+    wide = _student(freedom, _NORMAL.inv_cdf(1 - 0.025 / count)) * float((within.square().sum() / freedom).sqrt())
     return [
-        Part(int(some[0]) + 1, int(some[-1]) + 1, _estimate(each[some], fewest, z))
-        for some in looked.tensor_split(count)
+        Part(int(some[0]) + 1, int(some[-1]) + 1, _around(each[some], max(wide / len(some) ** 0.5, _Z95 / rows)))
+        for some in split
+        for rows in [max(1.0, fewest * len(some))]
     ]
 
 
 def _leak(each: Tensor, fewest: float) -> Leak | None:
-    if not len(each):
-        return None
-    return Leak(_estimate(each, fewest, _Z95), float(torch.quantile(fold(each), 0.95)))
-
-
-def _estimate(each: Tensor, fewest: float, z: float) -> Estimate:
-    """The folded mean with its interval, as wide as the normal quantile z says."""
     batches = len(each)
+    if not batches:
+        return None
     rows = max(1.0, fewest * batches)
     mean = float(each.mean())
     if batches == 1:
-        half = z * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
+        half = _Z95 * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
     else:
-        half = max(_student(batches - 1, z) * float(each.std()) / batches**0.5, z / rows)
+        half = max(_student(batches - 1) * float(each.std()) / batches**0.5, _Z95 / rows)
+    return Leak(_around(each, half), float(torch.quantile(fold(each), 0.95)))
+
+
+def _around(each: Tensor, half: float) -> Estimate:
+    """The folded mean, and so much on both sides of it."""
+    mean = float(each.mean())
     value = max(mean, 1 - mean)
     return Estimate(value, max(0.5, value - half), min(1.0, value + half))
 

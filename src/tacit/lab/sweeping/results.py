@@ -24,8 +24,8 @@ Every row is one replica over one part of its training: a *stretch* of updates, 
 Attacks that only run on recorded batches (`likelihood`, `learned`, the accumulated ones) stand in rows of the whole.
 A leak column is always the mean over its row's part. The worst one is not only looked for among those of the whole: a
 mean hides a phase that leaks, and an attack whose sign turns on the way averages to a coin flip. So each training is
-also parted, for each attack on batches, into up to ten equal parts of at least 8 batches (16 of an attack that sees a
-sample of the batches), and each part's folded mean competes, with an interval that holds for all parts together.
+also parted, for each attack on batches, into up to ten equal parts of at least 16 batches that it saw, and each part's
+folded mean competes, with an interval that holds for all parts together.
 What the sweep was (data, network, batch size, versions, device) is JSON in the file's metadata under `tacit`.
 """
 

@@ -29,7 +29,6 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, the parts done and all parts."""
 
 _TRAINING, _JUDGING = 75, 25  # parts of a wave's time, for a bar alone
-_LEAST = {True: 8, False: 16}  # batches of a part of the training, of attacks on every batch and on a sample of them
 _FIGURES = ("loss", "power", "untouched_rows", "stateless", "valid")  # of `Steps`, all but the AUCs
 
 
@@ -159,10 +158,7 @@ class Wave:
         """The rows of the whole training, with the attacks that only run on what was recorded."""
         rows = self._part("whole", epochs, self._history, self._tested())
         steps = _joined([one for one, _ in self._history])
-        by_part = {
-            leak_column(*key): parts(each, self._fewest, least=_LEAST[key[0] in self.recipe.attacks])
-            for key, each in steps.auc.items()
-        }
+        by_part = {leak_column(*key): parts(each, self._fewest) for key, each in steps.auc.items()}
         for place, row in enumerate(rows):
             notes: list[str] = []
             try:
