@@ -102,8 +102,8 @@ _BAD_ROWS = """\
 ## Bad rows
 
 A row that can't be read (a line with a field too many, a label that is neither 0 nor 1, a picture that is broken) stops
-the loading with an error that names the file, the line and the cause. `load(..., bad="skip")` leaves such rows out
-instead; `Data.skipped` counts them, and `Data.made` says so. The commands always stop.
+the loading with an error that names the file, the line and the cause. `load(..., bad="skip")`, or `--bad skip`,
+leaves such rows out instead; `Data.skipped` counts them, and `Data.made` says so.
 
 ## What is kept
 
