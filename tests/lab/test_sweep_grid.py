@@ -133,7 +133,7 @@ def test_few_rows_have_small_batches():
 
 
 def test_a_shorter_training_than_the_papers_is_said():
-    assert shortened(recipe(name="isic", epochs=3)) == "the papers train 1000 epochs on isic; this is 3 of them"
+    assert shortened(recipe(name="isic", epochs=3)) == "the papers train 1000 epochs on such data; this is 3 of them"
     assert shortened(recipe(name="criteo", epochs=5)) is None
     assert shortened(recipe()) is None
 

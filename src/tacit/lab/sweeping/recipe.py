@@ -184,7 +184,7 @@ def shortened(recipe: Recipe) -> str | None:
     paper = paper_of(recipe.data)
     if paper is None or recipe.epochs >= paper.epochs:
         return None
-    return f"the papers train {paper.epochs} epochs on {recipe.data}; this is {recipe.epochs} of them"
+    return f"the papers train {paper.epochs} epochs on such data; this is {recipe.epochs} of them"
 
 
 def device_named(name: str) -> str:
