@@ -80,7 +80,8 @@ def print_files(done: Sweep, found: Sequence[Point], picture: Path | None) -> No
     known: Mapping[str, Any] = done.metadata
     if len(known.get("waves", [])) > 1:
         sizes = known["waves"]
-        console.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, to fit into memory.")
+        why = "to fit into memory" if known.get("machines") is None else f"shared by {known['machines']} workers"
+        console.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, {why}.")
     notes = dict.fromkeys(note for point in found for note in point.notes)
     for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*known.get("notes", []), *notes][:3]]:
         if note:

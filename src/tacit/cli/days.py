@@ -70,7 +70,7 @@ def days(
     if as_json:
         typer.echo(json.dumps([{**one, "skipped": loaded.skipped} for one in found], indent=2))
         return
-    _print(found, loaded.name, numbers["day"].n_unique())
+    _print(found, loaded.name, numbers["day"].n_unique(), period)
     if loaded.skipped:
         typer.echo(f"Note: {left_out(loaded.skipped)}.")
     drawn = f" Picture: {picture}." if picture else " No picture was drawn: pip install 'tacit[figures]'."
@@ -105,12 +105,13 @@ def _means(numbers: pl.DataFrame) -> list[dict[str, Any]]:
     return mean.to_dicts()
 
 
-def _print(found: list[dict[str, Any]], data: str, count: int) -> None:
+def _print(found: list[dict[str, Any]], data: str, count: int, period: int) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, title=f"{data}: means over {count} days")
+    each = "days" if period == 1 else f"periods of {period} days"
+    table = Table(box=box.SIMPLE_HEAD, title=f"{data}: means over {count} {each}")
     table.add_column("setting", no_wrap=True)
     for name in ("test AUC", "norm leak", "hint leak"):
         table.add_column(name, justify="right")

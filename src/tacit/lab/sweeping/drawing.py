@@ -88,8 +88,8 @@ def _lines(axis: Axes, points: Sequence[Point]) -> None:
 
 def _chosen(axis: Axes, choice: Choice) -> None:
     """The limit, and a ring around what was chosen or came nearest."""
-    axis.axvspan(choice.limit, 1.1, color=_RED, alpha=0.05, lw=0)
-    axis.axvline(choice.limit, color=_RED, lw=1.2, label=f"limit {choice.limit:g}")
+    axis.axvspan(choice.limit, 1.1, color=_BLACK, alpha=0.05, lw=0)
+    axis.axvline(choice.limit, color=_BLACK, lw=1.4, label=f"limit {choice.limit:g}")
     point = choice.point
     if point.worst is not None and point.test_auc is not None:
         label = f"{'chosen' if choice.holds else 'nearest'}: {point.setting.spelled}"
