@@ -155,7 +155,8 @@ def _print(made: Sequence[Made], where: Path) -> None:
     count = counted(made)
     drawn = sum(one.picture is not None for one in made)
     console.print(
-        f"\n{drawn} figure{'' if drawn == 1 else 's'} drawn; {count['agree']} sentences of the papers agree with these runs, {count['differ']} "
+        f"\n{drawn} figure{'' if drawn == 1 else 's'} drawn; {count['agree']} sentences of the papers agree with these "
+        f"runs, {count['differ']} "
         f"differ. Everything on one page: {where / 'summary.md'}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
