@@ -46,8 +46,8 @@ def connected(address: str) -> Iterator[Cluster]:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except (OSError, RuntimeError, ValueError) as error:
             raise LinkError(
-                f"no cluster answers at {address!r} ({error}): start one with `ray start --head`, and give the address "
-                "that it prints"
+                f"no cluster answers at {address!r} ({error}): start one with `ray start --head`, give the address "
+                "that it prints and, where it asks for a token, RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
             ) from error
     try:
         yield Cluster(ray)
