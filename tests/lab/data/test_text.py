@@ -121,7 +121,7 @@ def test_hours_and_days():
     [
         (b"", "t.txt", "is empty"),
         (b"\n\n", "t.txt", "is empty"),
-        (gzip.compress(GOOD * 100)[:-20], "t.txt.gz", "cut short"),
+        (gzip.compress(GOOD * 100, mtime=0)[:-20], "t.txt.gz", "cut short"),
         (b"no gzip at all", "t.txt.gz", "damaged or cut short"),
         (b"x" * 5000, "t.txt", "no end of a line"),
         (b"<html>\n" * 50, "t.txt", "no line near it is better"),
