@@ -162,7 +162,7 @@ def test_the_worst_part_reaches_the_results(data, monkeypatch):
     monkeypatch.setattr(wave.stack, "advance", leaky)
     *_, whole = wave.run()
     assert whole["worst attack"] == "cosine@cut"
-    assert whole["worst part"] == "updates 25 to 32"
+    assert whole["worst part"] == "updates 17 to 32"
     assert whole["worst"] == pytest.approx(0.98)
     assert whole["cosine@cut"] < 0.75, "the column stays the mean"
 
