@@ -155,7 +155,7 @@ def test_the_worst_part_reaches_the_results(data, monkeypatch):
 
     def leaky(plan):
         done, steps = wave.done, right(plan)
-        where = slice(max(0, 20 - done), max(0, 40 - done))
+        where = slice(max(0, 16 - done), max(0, 32 - done))
         steps.auc["cosine", "cut"][where] = 0.02  # for a while, and with its sign turned
         return steps
 
