@@ -203,6 +203,16 @@ def test_a_captured_graph_trains_as_the_steps_themselves(table, network):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_replay_after_a_step_that_ran_as_it_is_records_its_own_batch(table, network):
+    """`matched` runs as it is every few steps; what is recorded after that is the replayed batch, not that one."""
+    stack = Stack(table, network, [ALL[0], ALL[5]], batch_size=16, device="cuda", last=30)
+    plan = stack.plan(0)[:, :60]
+    stack.advance(plan)
+    assert stack._replayed._graph is not None
+    assert torch.equal(stack.transcript(0).batches().view.rows.cpu(), plan[0, 30:])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_trains_as_the_cpu_does(table, network):
     plain = [Setting("none"), Setting("none", seed=3)]
     here, there = (Stack(table, network, plain, batch_size=64, device=device) for device in ("cpu", "cuda"))

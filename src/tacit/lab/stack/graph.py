@@ -23,10 +23,20 @@ class Replayed:
     Args:
         protect: the stacked protections, with `steady` and `advanced`.
         step: the step: rows, slots and state to figures and the next state.
+        shown: what the step has left for others to look at. A replay fills the captured step's tensors again, but a
+            step that ran as it is in between has left others in their place.
+        show: puts what `shown` gave back in its place.
     """
 
-    def __init__(self, protect: Any, step: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]) -> None:
-        self._protect, self._step = protect, step
+    def __init__(
+        self,
+        protect: Any,
+        step: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
+        shown: Callable[[], Any],
+        show: Callable[[Any], None],
+    ) -> None:
+        self._protect, self._step, self._shown, self._show = protect, step, shown, show
+        self._captured: Any = None  # what the captured step shows
         self._stream = torch.cuda.Stream()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._seen = 0
@@ -45,6 +55,7 @@ class Replayed:
         for fixed, given in zip(self._inputs, (rows, slots), strict=True):
             fixed.copy_(given)
         self._graph.replay()
+        self._show(self._captured)
         figures.copy_(self._figures)
         return self._protect.advanced(state, 1)
 
@@ -68,7 +79,7 @@ class Replayed:
             made, following = self._step(*self._inputs, state)
             self._figures = made
             self._into_fixed(following)
-        self._graph = graph
+        self._graph, self._captured = graph, self._shown()
         return state
 
     def _into_fixed(self, state: Any) -> Any:

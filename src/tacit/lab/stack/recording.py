@@ -79,7 +79,7 @@ class Recording:
         self.batches: deque[Batch] = deque(maxlen=last or 1)
         self.seen: Tensor | None = None  # (2 sent|clean, replicas, visits * follow + 1, width)
         self.times = torch.zeros(0, self.follow, dtype=torch.int64)  # visits so far, for each seed
-        self._now: Batch | None = None
+        self.now: Batch | None = None  # the batch that was seen last
 
     def slots(self, plan: Tensor) -> Tensor:
         """For each row of a plan the place of this visit, or the last place, which is not read.
@@ -104,7 +104,7 @@ class Recording:
 
     def see(self, rows: Tensor, slots: Tensor, embedding: Tensor, sent: Tensor, clean: Tensor) -> None:
         """One batch of all replicas; inside a captured graph, where these tensors will be filled again and again."""
-        self._now = Batch(rows, embedding, sent, clean)
+        self.now = Batch(rows, embedding, sent, clean)
         if self.follow:
             if self.seen is None:
                 shape = (2, len(self.seed_of), self.visits * self.follow + 1, sent[0, 0].numel())
@@ -115,8 +115,8 @@ class Recording:
 
     def keep_last(self) -> None:
         """Keep the batch that was seen last."""
-        if self._now is not None:
-            now = self._now
+        if self.now is not None:
+            now = self.now
             if now.sent.is_cuda:  # the graph will write over them
                 now = Batch(now.rows.clone(), now.embedding.clone(), now.sent.clone(), now.clean.clone())
             self.batches.append(now)

@@ -131,7 +131,7 @@ class Stack:
             capturable=on_cuda, fused=on_cuda,
         )  # fmt: skip
         self.recording = Recording(seed_of, len(rows), last=last, follow=follow, visits=visits)
-        self._replayed = Replayed(self.protect, self._step) if on_cuda else None
+        self._replayed = Replayed(self.protect, self._step, self._shown, self._show) if on_cuda else None
         self.remembered: Any = self.protect.init()  # by the protections
 
     def plan(self, epoch: int) -> Tensor:
@@ -203,6 +203,13 @@ class Stack:
         size = clean.flatten(2).square().sum(-1).mean(-1)
         reported = [report[name].double() for name in FIGURES[2:-1]] + [self.alive.double()]
         return torch.cat([torch.stack([loss.detach().double(), size.double(), *reported]), auc]), state
+
+    def _shown(self) -> tuple[Any, ...]:
+        """What a step leaves to be looked at after it."""
+        return self.recording.now, self._received
+
+    def _show(self, shown: tuple[Any, ...]) -> None:
+        self.recording.now, self._received = shown
 
     def _sampled(self) -> dict[tuple[str, str], Tensor]:
         """What the sampled attacks make of the last batch.  (replicas,) each"""
