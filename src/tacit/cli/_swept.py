@@ -52,7 +52,8 @@ def print_points(done: Sweep, found: Sequence[Point], choice: Choice | None = No
         table.add_row(
             point.setting.spelled, _number(point.test_auc), _number(point.test_loss),
             (point.failed or "") if point.worst is None else leak(point.worst), _number(point.high),
-            _attack(point), style="bold reverse" if marked else None,
+            _attack(point).replace("(", " ("),  # a place to break a long name at
+            style="bold reverse" if marked else None,
         )  # fmt: skip
     Console(highlight=False).print(table)
 
