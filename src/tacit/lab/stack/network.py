@@ -50,10 +50,17 @@ class Network:
 def network_for(inputs: Table | Pictures, **sizes: int) -> Network:
     """The papers' network for these inputs; `cut`, `layers`, `width` and `embedding` may be given otherwise.
 
+    Pictures too small to be halved by all of the papers' blocks get as many as halve them, cut two before the last.
+
     >>> network_for(Pictures(3, 84)).cut, network_for(Table((5,), 2), cut=4, layers=4).layers
     (4, 4)
+    >>> network_for(Pictures(1, 28)).layers, network_for(Pictures(1, 28)).cut
+    (4, 2)
     """
-    usual = {"cut": 4, "layers": 6, "width": 64} if isinstance(inputs, Pictures) else {}
+    usual: dict[str, int] = {}
+    if isinstance(inputs, Pictures):
+        blocks = min(6, inputs.size.bit_length() - 1)
+        usual = {"cut": max(1, blocks - 2), "layers": blocks, "width": 64}
     unknown = set(sizes) - {"cut", "layers", "width", "embedding"}
     if unknown:
         raise UsageError(f"a network has no size {', '.join(sorted(unknown))}: give cut, layers, width or embedding")

@@ -1,4 +1,4 @@
-"""The stacked step: many replicas of a split training, one batched model, every leak measured on every batch.
+"""The stacked step: many replicas of a split training, one batched model, leaks measured while it trains.
 
 A replica trains as `tacit.simulate` would train it alone, with `tacit.models.adam`, its network's first weights and its
 setting's seed: the same batches, the same noise (on a CPU), the same formulas. What differs is the order in which
@@ -101,12 +101,8 @@ class Stack:
         if not settings:
             raise UsageError("a stack needs at least one setting")
         self.device = torch.device(device)
-        self.network, self.settings, self.batch_size, self.learning_rate = (
-            network,
-            tuple(settings),
-            batch_size,
-            learning_rate,
-        )
+        self.network, self.settings = network, tuple(settings)
+        self.batch_size, self.learning_rate = batch_size, learning_rate
         self.rows = rows.to(self.device)
         self.seeds = tuple(dict.fromkeys(setting.seed for setting in settings))
         seed_of = [self.seeds.index(one.seed) for one in settings]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tacit.lab.choosing import Choice, Point
-from tacit.lab.figures.style import colour_of
+from tacit.lab.figures.style import colour_of, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,15 +18,6 @@ __all__ = ["draw"]
 _MARKS = "osD^vPX"
 _DASHES = ("-", "--", ":", "-.")
 _BLACK, _RED, _GREY = "#222222", "#b3261e", "#8a8a8a"
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-}
 
 
 def draw(points: Sequence[Point], path: Path, *, title: str, choice: Choice | None = None) -> Path | None:
@@ -41,10 +32,9 @@ def draw(points: Sequence[Point], path: Path, *, title: str, choice: Choice | No
     shown = [point for point in points if point.worst is not None and point.test_auc is not None]
     if not shown or importlib.util.find_spec("matplotlib") is None:
         return None
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(_STYLE):
+    with styled():
         figure = Figure(figsize=(8, 5), layout="constrained")
         axis = figure.add_subplot()
         _lines(axis, shown)
