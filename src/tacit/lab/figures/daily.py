@@ -13,6 +13,7 @@ from tacit.lab.embedding.statements import Statement
 from tacit.lab.figures.kinds import SETTING, Kind, labelled, needs
 from tacit.lab.figures.progress import chosen
 from tacit.lab.figures.style import Sheet, shades
+from tacit.lab.sweeping.judging import student
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +33,6 @@ REPORT: tuple[tuple[str, str | None, float | None], ...] = (
 """The settings of the technical report; its sumKL of infinity is no noise."""
 
 _PANELS = {"norm@cut": "norm leak at the cut", "hint@cut": "hint leak at the cut (5 hints)", "test_auc": "test AUC"}
-_Z95 = 1.959963984540054
-_STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5% quantiles, by seeds
 
 
 def daily(
@@ -58,7 +57,7 @@ def _numbers(
     days = table.filter(pl.col("day").is_not_null() & (pl.col("part") == "stretch"))
     rows = labelled(chosen(days, settings))
     seeds = rows["seed"].n_unique()
-    around = pl.col(columns).std() * (_STUDENT.get(seeds, _Z95) / seeds**0.5)
+    around = pl.col(columns).std() * (student(max(1, seeds - 1)) / seeds**0.5)
     return rows.group_by("setting", *SETTING, "day", maintain_order=True).agg(
         pl.len().alias("seeds"), pl.col(columns).mean(), around.name.suffix(" band")
     )

@@ -22,7 +22,7 @@ from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED
 from tacit.lab.sweeping.results import leak_column
 from tacit.wire.record import Transcript
 
-__all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "utility", "wanted"]
+__all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "student", "utility", "wanted"]
 
 RECORDED = ("spectral", "likelihood", "learned")
 """What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
@@ -110,12 +110,12 @@ def _parts(each: Tensor, fewest: float, least: int) -> list[Part]:
     split = looked.tensor_split(count)
     within = torch.cat([each[some] - each[some].mean() for some in split])
     freedom = len(looked) - count
-    wide = _student(freedom, _NORMAL.inv_cdf(1 - 0.025 / count)) * float((within.square().sum() / freedom).sqrt())
-    return [
-        Part(int(some[0]) + 1, int(some[-1]) + 1, _around(each[some], max(wide / len(some) ** 0.5, _Z95 / rows)))
-        for some in split
-        for rows in [max(1.0, fewest * len(some))]
-    ]
+    wide = student(freedom, _NORMAL.inv_cdf(1 - 0.025 / count)) * float((within.square().sum() / freedom).sqrt())
+    found = []
+    for some in split:
+        half = max(wide / len(some) ** 0.5, _Z95 / max(1.0, fewest * len(some)))
+        found.append(Part(int(some[0]) + 1, int(some[-1]) + 1, _around(each[some], half)))
+    return found
 
 
 def _leak(each: Tensor, fewest: float) -> Leak | None:
@@ -127,7 +127,7 @@ def _leak(each: Tensor, fewest: float) -> Leak | None:
     if batches == 1:
         half = _Z95 * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
     else:
-        half = max(_student(batches - 1) * float(each.std()) / batches**0.5, _Z95 / rows)
+        half = max(student(batches - 1) * float(each.std()) / batches**0.5, _Z95 / rows)
     return Leak(_around(each, half), float(torch.quantile(fold(each), 0.95)))
 
 
@@ -138,7 +138,7 @@ def _around(each: Tensor, half: float) -> Estimate:
     return Estimate(value, max(0.5, value - half), min(1.0, value + half))
 
 
-def _student(freedom: int, z: float = _Z95) -> float:
+def student(freedom: int, z: float = _Z95) -> float:
     """Student's quantile where the normal one is z, by the usual expansion around it; few degrees only at 97.5%."""
     if freedom in _STUDENT and z == _Z95:
         return _STUDENT[freedom]
