@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -107,11 +107,7 @@ class Recipe:
 
     def network(self, data: Data) -> Network:
         """The paper's network; of pictures always the convolutional one with its usual sizes, as deep as they allow."""
-        if not isinstance(data.inputs, Pictures):
-            return network_for(data.inputs, **self.sizes)
-        network = network_for(data.inputs)
-        blocks = min(network.layers, data.inputs.size.bit_length() - 1)
-        return replace(network, layers=blocks, cut=min(network.cut, blocks))
+        return network_for(data.inputs, **({} if isinstance(data.inputs, Pictures) else self.sizes))
 
     def layers(self, data: Data) -> tuple[str, ...]:
         """Where leaks are measured."""
