@@ -20,6 +20,8 @@ ALLOWED = {
     "wire": {"contracts", "errors"},
     "audit": {"contracts", "errors", "dependence"},
     "cut": {"contracts", "errors", "align", "wire"},
+    "ledger": {"contracts", "errors", "align", "wire"},
+    "report": {"errors"},
 }
 
 

@@ -1,0 +1,234 @@
+"""What a report says, field by field: the schema of `report.json`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = [
+    "Decision",
+    "Leak",
+    "LedgerSummary",
+    "LiveCurve",
+    "Moment",
+    "NotTested",
+    "Override",
+    "Report",
+    "Subject",
+    "Worst",
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="null")
+
+
+class Subject(_Part):
+    """Who and what was audited.
+
+    Attributes:
+        kind: a run of ours, or what somebody else's system sent.
+        side: who is looking: "features" reads gradients and is after labels, "label" reads embeddings and is after
+            features.
+        run: the run's name, or the name of the file with the messages.
+        party: whose messages these are.
+        role: of that party.
+        peers: who received them.
+        contract: digest of the contract.
+        alignment: name of the alignment.
+        protection: what was done to the messages, as it is spelled; None where that is not known.
+        rows: examples that are trained on.
+        width: numbers that a message holds for each example.
+        epochs: planned visits of each example.
+        steps: messages that were sent.
+        versions: of Tacit, Python, torch and whatever else matters.
+        files: digests of the files that were read, by name.
+    """
+
+    kind: Literal["run", "files"]
+    side: Literal["features", "label"]
+    run: str
+    party: str | None = None
+    role: Literal["label", "features"] | None = None
+    peers: tuple[str, ...] = ()
+    contract: str | None = None
+    alignment: str | None = None
+    protection: str | None = None
+    rows: int | None = None
+    width: int | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    versions: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+
+class Leak(_Part):
+    """What one attack reached.
+
+    Attributes:
+        attack: its name, with its options.
+        on: single messages ("batches"), all visits of an example together ("visits"), or while training ran ("live").
+        layer: "cut" is what crossed the wire.
+        measure: "leak_auc" (0.5 a coin flip, 1 an open book) of labels; "variance_read" (0 nothing, 1 everything) of
+            features; "attribute_auc" of a private attribute.
+        value: the estimate.
+        low: lower end of its 95% interval.
+        high: upper end.
+        quantile: the 95% quantile over batches, where there are several.
+        baseline: what the same attacker reaches without the messages, where that is not a coin flip.
+        knows: what it has to know beside the messages.
+        costs: how much work it is.
+        seconds: that it took here.
+        about: what it does, in one sentence.
+    """
+
+    attack: str
+    on: Literal["batches", "visits", "live"]
+    layer: str = "cut"
+    measure: Literal["leak_auc", "variance_read", "attribute_auc"] = "leak_auc"
+    value: float
+    low: float
+    high: float
+    quantile: float | None = None
+    baseline: float | None = None
+    knows: str | None = None
+    costs: str | None = None
+    seconds: float | None = None
+    about: str | None = None
+
+
+class Worst(_Part):
+    """The attack that reached most above what its attacker had without any message."""
+
+    attack: str
+    value: float
+    low: float
+    high: float
+    measure: Literal["leak_auc", "variance_read", "attribute_auc"] = "leak_auc"
+
+
+class Moment(_Part):
+    """An epoch: what was measured in it, under which strength, and how good the model was after it.
+
+    Attributes:
+        epoch: counted from 1.
+        strength: the protection as it stood, spelled.
+        level: how many public steps above the configured strength.
+        worst: the worst live attack in this epoch.
+        figures: of the model after it: test_auc, test_loss and the like.
+    """
+
+    epoch: int
+    strength: str
+    level: int = 0
+    worst: Worst | None = None
+    figures: dict[str, float] = {}
+
+
+class Decision(_Part):
+    """What the gate decided, when and why.
+
+    Attributes:
+        time: when.
+        epoch: the epoch that it is about, counted from 1.
+        decision: what was done.
+        reason: why, for the owner alone.
+    """
+
+    time: str
+    epoch: int
+    decision: Literal["keep", "raise", "lower", "pause", "stop", "resume"]
+    reason: str
+
+
+class Override(_Part):
+    """Somebody let a run out that had broken its limit, and is on record for it."""
+
+    time: str
+    who: str
+    what: str
+    reason: str
+
+
+class LiveCurve(_Part):
+    """One attack's AUC while training ran: steps and values, thinned for the page."""
+
+    attack: str
+    measure: Literal["leak_auc", "variance_read", "attribute_auc"] = "leak_auc"
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+class LedgerSummary(_Part):
+    """What has been spent of every example, over all runs of this party.
+
+    Attributes:
+        examples: that were ever answered about.
+        answers: rows answered, each visit counted.
+        runs: trainings in the ledger.
+        most_visits: of one example.
+        visits: how many examples have been visited so often: visits -> examples.
+        worst_case: leak AUC of the most visited example under the Gaussian model with all that is known but the
+            label; 1 where a mechanism promises nothing; None where it is not known.
+        budget: that the owner set for it.
+        head: digest at the end of the hash chain.
+        notes: what the figure does not know.
+    """
+
+    examples: int
+    answers: int
+    runs: int
+    most_visits: int
+    visits: dict[int, int]
+    worst_case: float | None = None
+    budget: float | None = None
+    head: str
+    notes: tuple[str, ...] = ()
+
+
+class NotTested(_Part):
+    """What was not tried, and why."""
+
+    what: str
+    why: str
+
+
+class Report(_Part):
+    """The whole report.
+
+    Attributes:
+        schema_version: of these fields; it changes when a field changes its meaning.
+        made: when, in UTC.
+        subject: who and what.
+        limit: that the owner set; None where there is none.
+        on_limit: what happens where it can't be held.
+        verdict: "held" where every upper end stays under the limit and nothing that should have been tried is missing.
+        worst: the worst attack; None where none could run.
+        leaks: every attack.
+        moments: epoch by epoch.
+        decisions: of the gate.
+        curves: while training ran.
+        ledger: of the party.
+        overrides: on record.
+        not_tested: what was not tried.
+        assumptions: under which the figures hold.
+        repeat: commands that make this report again.
+    """
+
+    schema_version: Literal["1"] = "1"
+    made: str
+    subject: Subject
+    limit: float | None = None
+    on_limit: str | None = None
+    verdict: Literal["held", "broken", "no limit", "not judged"]
+    worst: Worst | None = None
+    leaks: tuple[Leak, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    curves: tuple[LiveCurve, ...] = ()
+    ledger: LedgerSummary | None = None
+    overrides: tuple[Override, ...] = ()
+    not_tested: tuple[NotTested, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    repeat: tuple[str, ...] = ()
