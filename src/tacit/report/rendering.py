@@ -1,0 +1,76 @@
+"""The report as files: `report.json` for programs, `report.html` for people who have to sign it."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from pydantic import ValidationError
+
+from tacit.errors import StorageError, UsageError
+from tacit.report.document import Report
+
+__all__ = ["read", "render", "write"]
+
+
+def write(report: Report, folder: Path) -> tuple[Path, Path]:
+    """Write `report.json` and `report.html` into a folder, which is made where there is none.
+
+    Each file is replaced as a whole: a reader sees the old one or the new one, never a part.
+
+    Returns:
+        The paths of the two files, the JSON first.
+    """
+    page = render(report)  # before anything is replaced: both files are new, or none is
+    paths = folder / "report.json", folder / "report.html"
+    for path, text in zip(paths, (report.model_dump_json(indent=2) + "\n", page), strict=True):
+        _replace(path, text)
+    return paths
+
+
+def render(report: Report) -> str:
+    """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
+    return _template().render(report=report)
+
+
+def read(path: Path) -> Report:
+    """The report in a `report.json`; anything else is an error that says what is wrong with the file."""
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be read ({error.strerror or error}): give the path of a report.json that `tacit audit` wrote"
+        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{path} is not a report that this version can read: {f'{place}: ' if place else ''}{first['msg']}. Give "
+            "the path of a report.json that `tacit audit` wrote, or make the report again"
+        ) from None
+
+
+@cache
+def _template() -> Template:
+    loader = PackageLoader("tacit.report", ".")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return made.get_template("page.html.j2")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file beside its place and move it there once it is on the disk."""
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise StorageError(
+            f"{path} can't be written ({error.strerror or error}): look at the disk, and at who may write in "
+            f"{path.parent}, then give the same command again"
+        ) from error
