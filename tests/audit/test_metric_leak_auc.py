@@ -1,13 +1,16 @@
 """Leak AUC against scikit-learn, DeLong's variance against brute force, the interval against its own promise."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from tacit.audit.metrics.leak_auc import auc, delong, fold, leak_auc, leak_quantile
+from tacit.audit.metrics.leak_auc import _chi_squared, auc, delong, fold, leak_auc, leak_quantile, leak_upper
 from tacit.contracts import Guess
 from tacit.errors import LabelsError, TensorError, UsageError
 
@@ -183,3 +186,32 @@ def test_the_quantile_is_the_papers():
     a = np.array([roc_auc_score(y, s) for y, s in zip(label.numpy(), score.numpy(), strict=True)])
     expected = np.quantile(np.maximum(a, 1 - a), 0.95)
     assert leak_quantile(guess_of(score), label.flatten()) == pytest.approx(expected, abs=1e-9)
+
+
+def _batches(leaks, *, positives=100, seed=0):
+    """Scores of as many batches as there are leaks, each a shift of the positives that gives that AUC."""
+    noise = torch.Generator().manual_seed(seed)
+    labels = (torch.arange(1000) < positives).long().repeat(len(leaks), 1)
+    shift = torch.tensor([2**0.5 * NormalDist().inv_cdf(leak) for leak in leaks])[:, None]
+    score = torch.randn(labels.shape, generator=noise) + shift * labels
+    return Guess(torch.arange(labels.numel()).reshape(labels.shape), score), labels.flatten()
+
+
+def test_the_upper_figure_of_steps_alike_is_the_interval_end_and_not_what_small_batches_scatter():
+    alike = [leak_upper(*_batches([0.55] * 24, positives=20, seed=seed)) for seed in range(40)]
+    ends = [leak_auc(*_batches([0.55] * 24, positives=20, seed=seed)).high for seed in range(40)]
+    papers = [leak_quantile(*_batches([0.55] * 24, positives=20, seed=seed)) for seed in range(40)]
+    beyond = sum(upper > end for upper, end in zip(alike, ends, strict=True))
+    assert beyond <= 7  # 5% of 40 by chance: more than 7 happens once in 250 times
+    assert sum(papers) / 40 > sum(alike) / 40 + 0.05
+
+
+def test_the_upper_figure_sees_that_some_batches_leak_more_than_others():
+    guess, truth = _batches([0.52] * 18 + [0.8] * 6)
+    assert leak_upper(guess, truth) > leak_auc(guess, truth).high
+    assert leak_upper(guess, truth) == pytest.approx(0.77, abs=0.05)
+
+
+def test_chi_squared_is_that_of_scipy():
+    for freedom in (1, 2, 5, 23, 200):
+        assert _chi_squared(freedom) == pytest.approx(scipy.stats.chi2.ppf(0.95, freedom), rel=0.03)

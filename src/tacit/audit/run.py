@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tacit.audit.attacks import _common
-from tacit.audit.metrics.leak_auc import leak_auc, leak_quantile
+from tacit.audit.metrics.leak_auc import leak_auc, leak_quantile, leak_upper
 from tacit.contracts import Attack, Estimate, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError, UsageError
 
@@ -30,6 +30,7 @@ class Finding:
         leak: leak AUC with its 95% interval.
         quantile: the papers' 95% quantile of the folded AUC over batches.
         baseline: what the same attacker reaches without what was received, where that is not a coin flip.
+        upper: what 95 of 100 batches stay under, chance taken out; see `leak_upper`.
     """
 
     attack: str
@@ -37,11 +38,22 @@ class Finding:
     leak: Estimate
     quantile: float
     baseline: Estimate | None = None
+    upper: float = 1.0
 
     @property
     def excess(self) -> float:
         """How far the leak lies above what the attacker had without any message: its baseline, or a coin flip."""
         return self.leak.value - (0.5 if self.baseline is None else self.baseline.value)
+
+    @property
+    def held(self) -> float:
+        """What a limit is held against: `upper`, less what the attacker had beyond a coin flip without any message."""
+        return self.upper - (0.0 if self.baseline is None else self.baseline.value - 0.5)
+
+    @property
+    def surely(self) -> float:
+        """The same at the lower end: where this is above a limit, the limit is broken beyond doubt."""
+        return self.leak.low - (0.0 if self.baseline is None else self.baseline.value - 0.5)
 
 
 def grant(view: View, truth: Tensor, clean: Tensor | None = None, *, noise: Noise) -> Known:
@@ -167,7 +179,8 @@ def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor) -> Finding:
     baseline = None
     if guess.baseline is not None:
         baseline = leak_auc(replace(guess, score=guess.baseline), truth)
-    return Finding(attack.name, layer, leak_auc(guess, truth), leak_quantile(guess, truth), baseline)
+    leak, upper = leak_auc(guess, truth), leak_upper(guess, truth)
+    return Finding(attack.name, layer, leak, leak_quantile(guess, truth), baseline, upper)
 
 
 def _clean_positives(view: View, truth: Tensor, clean: Tensor, noise: Noise) -> Tensor:

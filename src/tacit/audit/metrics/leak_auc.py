@@ -14,9 +14,10 @@ from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Guess
 from tacit.errors import LabelsError, UsageError
 
-__all__ = ["auc", "delong", "fold", "leak_auc", "leak_quantile"]
+__all__ = ["auc", "delong", "fold", "leak_auc", "leak_quantile", "leak_upper"]
 
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
+_Z90 = 1.6448536269514722  # its 95% quantile
 
 
 def fold(a: Tensor) -> Tensor:
@@ -107,6 +108,31 @@ def leak_quantile(guess: Guess, truth: Tensor, q: float = 0.95) -> float:
     if a.numel() == 0:
         raise LabelsError("no batch holds both classes among the rows that count: take more rows or larger batches")
     return float(torch.quantile(a, q))
+
+
+def leak_upper(guess: Guess, truth: Tensor) -> float:
+    """What a limit is held against: the leak that 95 of 100 batches stay under, chance taken out.
+
+    It is the 95% quantile over batches of the leak itself, or the upper end of the mean's interval where that is
+    higher. Batches of few positives scatter without leaking anything, so only what they scatter beyond DeLong's
+    variance counts, and of that no more than is certain at 95%: where nothing leaks and steps are alike, the quantile is
+    the mean, and `leak_quantile`, the papers' figure, would break every limit by chance alone.
+    """
+    score, label, counted = _judged(guess, truth)
+    a, chance = delong(score, label, counted)
+    whole = ~(a.isnan() | chance.isnan())
+    high, batches = leak_auc(guess, truth).high, int(whole.sum())
+    if batches < 2:
+        return high
+    mean = float(fold(a[whole].mean()))
+    certain = float(a[whole].var()) * (batches - 1) / _chi_squared(batches - 1)
+    spread = max(0.0, certain - float(chance[whole].mean()))
+    return min(1.0, max(high, mean + _Z90 * spread**0.5))
+
+
+def _chi_squared(freedom: int) -> float:
+    """The 95% quantile of the chi-squared distribution, by Wilson and Hilferty's cube."""
+    return float(freedom * (1 - 2 / (9 * freedom) + _Z90 * (2 / (9 * freedom)) ** 0.5) ** 3)
 
 
 def _judged(guess: Guess, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
