@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, model_validator
 
 __all__ = [
     "Decision",
     "Leak",
     "LedgerSummary",
     "LiveCurve",
+    "Measured",
     "Moment",
     "NotTested",
     "Override",
@@ -20,8 +23,19 @@ __all__ = [
 ]
 
 
+def _known(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_Figure = Annotated[float | None, BeforeValidator(_known)]
+"""A number that may be missing; JSON has no infinity, so what is not finite counts as missing."""
+
+Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
+"""What a figure is: of labels, of features, of a private attribute."""
+
+
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="null")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Subject(_Part):
@@ -72,7 +86,7 @@ class Leak(_Part):
         layer: "cut" is what crossed the wire.
         measure: "leak_auc" (0.5 a coin flip, 1 an open book) of labels; "variance_read" (0 nothing, 1 everything) of
             features; "attribute_auc" of a private attribute.
-        value: the estimate.
+        value: the estimate; an attack that reached none stands in `not_tested`.
         low: lower end of its 95% interval.
         high: upper end.
         quantile: the 95% quantile over batches, where there are several.
@@ -86,15 +100,15 @@ class Leak(_Part):
     attack: str
     on: Literal["batches", "visits", "live"]
     layer: str = "cut"
-    measure: Literal["leak_auc", "variance_read", "attribute_auc"] = "leak_auc"
-    value: float
-    low: float
-    high: float
-    quantile: float | None = None
-    baseline: float | None = None
+    measure: Measured = "leak_auc"
+    value: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+    quantile: _Figure = None
+    baseline: _Figure = None
     knows: str | None = None
     costs: str | None = None
-    seconds: float | None = None
+    seconds: _Figure = None
     about: str | None = None
 
 
@@ -102,10 +116,10 @@ class Worst(_Part):
     """The attack that reached most above what its attacker had without any message."""
 
     attack: str
-    value: float
-    low: float
-    high: float
-    measure: Literal["leak_auc", "variance_read", "attribute_auc"] = "leak_auc"
+    value: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+    measure: Measured = "leak_auc"
 
 
 class Moment(_Part):
@@ -123,7 +137,7 @@ class Moment(_Part):
     strength: str
     level: int = 0
     worst: Worst | None = None
-    figures: dict[str, float] = {}
+    figures: Mapping[str, _Figure] = {}
 
 
 class Decision(_Part):
@@ -152,12 +166,27 @@ class Override(_Part):
 
 
 class LiveCurve(_Part):
-    """One attack's AUC while training ran: steps and values, thinned for the page."""
+    """One attack's figures while training ran, thinned for the page.
+
+    Attributes:
+        attack: its name.
+        measure: what the values are.
+        steps: at which it looked.
+        values: what it reached there; None where it could not tell.
+    """
 
     attack: str
-    measure: Literal["leak_auc", "variance_read", "attribute_auc"] = "leak_auc"
+    measure: Measured = "leak_auc"
     steps: tuple[int, ...]
-    values: tuple[float, ...]
+    values: tuple[_Figure, ...]
+
+    @model_validator(mode="after")
+    def _paired(self) -> LiveCurve:
+        if len(self.steps) != len(self.values):
+            raise ValueError(
+                f"{self.attack} has {len(self.steps)} steps and {len(self.values)} values: give one for each"
+            )
+        return self
 
 
 class LedgerSummary(_Part):
@@ -219,7 +248,7 @@ class Report(_Part):
     schema_version: Literal["1"] = "1"
     made: str
     subject: Subject
-    limit: float | None = None
+    limit: FiniteFloat | None = None
     on_limit: str | None = None
     verdict: Literal["held", "broken", "no limit", "not judged"]
     worst: Worst | None = None
@@ -232,3 +261,11 @@ class Report(_Part):
     not_tested: tuple[NotTested, ...] = ()
     assumptions: tuple[str, ...] = ()
     repeat: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Report:
+        if self.verdict in ("held", "broken") and self.limit is None:
+            raise ValueError(f'the verdict is "{self.verdict}", but there is no limit: give the limit, or "no limit"')
+        if self.verdict == "held" and self.worst is None:
+            raise ValueError('the verdict is "held", but no attack ran: that is "not judged"')
+        return self
