@@ -47,17 +47,13 @@ class _Step:
 
     def select(self, places: Tensor) -> _Step:
         layers, clean_layers = (
-            {name: layer[places] for name, layer in each.items()} for each in (self.layers, self.clean_layers)
+            {name: layer.index_select(0, places) for name, layer in each.items()}
+            for each in (self.layers, self.clean_layers)
         )
-        return _Step(
-            self.rows[places],
-            self.embedding[places],
-            self.own_embedding[places],
-            self.gradient[places],
-            self.clean[places],
-            layers,
-            clean_layers,
-        )
+        embedding, gradient = self.embedding.index_select(0, places), self.gradient.index_select(0, places)
+        own = embedding if self.own_embedding is self.embedding else self.own_embedding.index_select(0, places)
+        clean = gradient if self.clean is self.gradient else self.clean.index_select(0, places)
+        return _Step(self.rows.index_select(0, places), embedding, own, gradient, clean, layers, clean_layers)
 
 
 class Recorder:
@@ -90,8 +86,9 @@ class Recorder:
         own_embedding: Tensor | None = None,
     ) -> None:
         """Write one step down; `own_embedding` is the embedding before its party protected it, where that is known."""
-        own = embedding if own_embedding is None else own_embedding
-        step = _Step(rows, embedding.detach(), own.detach(), gradient, clean, layers, clean_layers or {})
+        sent = embedding.detach()
+        own = sent if own_embedding is None else own_embedding.detach()
+        step = _Step(rows, sent, own, gradient, clean, layers, clean_layers or {})
         if self._last.maxlen:
             self._last.append(step)
         if self.follow:
@@ -115,24 +112,37 @@ class Recorder:
 
         Examples that were visited less often than the most visited one (they sat an epoch out) are left out.
         """
-        if not self._followed:
+        steps = self._visited()
+        if not steps:
             raise UsageError("no example was followed: give the recorder follow= above 0 and train at least one step")
-        rows = torch.cat([step.rows for step in self._followed])
-        order = torch.argsort(rows, stable=True)  # by example, and by time within an example
-        _, counts = torch.unique_consecutive(rows[order], return_counts=True)
+        joined = _cat(steps)
+        order = torch.argsort(joined.rows, stable=True)  # by example, and by time within an example
+        _, counts = torch.unique_consecutive(joined.rows[order], return_counts=True)
         visits = int(counts.max())
         starts = (counts.cumsum(0) - counts)[counts == visits]
-        places = order[starts[None, :] + torch.arange(visits, device=rows.device)[:, None]]  # (visits, examples)
-        joined = _Step(
-            rows,
-            torch.cat([step.embedding for step in self._followed]),
-            torch.cat([step.own_embedding for step in self._followed]),
-            torch.cat([step.gradient for step in self._followed]),
-            torch.cat([step.clean for step in self._followed]),
-            _joined(torch.cat, [step.layers for step in self._followed]),
-            _joined(torch.cat, [step.clean_layers for step in self._followed]),
-        )
+        places = order[starts[None, :] + torch.arange(visits, device=order.device)[:, None]]  # (visits, examples)
         return _transcript([joined.select(place) for place in places])
+
+    def _visited(self) -> list[_Step]:
+        """What was kept of the followed examples, oldest first."""
+        return self._followed
+
+
+def _cat(steps: list[_Step]) -> _Step:
+    """The rows of all steps as those of one; what was one tensor in each of them is one tensor again."""
+    embedding = torch.cat([step.embedding for step in steps])
+    gradient = torch.cat([step.gradient for step in steps])
+    unprotected = any(step.own_embedding is not step.embedding for step in steps)
+    cleaner = any(step.clean is not step.gradient for step in steps)
+    return _Step(
+        torch.cat([step.rows for step in steps]),
+        embedding,
+        torch.cat([step.own_embedding for step in steps]) if unprotected else embedding,
+        gradient,
+        torch.cat([step.clean for step in steps]) if cleaner else gradient,
+        _joined(torch.cat, [step.layers for step in steps]),
+        _joined(torch.cat, [step.clean_layers for step in steps]),
+    )
 
 
 def _joined(join: Callable[[list[Tensor]], Tensor], steps: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
