@@ -22,7 +22,7 @@ from __future__ import annotations
 from tacit.config.contract import METRICS, Alignment, Contract, Cut, Minimum, Share
 from tacit.config.embedding import EMBEDDING_OPTIONS, Embedding, meets_embedding
 from tacit.config.gradient import KNOBS, LESS_IS_STRONGER, Gradient, meets
-from tacit.config.party import Align, Data, Model, Network, Party, Protect, Record, Training
+from tacit.config.party import Align, Data, Live, Model, Network, Party, Protect, Record, Training
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Data",
     "Embedding",
     "Gradient",
+    "Live",
     "Minimum",
     "Model",
     "Network",

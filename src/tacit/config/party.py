@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from tacit.config._base import Address, Count, File, Name, Names, Positive, Problem, Section, Text, Whole
+from tacit.config._base import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
 from tacit.config.embedding import Embedding
 from tacit.config.gradient import Gradient
 
-__all__ = ["Align", "Data", "Model", "Network", "Party", "Protect", "Record", "Training"]
+__all__ = ["Align", "Data", "Live", "Model", "Network", "Party", "Protect", "Record", "Training"]
 
 
 class Network(Section):
@@ -134,16 +134,39 @@ class Record(Section):
     follow: Count = 4096
 
 
+class Live(Section):
+    """How often a party attacks what it sends while it trains.
+
+    Attributes:
+        every: steps between two looks at a whole batch with the cheap attacks; 0 for none.
+        fitted: steps that lie at least between two rounds of all other attacks, which are run at epoch ends; where a
+            limit is set they are run at every epoch end.
+    """
+
+    every: Count = 128
+    fitted: Whole = 2000
+
+
 class Party(File):
     """A party's own settings, from `party.toml`; see the comments of its template for each field.
 
     A party that trains from Python may leave `[data]` out, and brings its table and its model with it.
+
+    Attributes:
+        limit: that no attack on what this party sends may pass: of a label party the leak AUC of its labels (0.5 is a
+            coin flip), of a feature party the share of its columns' variance that can be read (0 is nothing).
+        on_limit: what to do where it would be passed. Where noise can't be raised any further, training pauses.
+        budget: of a label party: the leak AUC that the ledger's worst case may reach for any example, over all visits
+            in all runs.
     """
 
     FILE: ClassVar[str] = "party.toml"
 
     name: Name = Field(examples=['"airport"'])
     role: Literal["label", "features"] = Field(examples=['"features"'])
+    limit: Number | None = Field(default=None, examples=["0.6"])
+    on_limit: Literal["raise noise", "pause", "stop"] = "raise noise"
+    budget: Number | None = Field(default=None, examples=["0.7"])
     network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
     data: Data | None = Field(default=None, examples=['with path = "data.parquet" and ids = ["flight_id"]'])
     model: Model = Model(name="wide_deep")
@@ -151,6 +174,7 @@ class Party(File):
     protect: Protect | None = None
     align: Align = Align()
     record: Record = Record()
+    live: Live = Live()
 
     @property
     def address(self) -> str:
@@ -170,10 +194,23 @@ class Party(File):
             yield from self._data_problems(self.data, label=label)
         if not label and self.model.layers == 0:
             yield "model.layers", "a feature party's half has at least one layer: write 1 or more"
+        yield from self._limit_problems(least=0.5 if label else 0.0)
         protect = self.protect or Protect()
         for key in ("embedding",) if label else ("gradient", "label_distance_correlation"):
             if getattr(protect, key) is not None:
                 yield f"protect.{key}", f"is not for a party with the role {self.role!r}: remove it"
+
+    def _limit_problems(self, *, least: float) -> Iterator[Problem]:
+        for key in ("limit", "budget"):
+            value = getattr(self, key)
+            if value is not None and not least < value < 1:
+                yield key, f"{value} is not between {least:g} and 1: choose a number in between"
+        if self.role == "features" and self.budget is not None:
+            yield "budget", "is not for a party with the role 'features': remove it, or set a limit"
+        if self.limit is not None and not self.record.last:
+            yield "record.last", "a limit is held by attacks on recorded batches, and none are kept: write 24"
+        if self.limit is not None and not self.record.follow:
+            yield "record.follow", "a limit holds over all visits too, and no example is followed: write 4096"
 
     def _data_problems(self, data: Data, *, label: bool) -> Iterator[Problem]:
         if label and data.label is None:

@@ -15,6 +15,7 @@ _PARTY = """\
 
 name = {name_quoted}  # as in the certificate {name}.crt
 role = "{role}"  # "label": has the column to be learnt; "features": has columns that help
+{limit}on_limit = "raise noise"  # or "pause", "stop": what to do before it is passed; what has no noise pauses
 
 [network]
 {network}
@@ -45,11 +46,24 @@ allow_edits = false  # whether a peer may come again with a set that differs by 
 [record]  # what is kept on this side, for attacks on oneself
 last = 24  # whole batches, the newest ones
 follow = 4096  # examples of which every visit is kept
+
+[live]  # attacks on what is sent, while training runs; what they find stays here
+every = 128  # steps between two looks with the cheap attacks; 0 for none
+fitted = 2000  # steps at least between two rounds of the others, at epoch ends; with a limit, at each of them
 """
 
 _NETWORK = {
     "label": 'listen = "0.0.0.0:7443"  # the feature parties connect to this port',
     "features": 'connect = "localhost:7443"  # host and port of the label party',
+}
+_LIMIT = {
+    "label": """\
+limit = 0.6  # leak AUC of your labels that no attack on your gradients may pass: 0.5 is a coin flip, 1.0 an open book
+# budget = 0.7  # that the worst case may reach for any example, over all visits in all runs
+""",
+    "features": """\
+# limit = 0.3  # share of your columns' variance that no attack on your embeddings may read: 0 is nothing, 1 everything
+""",
 }
 _LABEL = 'label = "label"  # the column to be learnt: 0 or 1 (loss "binary"), or class numbers from 0 on ("softmax")\n'
 _FEATURES = {"label": "both may stay empty here", "features": "name at least one column in all"}
@@ -121,6 +135,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         name_quoted=json.dumps(name),
         role=role,
         network=_NETWORK[role],
+        limit=_LIMIT[role],
         label=_LABEL if label else "",
         features=_FEATURES[role],
         embedding="" if label else _EMBEDDING,

@@ -39,10 +39,12 @@ def stronger(protect: Protection, level: int) -> Protection | None:
     if isinstance(protect, Iso):
         return replace(protect, t=protect.t * factor)
     if isinstance(protect, Marvell):
-        return replace(protect, **_spent(protect, factor))
+        strength, sum_kl = _spent(protect, factor)
+        return replace(protect, strength=strength, sum_kl=sum_kl)
     if isinstance(protect, Matched):  # what both classes share grows as well: it hides what visits add up to
-        more = _spent(protect, factor)
-        return replace(protect, smooth=protect.smooth * factor, floor=protect.floor * factor, **more)
+        strength, sum_kl = _spent(protect, factor)
+        smooth, floor = protect.smooth * factor, protect.floor * factor
+        return replace(protect, strength=strength, sum_kl=sum_kl, smooth=smooth, floor=floor)
     if isinstance(protect, Chain):
         raised = [stronger(link, level) for link in protect.links]
         if any(link is not None for link in raised):
@@ -50,17 +52,17 @@ def stronger(protect: Protection, level: int) -> Protection | None:
     return None
 
 
-def _spent(protect: Marvell | Matched, factor: float) -> dict[str, float]:
-    """The fields of a strength that allows so many times less."""
+def _spent(protect: Marvell | Matched, factor: float) -> tuple[float, float]:
+    """A strength in its own spelling that allows so many times less, and the sumKL that it allows."""
     if protect.knob == "scale":
         scale = float(protect.strength) * factor
-        return {"strength": scale, "sum_kl": 1 / scale}
+        return scale, 1 / scale
     allowed = float(protect.sum_kl) / factor
     if protect.knob == "leak_auc":
-        return {"strength": NormalDist().cdf((allowed / 2) ** 0.5), "sum_kl": allowed}
+        return NormalDist().cdf((allowed / 2) ** 0.5), allowed
     if protect.knob == "detection_error":
-        return {"strength": (2 - allowed**0.5) / 4, "sum_kl": allowed}
-    return {"strength": allowed, "sum_kl": allowed}
+        return (2 - allowed**0.5) / 4, allowed
+    return allowed, allowed
 
 
 def stronger_embedding(protect: Sequence[EmbeddingProtection], level: int) -> list[EmbeddingProtection] | None:
@@ -97,8 +99,8 @@ def spelled(event: Event) -> str:
     """
     if event.parts:
         return " + ".join(spelled(part) for part in event.parts)
-    told = {name: value for name, value in event.parameters.items() if name not in _DERIVED and value is not None}
-    if "knob" in event.parameters:
-        told = {str(event.parameters["knob"]): event.parameters["strength"], **told}
-    given = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in told.items()]
+    own = event.parameters
+    told = [(str(own["knob"]), own["strength"])] if "knob" in own else []
+    told += [(name, value) for name, value in own.items() if name not in _DERIVED and value is not None]
+    given = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in told]
     return f"{event.mechanism}({', '.join(given)})" if given else event.mechanism

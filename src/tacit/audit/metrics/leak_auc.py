@@ -7,6 +7,8 @@ batch is never zero. `leak_quantile` is the papers' figure, which does fold each
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -115,8 +117,8 @@ def leak_upper(guess: Guess, truth: Tensor) -> float:
 
     It is the 95% quantile over batches of the leak itself, or the upper end of the mean's interval where that is
     higher. Batches of few positives scatter without leaking anything, so only what they scatter beyond DeLong's
-    variance counts, and of that no more than is certain at 95%: where nothing leaks and steps are alike, the quantile is
-    the mean, and `leak_quantile`, the papers' figure, would break every limit by chance alone.
+    variance counts, and of that no more than is certain at 95%: where steps are alike, the quantile is the mean.
+    `leak_quantile`, the papers' figure, would break every limit by chance alone.
     """
     score, label, counted = _judged(guess, truth)
     a, chance = delong(score, label, counted)
@@ -127,7 +129,7 @@ def leak_upper(guess: Guess, truth: Tensor) -> float:
     mean = float(fold(a[whole].mean()))
     certain = float(a[whole].var()) * (batches - 1) / _chi_squared(batches - 1)
     spread = max(0.0, certain - float(chance[whole].mean()))
-    return min(1.0, max(high, mean + _Z90 * spread**0.5))
+    return min(1.0, max(high, mean + _Z90 * math.sqrt(spread)))
 
 
 def _chi_squared(freedom: int) -> float:

@@ -1,0 +1,95 @@
+"""What would be sent at another strength: a party knows its own clean gradients, so it can try before it sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import attack
+from tacit.audit.gate import Figure
+from tacit.audit.run import Finding, attack_all
+from tacit.audit.standard import ACCUMULATED
+from tacit.contracts import Protection, View
+
+__all__ = ["QUICK", "Sent", "figures", "on_batches", "on_visits"]
+
+QUICK = ("norm", "cosine", "majority", "hint", "top_share", "residual", "likelihood")
+"""The attacks that steer: the strongest of those that take less than a second on some batches."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Some batches of a training as the label party knows them.
+
+    Attributes:
+        view: what the feature party saw.
+        clean: the gradients before they were protected, in the shape of the view's.
+    """
+
+    view: View
+    clean: Tensor
+
+    def under(self, protect: Protection, state: Any, labels: Tensor, noise: torch.Generator) -> Sent:
+        """The same batches as this protection would send them, one after the other from this state on."""
+        sent = []
+        for rows, clean in zip(self.view.rows, self.clean, strict=True):
+            done = protect.update(clean, labels[rows], state, noise)
+            sent.append(done.value)
+            state = done.state
+        return Sent(View.of(torch.stack(sent), rows=self.view.rows), self.clean)
+
+    def again(
+        self, protect: Protection, state: Any, labels: Tensor, noise: torch.Generator, *, times: int, batch: int
+    ) -> Sent:
+        """These visits of some examples and so many more, under this protection, from the last clean gradients on.
+
+        That gradients do not change any more is the worst case: nothing but noise is new at a visit.
+
+        Args:
+            protect: of the visits to come.
+            state: of it, now.
+            labels: of all examples.
+            noise: of the visits to come.
+            times: visits to come.
+            batch: rows that are protected together.
+        """
+        rows, last = self.view.rows[-1], self.clean[-1]
+        visits = []
+        for _ in range(times):
+            parts = []
+            for some in torch.arange(len(rows), device=rows.device).split(batch):
+                done = protect.update(last[some], labels[rows[some]], state, noise)
+                state = done.state
+                parts.append(done.value)
+            visits.append(torch.cat(parts))
+        gradient = torch.cat([self.view.gradient, torch.stack(visits)]) if visits else self.view.gradient
+        ids = rows.expand(len(gradient), -1)
+        return Sent(View.of(gradient, rows=ids), torch.cat([self.clean, last.expand(times, -1, -1)]))
+
+
+def figures(findings: list[Finding], on: Any) -> list[Figure]:
+    """Findings in the measure of a limit: what an attacker had without any message does not count."""
+    return [
+        Figure(one.attack, on, 0.5 + max(0.0, one.excess), one.surely, max(one.held, 0.5 + one.excess))
+        for one in findings
+    ]
+
+
+def on_batches(sent: Sent, labels: Tensor, *, seed: int, attacks: tuple[str, ...] = QUICK) -> list[Figure]:
+    """The quick attacks on single messages; one that can't run here is left out, as those on batches of one class."""
+    noise = torch.Generator().manual_seed(seed)
+    skipped: dict[tuple[str, str], str] = {}
+    return figures(attack_all(sent.view, labels, attacks, noise=noise, clean=sent.clean, skipped=skipped), "batches")
+
+
+def on_visits(sent: Sent, labels: Tensor, *, seed: int) -> list[Figure]:
+    """The attacks on all visits of an example together; none where there is one visit alone."""
+    if len(sent.view.rows) < 2:
+        return []
+    noise = torch.Generator().manual_seed(seed)
+    skipped: dict[tuple[str, str], str] = {}
+    attacks = [attack("accumulated", attack=inner, how=how) for inner, how in ACCUMULATED]
+    return figures(attack_all(sent.view, labels, attacks, noise=noise, clean=sent.clean, skipped=skipped), "visits")
