@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from tacit.errors import StorageError, UsageError
 from tacit.report.document import Report
+from tacit.report.page import content
 
 __all__ = ["read", "render", "write"]
 
@@ -23,16 +25,17 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
     Returns:
         The paths of the two files, the JSON first.
     """
-    page = render(report)  # before anything is replaced: both files are new, or none is
+    texts = _json(report), render(report)  # before anything is replaced: both files are new, or none is
     paths = folder / "report.json", folder / "report.html"
-    for path, text in zip(paths, (report.model_dump_json(indent=2) + "\n", page), strict=True):
+    for path, text in zip(paths, texts, strict=True):
         _replace(path, text)
     return paths
 
 
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
-    return _template().render(report=report)
+    digest = hashlib.sha256(_json(report).encode()).hexdigest()
+    return _template().render(content(report, digest))
 
 
 def read(path: Path) -> Report:
@@ -50,6 +53,10 @@ def read(path: Path) -> Report:
             f"{path} is not a report that this version can read: {f'{place}: ' if place else ''}{first['msg']}. Give "
             "the path of a report.json that `tacit audit` wrote, or make the report again"
         ) from None
+
+
+def _json(report: Report) -> str:
+    return report.model_dump_json(indent=2) + "\n"
 
 
 @cache

@@ -1,0 +1,144 @@
+"""Pictures along one scale: where a figure lies between nothing and everything, and how often examples were visited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from tacit.report._svg import at, el, line, near, picture, text
+from tacit.report.document import Leak
+from tacit.report.measures import MEASURES, Judged, Measure, judged
+from tacit.report.words import decimals
+
+__all__ = ["Mark", "histogram", "interval", "scale"]
+
+_MOST_BARS = 24
+_LABELLED = 12  # bars that have room for their number
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on a scale with a name of its own.
+
+    Attributes:
+        name: what it is.
+        value: where it is.
+        kind: "limit", or "other".
+    """
+
+    name: str
+    value: float
+    kind: str = "other"
+
+
+def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *, title: str) -> Markup:
+    """A scale from one end to the other with a figure, its interval and further marks, a limit among them.
+
+    Args:
+        measure: whose ends the scale has.
+        figure: the value with its interval; None for marks alone.
+        marks: what else is shown; what lies beyond a limit is shaded.
+        title: of the picture.
+    """
+    marks = sorted(marks, key=lambda mark: mark.value)
+    middle = 0.5
+    drawn = [
+        el(
+            "rect",
+            x=at(measure.share(one.value)),
+            y="35%",
+            width=at(1 - measure.share(one.value)),
+            height="30%",
+            class_="beyond",
+        )
+        for one in marks
+        if one.kind == "limit"
+    ]
+    drawn.append(line(0, middle, 1, middle, "axis"))
+    for value in measure.marks:
+        place = measure.share(value)
+        drawn.append(line(place, 0.44, place, 0.56, "axis"))
+        drawn.append(text(f"{value:.1f}", place, 1, "tick", dy=-20, anchor=_edge(place)))
+    drawn += [
+        text(measure.lowest, 0, 1, "tick", dy=-3, anchor="start"),
+        text(measure.highest, 1, 1, "tick", dy=-3, anchor="end"),
+    ]
+    for row, one in enumerate(marks):
+        place = measure.share(one.value)
+        drawn.append(line(place, 0.2, place, 0.65, one.kind))
+        up = 10 if row % 2 == 0 else 24
+        drawn.append(text(f"{one.name} {decimals(one.value)}", place, 0, f"{one.kind} name", dy=up, anchor=near(place)))
+    if figure is not None:
+        drawn.append(line(measure.share(figure.low), middle, measure.share(figure.high), middle, "range"))
+        drawn.append(el("circle", cx=at(measure.share(figure.value)), cy=at(middle), r=9, class_="dot"))
+    said = [f"{one.name} {decimals(one.value)}" for one in marks]
+    if figure is not None:
+        said.insert(0, f"{decimals(figure.value)}, between {decimals(figure.low)} and {decimals(figure.high)}")
+    told = f"From {measure.chance:g}, {measure.lowest}, to 1, {measure.highest}: {'; '.join(said)}."
+    return picture(title, told, *drawn, height=124, class_="scale")
+
+
+def interval(leak: Leak, limit: float | None) -> Markup:
+    """One attack's interval on its scale, small enough for a line of a table.
+
+    Args:
+        leak: what the attack reached, shown as a limit judges it.
+        limit: drawn across, where there is one.
+    """
+    measure, figure = MEASURES[leak.measure], judged(leak)
+    over = limit is not None and figure.high > limit
+    drawn = [line(0, 0.5, 1, 0.5, "axis"), line(0, 0.2, 0, 0.8, "axis"), line(1, 0.2, 1, 0.8, "axis")]
+    if limit is not None:
+        drawn.append(line(measure.share(limit), 0, measure.share(limit), 1, "limit"))
+    drawn.append(
+        line(measure.share(figure.low), 0.5, measure.share(figure.high), 0.5, "range over" if over else "range")
+    )
+    drawn.append(
+        el("circle", cx=at(measure.share(figure.value)), cy="50%", r=4.5, class_="dot over" if over else "dot")
+    )
+    bounds = f"between {decimals(figure.low)} and {decimals(figure.high)}"
+    told = f"{decimals(figure.value)}, {bounds}{', over the limit' if over else ''}"
+    return picture(leak.attack, told, *drawn, height=22, class_="interval")
+
+
+def histogram(visits: Mapping[int, int]) -> Markup:
+    """How many examples have been visited so often: a bar for each number of visits, or for a few of them together."""
+    bars = _binned(visits)
+    most = max(number for _, _, number in bars)
+    drawn = [line(0, 1, 1, 1, "axis")]
+    labels = max(1, -(-len(bars) // _LABELLED))
+    for place, (first, last, number) in enumerate(bars):
+        left, middle, high = place / len(bars), (place + 0.5) / len(bars), number / most
+        name = f"{first:,}" if first == last else f"{first:,}–{last:,}"
+        bar = el(
+            "rect",
+            el("title", f"{name}: {number:,}"),
+            x=at(left + 0.1 / len(bars)),
+            y=at(1 - high),
+            width=at(0.8 / len(bars)),
+            height=at(high),
+            class_="bar",
+        )
+        drawn.append(bar)
+        if place % labels == 0:
+            drawn.append(text(name, middle, 1, "tick", dy=18))
+        if len(bars) <= _LABELLED and number:
+            drawn.append(text(f"{number:,}", middle, 1 - high, "tick", dy=-6))
+    told = "; ".join(f"{first} to {last}: {number:,}" for first, last, number in bars)
+    return picture("Examples by how often each was visited", told, *drawn, height=160, class_="plot")
+
+
+def _binned(visits: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """First and last number of visits, and examples, of each bar; empty places between them are bars as well."""
+    low, high = min(visits), max(visits)
+    wide = -(-(high - low + 1) // _MOST_BARS)
+    bars = [0] * (-(-(high - low + 1) // wide))
+    for times, examples in visits.items():
+        bars[(times - low) // wide] += examples
+    return [(low + wide * i, min(low + wide * (i + 1) - 1, high), number) for i, number in enumerate(bars)]
+
+
+def _edge(place: float) -> str:
+    return "start" if place == 0 else "end" if place == 1 else "middle"

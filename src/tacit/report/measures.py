@@ -1,0 +1,102 @@
+"""What a figure means: where its scale begins and ends, and how it is said to a reader who is no specialist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit.report.document import Leak, Measured, Report
+
+__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A scale from "nothing is learnt" to "everything is known".
+
+    Attributes:
+        name: of the figure.
+        chance: where nothing is learnt.
+        lowest: that end in words.
+        highest: the other end, which is 1, in words.
+        secret: what the attacker is after.
+        marks: that the scale has.
+    """
+
+    name: str
+    chance: float
+    lowest: str
+    highest: str
+    secret: str
+    marks: Sequence[float]
+
+    def share(self, value: float) -> float:
+        """The place of a value on the scale, from 0 to 1."""
+        return min(max((value - self.chance) / (1 - self.chance), 0.0), 1.0)
+
+    def reaches(self, value: float) -> str:
+        """What an attacker with this figure does, to follow "the attacker"."""
+        if self.chance:
+            pair = "labels" if self.secret == "labels" else "attributes"
+            return f"points at the right one of two examples with different {pair} {_times(value)}"
+        return f"reads {_percent(value)} of what makes the examples differ from each other"
+
+    @property
+    def example(self) -> str:
+        """What the ends of the scale are, in one sentence."""
+        if self.chance:
+            return "50 times in 100 is a coin flip: nothing was learnt. 100 times in 100 is an open book."
+        return "0% is nothing. 100% is every column of every example."
+
+
+_AUC_MARKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+MEASURES: dict[Measured, Measure] = {
+    "leak_auc": Measure("leak AUC", 0.5, "coin flip", "open book", "labels", _AUC_MARKS),
+    "attribute_auc": Measure("attribute AUC", 0.5, "coin flip", "open book", "a private attribute", _AUC_MARKS),
+    "variance_read": Measure("share read", 0.0, "nothing", "everything", "features", (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+}
+"""By the names that `report.json` has for them."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A figure as a limit judges it: what the messages add to a coin flip.
+
+    Attributes:
+        value: the estimate.
+        low: lower end of its interval.
+        high: upper end.
+        baseline: what the attacker has without any message, where that was taken off.
+    """
+
+    value: float
+    low: float
+    high: float
+    baseline: float | None = None
+
+
+def judged(leak: Leak) -> Judged:
+    """A leak without what its attacker has before it sees any message."""
+    if leak.baseline is None:
+        return Judged(leak.value, leak.low, leak.high)
+    off = leak.baseline - MEASURES[leak.measure].chance
+    return Judged(leak.value - off, leak.low - off, leak.high - off, leak.baseline)
+
+
+def main_measure(report: Report) -> Measured:
+    """The measure that the limit is about: that of the worst attack, or else that of the side."""
+    if report.worst is not None:
+        return report.worst.measure
+    return "leak_auc" if report.subject.side == "features" else "variance_read"
+
+
+def _times(value: float) -> str:
+    times = round(100 * value)
+    return "more than 99 times in 100" if times == 100 and value < 1 else f"{times} times in 100"
+
+
+def _percent(value: float) -> str:
+    share = round(100 * max(value, 0.0))
+    if share == 100 and value < 1:
+        return "more than 99%"
+    return "less than 1%" if share == 0 and value > 0 else f"{share}%"

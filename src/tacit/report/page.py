@@ -1,0 +1,218 @@
+"""What the page shows, in the order in which it shows it: the report's fields sorted, grouped and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+from markupsafe import Markup
+
+from tacit.report.bars import Mark, histogram, interval, scale
+from tacit.report.document import Decision, Leak, LiveCurve, Measured, Moment, Report
+from tacit.report.measures import MEASURES, Measure, judged, main_measure
+from tacit.report.plots import SERIES, curves, strengths, tradeoff
+from tacit.report.words import count, decimals, headline, worst_leak
+
+__all__ = ["content"]
+
+_MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
+_GROUPS = {
+    "batches": ("On single messages", "Each message is attacked by itself, as it was received."),
+    "visits": (
+        "On all messages about one example together",
+        "Noise is fresh in every message, so an attacker who collects all messages about one example sees through more "
+        "of it.",
+    ),
+    "live": ("While training ran", "What the party saw of its own messages during training."),
+}
+
+
+@dataclass(frozen=True)
+class _Row:
+    leak: Leak
+    bar: Markup
+    over: bool
+    worst: bool
+    added: float | None
+
+
+@dataclass(frozen=True)
+class _Group:
+    title: str
+    told: str
+    measure: Measure
+    rows: Sequence[_Row]
+
+
+def content(report: Report, digest: str) -> dict[str, object]:
+    """Everything that the template places on the page.
+
+    Args:
+        report: the report.
+        digest: of its JSON file, which the page names so that a signature is about that file.
+    """
+    head, measure = headline(report), MEASURES[main_measure(report)]
+    limit = [] if report.limit is None else [Mark("limit", report.limit, "limit")]
+    return {
+        "report": report,
+        "digest": digest,
+        "made": _moment(report.made),
+        "head": head,
+        "measure": measure,
+        "worst": worst_leak(report),
+        "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
+        "groups": _groups(report),
+        "layers": sorted({one.layer for one in report.leaks}),
+        **_over_time(report),
+        "charts": _charts(report),
+        "trade": _trade(report),
+        **_ledger(report),
+        "count": count,
+        "moment": _moment,
+    }
+
+
+def _groups(report: Report) -> list[_Group]:
+    """The attacks by what they looked at, those that reach most first."""
+    main, most = main_measure(report), worst_leak(report)
+    groups = []
+    for on, (title, told) in _GROUPS.items():
+        for name, measure in MEASURES.items():
+            some = [one for one in report.leaks if (one.on, one.measure) == (on, name)]
+            if not some:
+                continue
+            limit = report.limit if name == main else None
+            some.sort(key=lambda one: judged(one).value, reverse=True)
+            rows = [
+                _Row(
+                    leak=one,
+                    bar=interval(one, limit),
+                    over=limit is not None and judged(one).high > limit,
+                    worst=one is most,
+                    added=None if one.baseline is None else one.value - one.baseline,
+                )
+                for one in some
+            ]
+            groups.append(_Group(title, told, measure, rows))
+    return groups
+
+
+def _over_time(report: Report) -> dict[str, object]:
+    moments = sorted(report.moments, key=lambda one: one.epoch)
+    changed = len({(one.strength, one.level) for one in moments}) > 1
+    shown = _telling(moments) if len(moments) > _MOST_ROWS else moments
+    return {
+        "stairs": strengths(moments, report.decisions) if changed else None,
+        "moments": shown,
+        "left_out": len(moments) - len(shown),
+        "figures": sorted({name for one in moments for name in one.figures}),
+        "bars": {
+            one.epoch: interval(Leak(on="live", **one.worst.model_dump()), report.limit)
+            for one in shown
+            if one.worst is not None
+        },
+        "decisions": _decisions(report.decisions),
+    }
+
+
+def _telling(moments: Sequence[Moment]) -> list[Moment]:
+    """The first and last epochs, those before and after a change of strength, the worst one, and some between."""
+    keep = {0, 1, 2, len(moments) - 2, len(moments) - 1}
+    for i in range(1, len(moments)):
+        if (moments[i].strength, moments[i].level) != (moments[i - 1].strength, moments[i - 1].level):
+            keep |= {i - 1, i}
+    known = [i for i, one in enumerate(moments) if one.worst is not None]
+    if known:
+        keep.add(max(known, key=lambda i: one.value if (one := moments[i].worst) is not None else 0.0))
+    for i in range(0, len(moments), max(1, -(-len(moments) // 12))):
+        keep.add(i)
+    return [moments[i] for i in sorted(keep)]
+
+
+def _decisions(decisions: Sequence[Decision]) -> list[tuple[str, str, str, str]]:
+    """Time, epochs, what was decided and why; where there are many, the ordinary ones in a row are one line."""
+    if len(decisions) <= _MOST_ROWS:
+        return [(_moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in decisions]
+    lines: list[tuple[str, str, str, str]] = []
+    for decision, some in groupby(decisions, key=lambda one: one.decision):
+        row = list(some)
+        first, last = row[0], row[-1]
+        if decision != "keep" or len(row) == 1:
+            lines += [(_moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in row]
+        else:
+            told = f"{first.reason} (and {len(row) - 1:,} more: see report.json)"
+            lines.append((_moment(first.time), f"{first.epoch:,} to {last.epoch:,}", decision, told))
+    return lines
+
+
+def _charts(report: Report) -> list[tuple[Measure, Markup, list[tuple[str, str, str, str]]]]:
+    """For each measure the picture of its curves, and for each curve its style, name, highest and last figure."""
+    charts = []
+    for name, measure in MEASURES.items():
+        some = [one for one in report.curves if one.measure == name and any(v is not None for v in one.values)]
+        if not some:
+            continue
+        some.sort(key=_highest, reverse=True)
+        limit = report.limit if name == main_measure(report) else None
+        key = [
+            (
+                f"s{place + 1}" if place < SERIES else "rest",
+                one.attack,
+                decimals(_highest(one)),
+                decimals(next(value for value in reversed(one.values) if value is not None)),
+            )
+            for place, one in enumerate(some)
+        ]
+        charts.append((measure, curves(measure, some, limit), key))
+    return charts
+
+
+def _highest(curve: LiveCurve) -> float:
+    return max(value for value in curve.values if value is not None)
+
+
+def _trade(report: Report) -> tuple[str, Markup] | None:
+    """The model's figure that is shown against the leak, and the picture; None where no epoch has both."""
+    main = main_measure(report)
+    both = [one for one in report.moments if one.worst is not None and one.worst.measure == main]
+    names = {name for one in both for name, value in one.figures.items() if value is not None}
+    if not names:
+        return None
+    name = "test_auc" if "test_auc" in names else min(names)
+    return name, tradeoff(MEASURES[main], both, name, report.limit)
+
+
+def _ledger(report: Report) -> dict[str, object]:
+    ledger, measure = report.ledger, MEASURES[_accumulated_measure(report)]
+    if ledger is None:
+        return {"visited": None, "spent": None, "accumulated": None}
+    together = [one for one in report.leaks if one.on == "visits" and MEASURES[one.measure] is measure]
+    most = max(together, key=lambda one: judged(one).value, default=None)
+    marks = []
+    if ledger.worst_case is not None:
+        marks.append(Mark("worst case", ledger.worst_case))
+    if ledger.budget is not None:
+        marks.append(Mark("budget", ledger.budget, "limit"))
+    shown = bool(marks) or most is not None
+    title = "Measured over all visits, against the worst case and the budget"
+    return {
+        "visited": histogram(ledger.visits) if ledger.visits else None,
+        "spent": scale(measure, None if most is None else judged(most), marks, title=title) if shown else None,
+        "accumulated": most,
+    }
+
+
+def _accumulated_measure(report: Report) -> Measured:
+    return "leak_auc" if report.subject.side == "features" else "variance_read"
+
+
+def _moment(told: str) -> str:
+    """A point in time as people write it, to the minute; what is no time stays as it is."""
+    try:
+        when = datetime.fromisoformat(told)
+    except ValueError:
+        return told
+    zone = " UTC" if when.tzinfo is not None and not when.utcoffset() else when.strftime(" %z").rstrip()
+    return f"{when.day} {when:%B %Y, %H:%M}{zone}"

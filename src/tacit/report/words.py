@@ -1,0 +1,125 @@
+"""The sentences of a report: what was found, said to somebody who has to answer for it and is no specialist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.report.document import Leak, Report
+from tacit.report.measures import MEASURES, Judged, judged, main_measure
+
+__all__ = ["Headline", "count", "decimals", "headline", "over_limit", "worst_leak"]
+
+_STAMPS = {
+    "held": ("Limit held", "good"),
+    "broken": ("Limit broken", "bad"),
+    "no limit": ("No limit set", "open"),
+    "not judged": ("Not judged", "open"),
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What the first page says.
+
+    Attributes:
+        stamp: the verdict in two words.
+        tone: "good", "bad" or "open".
+        verdict: in one sentence.
+        meaning: what the figure means, a sentence each.
+        figure: the worst attack as the limit judges it; None where none ran.
+    """
+
+    stamp: str
+    tone: str
+    verdict: str
+    meaning: tuple[str, ...]
+    figure: Judged | None
+
+
+def headline(report: Report) -> Headline:
+    """The verdict, and what the worst attack's figure means."""
+    stamp, tone = _STAMPS[report.verdict]
+    figure = _figure(report)
+    return Headline(stamp, tone, _verdict(report, figure), _meaning(report, figure), figure)
+
+
+def worst_leak(report: Report) -> Leak | None:
+    """The leak that the worst attack is, with all that is known of it."""
+    worst = report.worst
+    if worst is None:
+        return None
+    same = [one for one in report.leaks if (one.attack, one.measure) == (worst.attack, worst.measure)]
+    return min(same, key=lambda one: abs(one.value - worst.value), default=None)
+
+
+def over_limit(report: Report) -> list[Leak]:
+    """The attacks whose interval does not end under the limit."""
+    if report.limit is None:
+        return []
+    measure = main_measure(report)
+    return [one for one in report.leaks if one.measure == measure and judged(one).high > report.limit]
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, thousands apart."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def decimals(value: float | None) -> str:
+    """Three decimals, or a dash for what is not known."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _figure(report: Report) -> Judged | None:
+    worst, leak = report.worst, worst_leak(report)
+    if worst is None:
+        return None
+    return Judged(worst.value, worst.low, worst.high) if leak is None else judged(leak)
+
+
+def _verdict(report: Report, figure: Judged | None) -> str:
+    if figure is None or report.worst is None:
+        return "No attack could run, so nothing can be said about what these messages give away."
+    measure = MEASURES[report.worst.measure]
+    best = f"the best of {count(len(report.leaks), 'attack')}" if len(report.leaks) > 1 else "the one attack that ran"
+    if figure.baseline is None:
+        found = f"{best} {measure.reaches(figure.value)}"
+    else:
+        found = f"{best} learns {decimals(figure.value - measure.chance)} beyond what it has without any message"
+    if report.verdict == "no limit":
+        return f"No limit was set; {found}."
+    limit = decimals(report.limit)
+    if report.verdict == "held":
+        return f"The limit of {limit} was held: {found}."
+    if report.verdict == "broken":
+        return f"The limit of {limit} was broken: {found}{_beyond(report, figure)}."
+    whether = "Whether a limit was held" if report.limit is None else f"Whether the limit of {limit} was held"
+    return f"{whether} can't be said, because not everything was tested; {found}."
+
+
+def _beyond(report: Report, figure: Judged) -> str:
+    """How a limit was broken, where the estimate alone does not show it."""
+    if report.limit is None or figure.value > report.limit:
+        return ""
+    over = over_limit(report)
+    if not over:
+        return ", but the limit was passed while training ran"
+    return f", and {decimals(max(judged(one).high for one in over))} can't be ruled out"
+
+
+def _meaning(report: Report, figure: Judged | None) -> tuple[str, ...]:
+    if figure is None or report.worst is None:
+        return ("What was not tested, and why, is listed below.",)
+    measure, worst = MEASURES[report.worst.measure], report.worst
+    said = [f"Whoever received the messages and runs this attack {measure.reaches(worst.value)}.", measure.example]
+    if figure.baseline is not None:
+        said.append(
+            f"The attack reaches {decimals(worst.value)}, but the same attacker reaches {decimals(figure.baseline)} "
+            "without any message, because its own data and the trained model tell that much. The figure here is what "
+            "the messages add."
+        )
+    said.append(
+        f"With 95% confidence the figure lies between {decimals(figure.low)} and {decimals(figure.high)}. It is what "
+        "the attacks listed below reached; a cleverer attack may reach more."
+    )
+    return tuple(said)
