@@ -114,3 +114,4 @@ def _noise():
 def quick_network(monkeypatch):
     """Fewer updates, where a test asks for the shape of an answer and not for its strength."""
     monkeypatch.setattr("tacit.audit.attacks._network._UPDATES", 40)
+    monkeypatch.setattr("tacit.audit.attacks._surrogate._UPDATES", 40)

@@ -24,6 +24,26 @@ def small(scene, **changes):
     return scene(**{"steps": 4, "batch": 64, "width": 12, "examples": 128, **changes})
 
 
+TWICE = {"duplicates"}  # attacks on what was asked twice, which have nothing to do elsewhere
+
+
+def asked(name, view, known):
+    """What an attack is shown: the transcript as it is, or with every step answered once more."""
+    if name not in TWICE:
+        return view, known
+    steps = len(view.rows)
+    again = [replace(message, step=message.step + steps) for message in view.messages]
+    own = {key: torch.cat([value, value]) for key, value in view.own.items()}
+    positive = known.positive_gradient
+    known = replace(known, positive_gradient=None if positive is None else torch.cat([positive, positive]))
+    return View(view.role, [*view.messages, *again], own), known
+
+
+def guessed(name, view, known):
+    view, known = asked(name, view, known)
+    return attacks.attack(name)(view, known, generator())
+
+
 def assert_whole(guess: Guess, view: View):
     assert guess.score.shape == guess.rows.shape
     assert guess.score.is_floating_point()
@@ -41,8 +61,9 @@ def assert_whole(guess: Guess, view: View):
 
 def test_there_are_attacks():
     papers = {"norm", "cosine", "majority", "hint", "top_share", "spectral"}
-    ours = {"residual", "likelihood", "learned", "contextual", "accumulated"}
-    assert papers | ours <= set(attacks.names())
+    ours = {"residual", "likelihood", "learned", "contextual", "accumulated", "summed_gradients", "duplicates"}
+    others = {"clustering", "direct_label", "model_completion", "surrogate_top"}
+    assert papers | ours | others <= set(attacks.names())
     assert attacks.names() == sorted(attacks.names())
 
 
@@ -66,8 +87,8 @@ def test_a_whole_answer_from_the_noise_alone(name, scene):
     s = small(scene)
     before = [m.payload.clone() for m in s.view.messages], s.view.rows.clone(), s.known.labels.clone()
     state = torch.random.get_rng_state()
-    guess = attacks.attack(name)(s.view, s.known, generator())
-    again = attacks.attack(name)(s.view, s.known, generator())
+    guess = guessed(name, s.view, s.known)
+    again = guessed(name, s.view, s.known)
     assert_whole(guess, s.view)
     assert torch.equal(guess.score, again.score)
     assert torch.equal(torch.random.get_rng_state(), state), "the global generator was touched"
@@ -85,7 +106,7 @@ def test_hidden_labels_do_not_reach_it(name, scene):
     granted = grant(s.view, other, noise=generator(1))  # the scene's own draw, seed 0 + 1
     assert torch.equal(granted.labels, s.known.labels)
     given = replace(s.known, labels=granted.labels)
-    one, two = (attacks.attack(name)(s.view, k, generator()) for k in (s.known, given))
+    one, two = (guessed(name, s.view, k) for k in (s.known, given))
     assert torch.equal(one.score, two.score)
 
 
@@ -95,13 +116,13 @@ def test_it_attacks_another_layer(name, scene):
     clean = s.view.own["first"]
     known = grant(s.view, s.truth, clean, noise=generator(1))
     here = s.view.at("first")
-    guess = attacks.attack(name)(here, known, generator())
+    guess = guessed(name, here, known)
     assert_whole(guess, s.view)
     alone = View.of(clean, rows=s.view.rows, embedding=s.view.embedding)
-    assert torch.equal(attacks.attack(name)(alone, known, generator()).score, guess.score)
+    assert torch.equal(guessed(name, alone, known).score, guess.score)
     other = View.of(torch.randn(clean.shape, generator=generator()), rows=s.view.rows, embedding=s.view.embedding)
-    differs = not torch.equal(attacks.attack(name)(other, known, generator()).score, guess.score)
-    assert differs or name in ("model_completion", "spectral")  # which read the embeddings alone
+    differs = not torch.equal(guessed(name, other, known).score, guess.score)
+    assert differs or name in ("clustering", "model_completion", "spectral")  # which read the embeddings alone
 
 
 @every
@@ -112,20 +133,20 @@ def test_cuts_of_any_shape_and_width(name, shape, noise):
     embedding = torch.randn(3, shape[0], 2, 3, generator=noise)
     view = View.of(gradient.to(torch.bfloat16), embedding=embedding)
     known = grant(view, label, gradient, noise=generator())
-    assert_whole(attacks.attack(name)(view, known, generator()), view)
+    assert_whole(guessed(name, view, known), view)
 
 
 @every
 def test_gradients_of_all_zeros_and_of_tiny_ones_give_finite_scores(name, scene):
     s = small(scene)
     zero = View.of(torch.zeros_like(s.view.gradient), rows=s.view.rows, embedding=s.view.embedding)
-    assert_whole(attacks.attack(name)(zero, s.known, generator()), zero)
+    assert_whole(guessed(name, zero, s.known), zero)
     scale = 1e-25
     tiny = View.of(scale * s.view.gradient, rows=s.view.rows, embedding=s.view.embedding)
     known = replace(s.known, positive_gradient=scale * s.known.positive_gradient)
-    guess = attacks.attack(name)(tiny, known, generator())
+    guess = guessed(name, tiny, known)
     assert_whole(guess, tiny)
-    plain = attacks.attack(name)(s.view, s.known, generator())
+    plain = guessed(name, s.view, s.known)
     assert abs(leak_auc(guess, s.truth).value - leak_auc(plain, s.truth).value) < 0.02
 
 
@@ -137,14 +158,14 @@ def test_what_is_not_finite_is_refused(name, scene):
     sent = s.view.embedding.clone()
     sent[1, 2, 3] = torch.inf
     with pytest.raises(TensorError, match="not finite"):
-        attacks.attack(name)(View.of(broken, rows=s.view.rows, embedding=sent), s.known, generator())
+        guessed(name, View.of(broken, rows=s.view.rows, embedding=sent), s.known)
 
 
 @every
 def test_no_leak_is_no_finding(name, scene, far_from_chance):
     """Four standard errors: a false alarm has probability 6e-5 for each attack, and the seed is fixed."""
     s = scene(11, 8, 256, 16, leak=False)
-    assert far_from_chance(attacks.attack(name)(s.view, s.known, generator()), s.truth) < 4
+    assert far_from_chance(guessed(name, s.view, s.known), s.truth) < 4
 
 
 @every
@@ -152,7 +173,7 @@ def test_nothing_granted_is_a_clear_refusal_or_no_obstacle(name, scene):
     s = small(scene)
     bare = View.of(s.view.gradient, rows=s.view.rows)
     try:
-        assert_whole(attacks.attack(name)(bare, Known(), generator()), bare)
+        assert_whole(guessed(name, bare, Known()), bare)
         return
     except UsageError as error:
         refusal = str(error)
@@ -166,15 +187,15 @@ def test_the_same_on_cuda(name, scene):
     s = small(scene)
     cuda = View.of(s.view.gradient.cuda(), rows=s.view.rows.cuda(), embedding=s.view.embedding.cuda())
     known = Known(s.known.labels.cuda(), s.known.positive_gradient.cuda(), s.known.share)
-    here = leak_auc(attacks.attack(name)(s.view, s.known, generator()), s.truth)
-    guess = attacks.attack(name)(cuda, known, generator())
+    here = leak_auc(guessed(name, s.view, s.known), s.truth)
+    guess = guessed(name, cuda, known)
     assert guess.score.is_cuda
     assert abs(leak_auc(guess, s.truth).value - here.value) < 0.02
 
 
 def test_an_unknown_name_lists_the_known_ones():
     for name in ("nothing", "_common", "attack", "norm.norm"):
-        with pytest.raises(UsageError, match="accumulated, contextual, cosine"):
+        with pytest.raises(UsageError, match="accumulated, clustering, contextual, cosine"):
             attacks.attack(name)
 
 
@@ -194,6 +215,12 @@ def test_an_unknown_option_lists_the_known_ones():
         ("likelihood", "window", "4", "whole number, 1 or more"),
         ("top_share", "share", "x", "a number strictly between 0 and 1"),
         ("accumulated", "attack", 3, "3 is no attack: pass a name"),
+        ("duplicates", "attack", 3, "3 is no attack: pass a name"),
+        *(("duplicates", "tolerance", value, "from 0 to below 1") for value in (-0.1, 1, "0", True)),
+        *(("summed_gradients", "ridge", value, "a penalty above 0") for value in (0, -1.0, "1", True)),
+        *(("surrogate_top", "share", value, "strictly between 0 and 1") for value in (0, 1, "x", True)),
+        ("clustering", "components", 0, "whole number, 1 or more"),
+        ("clustering", "of", "labels", "'embedding' or 'gradient'"),
     ],
 )
 def test_options_of_the_wrong_kind_are_refused_at_once(name, option, value, says):

@@ -125,6 +125,26 @@ def standardized(x: Tensor, counted: Tensor | None = None) -> Tensor:
     return x / torch.where(deviation > 0, deviation, 1.0)
 
 
+def leading(x: Tensor) -> Tensor:
+    """The unit direction along which the rows of a batch have most energy, with any sign.  -> (steps, width)"""
+    vector: Tensor
+    if x.shape[2] <= x.shape[1]:
+        vector = torch.linalg.eigh(x.mT @ x).eigenvectors[..., -1]
+        return vector
+    vector = (x.mT @ torch.linalg.eigh(x @ x.mT).eigenvectors[..., -1:]).mT
+    return unit(vector).squeeze(-2)
+
+
+def turns(direction: Tensor) -> Tensor:
+    """A sign for each step that turns its direction the way of all steps' common one.  (steps, width) -> (steps,)"""
+    steps, width = direction.shape
+    if steps <= width:
+        along = torch.linalg.eigh(direction @ direction.mT).eigenvectors[:, -1]
+    else:
+        along = direction @ torch.linalg.eigh(direction.mT @ direction).eigenvectors[:, -1]
+    return torch.where(along < 0, -1.0, 1.0).to(direction)
+
+
 def slices(steps: int, each: int) -> Iterator[slice]:
     """Consecutive slices of steps such that an intermediate of `each` elements a step stays small."""
     stride = max(1, _AT_ONCE // max(1, each))

@@ -48,7 +48,7 @@ class _Spectral:
         each = batch * width + min(batch, width) ** 2
         found = [_leading(x[part]) for part in _common.slices(steps, each)]
         score, direction = (torch.cat(part) for part in zip(*found, strict=True))
-        turn = _turns(direction)[:, None]
+        turn = _common.turns(direction)[:, None]
         tail = (score * turn).pow(3).sum().sign()
         score = score * turn * torch.where(tail == 0, 1.0, tail)
         return Guess(
@@ -61,18 +61,5 @@ def _leading(x: Tensor) -> tuple[Tensor, Tensor]:
     x = x.double()
     x = x - x.mean(1, keepdim=True)
     x = x / _common.batch_rms(x)
-    if x.shape[2] <= x.shape[1]:
-        direction = torch.linalg.eigh(x.mT @ x).eigenvectors[..., -1:]  # (steps, width, 1)
-    else:
-        direction = _common.unit((x.mT @ torch.linalg.eigh(x @ x.mT).eigenvectors[..., -1:]).mT).mT
-    return _common.standardized((x @ direction).squeeze(-1)), direction.squeeze(-1)
-
-
-def _turns(direction: Tensor) -> Tensor:
-    """A sign for each step that turns its direction the way of all steps' common one.  (steps, width) -> (steps,)"""
-    steps, width = direction.shape
-    if steps <= width:
-        along = torch.linalg.eigh(direction @ direction.mT).eigenvectors[:, -1]
-    else:
-        along = direction @ torch.linalg.eigh(direction.mT @ direction).eigenvectors[:, -1]
-    return torch.where(along < 0, -1.0, 1.0).to(direction)
+    direction = _common.leading(x)
+    return _common.standardized((x @ direction[..., None]).squeeze(-1)), direction

@@ -1,0 +1,82 @@
+"""Which rows of a transcript belong together, and what they say together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import _common
+from tacit.contracts import Attack, Guess, Known, Noise, View
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Rows of a view in groups: all visits of one example, or those among them that were the same request."""
+
+    ids: Tensor  # the example of each group  (groups,)
+    slot: Tensor  # for each row the place of its group  (steps, batch)
+    count: Tensor  # how many rows each group has  (groups,)
+
+    @classmethod
+    def of(cls, view: View) -> Visits:
+        """One group for each example."""
+        ids, slot = torch.unique(view.rows, return_inverse=True)
+        return cls(ids, slot, counted(slot, ids.numel()))
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Mean over the rows of each group.  (steps, batch, width) -> (groups, width)"""
+        total = torch.zeros(self.ids.numel(), x.shape[-1], dtype=torch.float64, device=x.device)
+        for part in _common.slices(x.shape[0], x.shape[1] * x.shape[2]):
+            total.index_add_(0, self.slot[part].flatten(), x[part].flatten(0, 1).double())
+        return (total / self.count[:, None]).to(x.dtype)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Each row minus its group's mean, with the variance that one row's noise has; zero for groups of one."""
+        factor = (self.count / (self.count - 1).clamp_min(1)).sqrt().to(x.dtype)  # (groups,)
+        around = (x - self.mean(x)[self.slot]) * factor[self.slot][..., None]
+        return around.masked_fill((self.count == 1)[self.slot][..., None], 0.0)
+
+    def summed(self, score: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Standardized scores added over the rows that count, and which groups had one.  (1, groups) each"""
+        rows = self.slot.flatten()
+        total = torch.zeros(self.ids.numel(), dtype=torch.float64, device=score.device)
+        total.index_add_(0, rows, _common.standardized(score, counts).flatten())
+        seen = torch.zeros_like(self.count).index_add_(0, rows, counts.flatten().to(self.count.dtype))
+        return total[None], (seen > 0)[None]
+
+
+def counted(slot: Tensor, groups: int) -> Tensor:
+    """How many rows each group has.  (groups,)"""
+    rows = slot.flatten()
+    return torch.zeros(groups, dtype=rows.dtype, device=rows.device).index_add_(0, rows, torch.ones_like(rows))
+
+
+def on_means(
+    attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, scale: bool, least: int = 1
+) -> Guess:
+    """An attack on one batch that holds each group once, with its mean gradient and its mean embedding.
+
+    Args:
+        attack: who guesses.
+        view: the transcript.
+        visits: its rows in groups.
+        known: what the attacker is granted; of the clean positive gradients it gets the mean.
+        noise: the attack's own randomness.
+        scale: whether each batch is scaled to one root mean square first, so that early ones do not drown later ones.
+        least: groups of fewer rows are left out.
+    """
+    received = _common.gradient(view)
+    kept = visits.count >= least
+    gradient = visits.mean(_common.scaled(received) if scale else received)[kept][None]
+    embedding = None
+    if any(message.kind == "embedding" for message in view.messages):
+        embedding = visits.mean(_common.embedding(view, attack.name))[kept][None]
+    one = View.of(gradient, rows=visits.ids[kept][None], embedding=embedding, role=view.role)
+    if known.positive_gradient is not None:
+        clean = known.positive_gradient
+        if scale and clean.shape[0] == view.rows.shape[0]:
+            clean = clean / _common.batch_rms(received)[:, 0]
+        known = replace(known, positive_gradient=clean.mean(0, keepdim=True).to(gradient))
+    return attack(one, known, noise)

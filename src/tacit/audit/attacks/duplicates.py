@@ -1,0 +1,78 @@
+"""Duplicate averaging: the same question answered several times, each time with fresh noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import _common
+from tacit.audit.attacks._visits import Visits, counted, on_means
+from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
+from tacit.errors import UsageError
+
+__all__ = ["duplicates"]
+
+
+def duplicates(attack: Attack | str = "likelihood", tolerance: float = 1e-3) -> Attack:
+    """Scores an example by another attack on the mean of all answers to one and the same question.
+
+    A feature party that sends the same embedding of an example again (a repeated request, a batch that comes twice, a
+    bottom that it stopped training) and gets an answer with fresh noise averages the noise away, and the gradient under
+    it has not changed meanwhile. Rows are answers to one question where the example is the same and its own embedding
+    is the same up to `tolerance` of its length. The other attack sees one batch of means;
+    what came once is left out. Ordinary training has no such rows, and then there is nothing to do: `accumulated` is
+    the attack for visits between which the model has moved.
+
+    Knows: the row ids and the party's own embeddings; whatever the other attack knows, of known.positive_gradient its
+        mean.
+    Costs: one pass over embeddings and gradients, and the other attack on as many rows as there are questions.
+    """
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
+        raise UsageError(
+            f"duplicates(tolerance={tolerance!r}): pass a share of an embedding's length, from 0 to below 1"
+        )
+    return _Duplicates(_common.built(attack), float(tolerance))
+
+
+@dataclass(frozen=True)
+class _Duplicates:
+    attack: Attack
+    tolerance: float
+
+    @property
+    def name(self) -> str:
+        shown = "" if self.tolerance == 1e-3 else f", tolerance={self.tolerance:g}"
+        return f"duplicates({self.attack.name}{shown})"
+
+    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+        _common.gradient(view)  # a transcript that can't be read is told before one that has no duplicates
+        questions = _questions(view, _common.embedding(view, "duplicates"), self.tolerance, noise)
+        if not bool((questions.count > 1).any()):
+            raise UsageError(
+                "the attack 'duplicates' found no example that was asked about twice with the same embedding: there is "
+                "nothing to average here, leave it out"
+            )
+        return on_means(self.attack, view, questions, known, noise, scale=True, least=2)
+
+
+def _questions(view: View, z: Tensor, tolerance: float, noise: Noise) -> Visits:
+    """Rows of one example whose embedding is the same, as groups.
+
+    Visits of an example are sorted by their place along a random direction, where the same ones are neighbours.
+    """
+    ids, z = view.rows.flatten(), z.flatten(0, 1)
+    axis = noise_source(noise).normal((z.shape[1],), dtype=z.dtype, device=z.device)
+    order = (z @ axis).argsort(stable=True)
+    order = order[ids[order].argsort(stable=True)]
+    first = torch.ones_like(ids, dtype=torch.bool)  # whether a row, in this order, asks something new
+    length = _common.row_norm(z)[order]
+    for part in _common.slices(len(ids) - 1, z.shape[1]):
+        before, after = order[:-1][part], order[1:][part]
+        moved = _common.row_norm(z[after] - z[before])
+        far = moved > tolerance * torch.minimum(length[:-1][part], length[1:][part])
+        first[1:][part] = far | (ids[after] != ids[before])
+    slot = torch.empty_like(ids)
+    slot[order] = first.long().cumsum(0) - 1
+    return Visits(ids[order[first]], slot.reshape(view.rows.shape), counted(slot, int(first.sum())))
