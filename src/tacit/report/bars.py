@@ -43,41 +43,37 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
         title: of the picture.
     """
     marks = sorted(marks, key=lambda mark: mark.value)
-    middle = 0.5
-    drawn = [
-        el(
-            "rect",
-            x=at(measure.share(one.value)),
-            y="35%",
-            width=at(1 - measure.share(one.value)),
-            height="30%",
-            class_="beyond",
-        )
-        for one in marks
-        if one.kind == "limit"
-    ]
-    drawn.append(line(0, middle, 1, middle, "axis"))
+    top = 16 * max(1, len(marks))  # each label has a line of its own, so that no two can meet
+    height = top + 92
+    axis, band = (top + 30) / height, [(top + 12) / height, (top + 48) / height]
+    drawn = []
+    for one in marks:
+        place = measure.share(one.value)
+        if one.kind == "limit":
+            size = {"width": at(1 - place), "height": at(band[1] - band[0])}
+            drawn.append(el("rect", x=at(place), y=at(band[0]), class_="beyond", **size))
+    drawn.append(line(0, axis, 1, axis, "axis"))
     for value in measure.marks:
         place = measure.share(value)
-        drawn.append(line(place, 0.44, place, 0.56, "axis"))
-        drawn.append(text(f"{value:.1f}", place, 1, "tick", dy=-20, anchor=_edge(place)))
+        drawn.append(line(place, axis - 6 / height, place, axis + 6 / height, "axis"))
+        drawn.append(text(f"{value:.1f}", place, 1, "tick", dy=-22, anchor=_edge(place)))
     drawn += [
-        text(measure.lowest, 0, 1, "tick", dy=-3, anchor="start"),
-        text(measure.highest, 1, 1, "tick", dy=-3, anchor="end"),
+        text(measure.lowest, 0, 1, "tick", dy=-5, anchor="start"),
+        text(measure.highest, 1, 1, "tick", dy=-5, anchor="end"),
     ]
     for row, one in enumerate(marks):
-        place = measure.share(one.value)
-        drawn.append(line(place, 0.2, place, 0.65, one.kind))
-        up = 10 if row % 2 == 0 else 24
-        drawn.append(text(f"{one.name} {decimals(one.value)}", place, 0, f"{one.kind} name", dy=up, anchor=near(place)))
+        place, below = measure.share(one.value), 16 * (row + 1) + 2
+        drawn.append(line(place, below / height, place, band[1], one.kind))
+        words = f"{one.name} {decimals(one.value)}"
+        drawn.append(text(words, place, 0, f"{one.kind} name", dy=below - 6, anchor=near(place)))
     if figure is not None:
-        drawn.append(line(measure.share(figure.low), middle, measure.share(figure.high), middle, "range"))
-        drawn.append(el("circle", cx=at(measure.share(figure.value)), cy=at(middle), r=9, class_="dot"))
+        drawn.append(line(measure.share(figure.low), axis, measure.share(figure.high), axis, "range"))
+        drawn.append(el("circle", cx=at(measure.share(figure.value)), cy=at(axis), r=9, class_="dot"))
     said = [f"{one.name} {decimals(one.value)}" for one in marks]
     if figure is not None:
         said.insert(0, f"{decimals(figure.value)}, between {decimals(figure.low)} and {decimals(figure.high)}")
     told = f"From {measure.chance:g}, {measure.lowest}, to 1, {measure.highest}: {'; '.join(said)}."
-    return picture(title, told, *drawn, height=124, class_="scale")
+    return picture(title, told, *drawn, height=height, class_="scale")
 
 
 def interval(leak: Leak, limit: float | None) -> Markup:
@@ -92,12 +88,9 @@ def interval(leak: Leak, limit: float | None) -> Markup:
     drawn = [line(0, 0.5, 1, 0.5, "axis"), line(0, 0.2, 0, 0.8, "axis"), line(1, 0.2, 1, 0.8, "axis")]
     if limit is not None:
         drawn.append(line(measure.share(limit), 0, measure.share(limit), 1, "limit"))
-    drawn.append(
-        line(measure.share(figure.low), 0.5, measure.share(figure.high), 0.5, "range over" if over else "range")
-    )
-    drawn.append(
-        el("circle", cx=at(measure.share(figure.value)), cy="50%", r=4.5, class_="dot over" if over else "dot")
-    )
+    low, value, high = (measure.share(one) for one in (figure.low, figure.value, figure.high))
+    drawn.append(line(low, 0.5, high, 0.5, "range over" if over else "range"))
+    drawn.append(line(value, 0.12, value, 0.88, "estimate over" if over else "estimate"))
     bounds = f"between {decimals(figure.low)} and {decimals(figure.high)}"
     told = f"{decimals(figure.value)}, {bounds}{', over the limit' if over else ''}"
     return picture(leak.attack, told, *drawn, height=22, class_="interval")
@@ -107,7 +100,8 @@ def histogram(visits: Mapping[int, int]) -> Markup:
     """How many examples have been visited so often: a bar for each number of visits, or for a few of them together."""
     bars = _binned(visits)
     most = max(number for _, _, number in bars)
-    drawn = [line(0, 1, 1, 1, "axis")]
+    drawn = [line(0, 1, 1, 1, "axis"), text("visits", 1, 1, "tick what", dy=40, anchor="end")]
+    few = sum(number > 0 for *_, number in bars) <= _LABELLED
     labels = max(1, -(-len(bars) // _LABELLED))
     for place, (first, last, number) in enumerate(bars):
         left, middle, high = place / len(bars), (place + 0.5) / len(bars), number / most
@@ -124,7 +118,7 @@ def histogram(visits: Mapping[int, int]) -> Markup:
         drawn.append(bar)
         if place % labels == 0:
             drawn.append(text(name, middle, 1, "tick", dy=18))
-        if len(bars) <= _LABELLED and number:
+        if few and number:
             drawn.append(text(f"{number:,}", middle, 1 - high, "tick", dy=-6))
     told = "; ".join(f"{first} to {last}: {number:,}" for first, last, number in bars)
     return picture("Examples by how often each was visited", told, *drawn, height=160, class_="plot")

@@ -30,30 +30,39 @@ class Measure:
     secret: str
     marks: Sequence[float]
 
+    @property
+    def title(self) -> str:
+        """The name, to begin a line with."""
+        return self.name[0].upper() + self.name[1:]
+
     def share(self, value: float) -> float:
         """The place of a value on the scale, from 0 to 1."""
         return min(max((value - self.chance) / (1 - self.chance), 0.0), 1.0)
 
     def reaches(self, value: float) -> str:
-        """What an attacker with this figure does, to follow "the attacker"."""
-        if self.chance:
-            pair = "labels" if self.secret == "labels" else "attributes"
-            return f"points at the right one of two examples with different {pair} {_times(value)}"
-        return f"reads {_percent(value)} of what makes the examples differ from each other"
+        """What an attacker with this figure does, in a few words that follow its name."""
+        return f"guesses right {_times(value)}" if self.chance else f"reads {_percent(value)} of {self.secret}"
 
-    @property
-    def example(self) -> str:
-        """What the ends of the scale are, in one sentence."""
+    def explained(self, value: float) -> str:
+        """What that means, for a reader who has never seen such a figure."""
         if self.chance:
-            return "50 times in 100 is a coin flip: nothing was learnt. 100 times in 100 is an open book."
-        return "0% is nothing. 100% is every column of every example."
+            return (
+                f"Show the attacker two examples that differ in {self.secret}, one of each kind. With the messages in "
+                f"hand it points at the right one {_times(value)}. By tossing a coin it would be 50 times in 100, with "
+                "an open book 100 times."
+            )
+        return (
+            "The columns differ from example to example. An attacker who has the messages, and has seen the columns of "
+            f"other examples, predicts {_percent(value)} of these differences (of their variance). 0% would be "
+            "nothing, 100% every column of every example."
+        )
 
 
 _AUC_MARKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 MEASURES: dict[Measured, Measure] = {
-    "leak_auc": Measure("leak AUC", 0.5, "coin flip", "open book", "labels", _AUC_MARKS),
+    "leak_auc": Measure("leak AUC", 0.5, "coin flip", "open book", "their label", _AUC_MARKS),
     "attribute_auc": Measure("attribute AUC", 0.5, "coin flip", "open book", "a private attribute", _AUC_MARKS),
-    "variance_read": Measure("share read", 0.0, "nothing", "everything", "features", (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+    "variance_read": Measure("share read", 0.0, "nothing", "everything", "the columns", (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
 }
 """By the names that `report.json` has for them."""
 

@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from tacit.report.bars import Mark, histogram, interval, scale
 from tacit.report.document import Decision, Leak, LiveCurve, Measured, Moment, Report
-from tacit.report.measures import MEASURES, Measure, judged, main_measure
+from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measure
 from tacit.report.plots import SERIES, curves, strengths, tradeoff
-from tacit.report.words import count, decimals, headline, worst_leak
+from tacit.report.words import count, decimals, headline, spelled, worst_leak
 
 __all__ = ["content"]
 
@@ -35,7 +35,7 @@ class _Row:
     bar: Markup
     over: bool
     worst: bool
-    added: float | None
+    judged: Judged
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def content(report: Report, digest: str) -> dict[str, object]:
         "trade": _trade(report),
         **_ledger(report),
         "count": count,
+        "spelled": spelled,
         "moment": _moment,
     }
 
@@ -91,7 +92,7 @@ def _groups(report: Report) -> list[_Group]:
                     bar=interval(one, limit),
                     over=limit is not None and judged(one).high > limit,
                     worst=one is most,
-                    added=None if one.baseline is None else one.value - one.baseline,
+                    judged=judged(one),
                 )
                 for one in some
             ]
@@ -109,12 +110,22 @@ def _over_time(report: Report) -> dict[str, object]:
         "left_out": len(moments) - len(shown),
         "figures": sorted({name for one in moments for name in one.figures}),
         "bars": {
-            one.epoch: interval(Leak(on="live", **one.worst.model_dump()), report.limit)
+            one.epoch: interval(
+                Leak(on="live", **one.worst.model_dump()),
+                report.limit if one.worst.measure == main_measure(report) else None,
+            )
             for one in shown
             if one.worst is not None
         },
         "decisions": _decisions(report.decisions),
+        "over": [one for one in moments if _over(report, one)],
     }
+
+
+def _over(report: Report, moment: Moment) -> bool:
+    """Whether the worst attack of an epoch may have reached beyond the limit."""
+    worst, limit = moment.worst, report.limit
+    return worst is not None and limit is not None and worst.measure == main_measure(report) and worst.high > limit
 
 
 def _telling(moments: Sequence[Moment]) -> list[Moment]:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from tacit.report._svg import at, el, line, near, picture, stretched, text, ticks
 from tacit.report.document import Decision, LiveCurve, Moment
 from tacit.report.measures import Measure
-from tacit.report.words import count, decimals
+from tacit.report.words import count, decimals, spelled
 
 __all__ = ["SERIES", "curves", "strengths", "tradeoff"]
 
@@ -47,7 +47,7 @@ def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Marku
     for one in moments:
         height = 1 - up.share(one.level)
         stairs += [(across.share(one.epoch - 1), height), (across.share(one.epoch), height)]
-    drawn.append(stretched(stairs, "stairs"))
+    drawn += [stretched(stairs, "stairs"), *_names("epoch", "steps up")]
     levels = {one.epoch: one.level for one in moments}
     for decision in decisions:
         shape = _SHAPES.get(decision.decision)
@@ -80,7 +80,7 @@ def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) ->
             for step, value in zip(one.steps, one.values, strict=True)
         ]
         drawn.append(stretched(points, f"series s{place + 1}" if place < SERIES else "series rest"))
-    drawn += _limit_across(up, limit)
+    drawn += [*_limit_across(up, limit), *_names("step", measure.name)]
     told = "; ".join(f"{one.attack}: {_range(one)}" for one in shown)
     return picture(f"{measure.name} while training ran", told, *drawn, height=240, class_="plot")
 
@@ -110,16 +110,20 @@ def tradeoff(measure: Measure, moments: Sequence[Moment], figure: str, limit: fl
         drawn.append(line(place, 0, place, 1, "limit"))
         drawn.append(text(f"limit {decimals(limit)}", place, 0, "limit name", dy=-6, anchor=near(place)))
     places = [(across.share(leak), 1 - up.share(value)) for _, leak, value in pairs]
-    drawn.append(stretched(places, "way"))
-    labelled = _labelled(len(pairs))
+    drawn += [stretched(places, "way"), *_names(f"{measure.name} of the worst attack", spelled(figure))]
+    named = _named(places)
     for i, ((epoch, leak, value), (x, y)) in enumerate(zip(pairs, places, strict=True)):
-        tip = el("title", f"epoch {epoch}: {measure.name} {decimals(leak)}, {figure} {decimals(value)}")
+        tip = el("title", f"epoch {epoch}: {measure.name} {decimals(leak)}, {spelled(figure)} {decimals(value)}")
         drawn.append(el("circle", tip, cx=at(x), cy=at(y), r=5, class_="point"))
-        if i in labelled:
+        if i in named:
             drawn.append(text(str(epoch), x, y, "tick", dy=-10))
     told = "; ".join(f"epoch {epoch}: {decimals(leak)}, {decimals(value)}" for epoch, leak, value in pairs)
     return picture(
-        f"{figure} against {measure.name}, {count(len(pairs), 'epoch')}", told, *drawn, height=260, class_="plot"
+        f"{spelled(figure)} against {measure.name}, {count(len(pairs), 'epoch')}",
+        told,
+        *drawn,
+        height=260,
+        class_="plot",
     )
 
 
@@ -139,7 +143,11 @@ def _grid_across(up: _Axis, marks: Sequence[float], spelled: str) -> list[Markup
 
 
 def _labels_below(across: _Axis, marks: Sequence[float], spelled: str) -> list[Markup]:
-    return [text(spelled.format(mark), across.share(mark), 1, "tick", dy=20) for mark in marks]
+    places = [across.share(mark) for mark in marks]
+    return [
+        text(spelled.format(mark), place, 1, "tick", dy=20, anchor="end" if place > 0.97 else "middle")
+        for mark, place in zip(marks, places, strict=True)
+    ]
 
 
 def _limit_across(up: _Axis, limit: float | None) -> list[Markup]:
@@ -158,7 +166,18 @@ def _range(curve: LiveCurve) -> str:
     return f"from {decimals(min(known))} to {decimals(max(known))}" if known else "no figure"
 
 
-def _labelled(number: int) -> set[int]:
-    """Which points are named: all of a few, else the first, the last and some between."""
-    every = max(1, -(-number // 12))
-    return {*range(0, number, every), number - 1}
+def _names(across: str, up: str) -> list[Markup]:
+    """What the axes are, where no curve runs."""
+    return [
+        text(across, 1, 1, "tick what", dy=40, anchor="end"),
+        text(up, 0, 0, "tick what", dx=-40, dy=-14, anchor="start"),
+    ]
+
+
+def _named(places: Sequence[tuple[float, float]]) -> set[int]:
+    """Which points have room for a name, the last one first."""
+    named: list[int] = []
+    for i in reversed(range(len(places))):
+        if all(abs(places[i][0] - places[j][0]) > 0.03 or abs(places[i][1] - places[j][1]) > 0.09 for j in named):
+            named.append(i)
+    return set(named)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tacit.report.document import Leak, Report
 from tacit.report.measures import MEASURES, Judged, judged, main_measure
 
-__all__ = ["Headline", "count", "decimals", "headline", "over_limit", "worst_leak"]
+__all__ = ["Headline", "count", "decimals", "headline", "over_limit", "spelled", "worst_leak"]
 
 _STAMPS = {
     "held": ("Limit held", "good"),
@@ -65,6 +65,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def spelled(name: str) -> str:
+    """The name of a figure as people say it."""
+    return " ".join("AUC" if part == "auc" else part for part in name.split("_"))
+
+
 def decimals(value: float | None) -> str:
     """Three decimals, or a dash for what is not known."""
     return "–" if value is None else f"{value:.3f}"
@@ -111,7 +116,7 @@ def _meaning(report: Report, figure: Judged | None) -> tuple[str, ...]:
     if figure is None or report.worst is None:
         return ("What was not tested, and why, is listed below.",)
     measure, worst = MEASURES[report.worst.measure], report.worst
-    said = [f"Whoever received the messages and runs this attack {measure.reaches(worst.value)}.", measure.example]
+    said = [measure.explained(worst.value)]
     if figure.baseline is not None:
         said.append(
             f"The attack reaches {decimals(worst.value)}, but the same attacker reaches {decimals(figure.baseline)} "
