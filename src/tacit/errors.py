@@ -9,6 +9,7 @@
     │   └── LabelsError        labels that are not 0 or 1, or not one for each row
     ├── ProtocolError          a message that the contract does not allow at this point
     │   └── RefusedError       one side will not go on with the other; `field` says about what they differ
+    ├── LimitError             a limit that the owner set would be passed: nothing more is sent
     ├── LinkError              the connection to the peer is gone, or can't be made
     └── StorageError           a journal or checkpoint that is damaged, locked or can't be written
 
@@ -19,6 +20,7 @@ Every message says what happened, to what, and what to do next. `UsageError` and
 __all__ = [
     "DataError",
     "LabelsError",
+    "LimitError",
     "LinkError",
     "ProtocolError",
     "RefusedError",
@@ -63,6 +65,10 @@ class RefusedError(ProtocolError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class LimitError(TacitError):
+    """A limit that the owner set would be passed, or was: nothing more is sent, and the reason is for the owner."""
 
 
 class LinkError(TacitError):

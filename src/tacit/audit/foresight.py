@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,19 +27,21 @@ class Sent:
     Attributes:
         view: what the feature party saw.
         clean: the gradients before they were protected, in the shape of the view's.
+        embedding: that they belong to, likewise.
     """
 
     view: View
     clean: Tensor
+    embedding: Tensor
 
     def under(self, protect: Protection, state: Any, labels: Tensor, noise: torch.Generator) -> Sent:
         """The same batches as this protection would send them, one after the other from this state on."""
         sent = []
-        for rows, clean in zip(self.view.rows, self.clean, strict=True):
-            done = protect.update(clean, labels[rows], state, noise)
+        for rows, clean, z in zip(self.view.rows, self.clean, self.embedding, strict=True):
+            done = protect.update(clean, labels[rows], state, noise, z)
             sent.append(done.value)
             state = done.state
-        return Sent(View.of(torch.stack(sent), rows=self.view.rows), self.clean)
+        return replace(self, view=View.of(torch.stack(sent), rows=self.view.rows))
 
     def again(
         self, protect: Protection, state: Any, labels: Tensor, noise: torch.Generator, *, times: int, batch: int
@@ -56,18 +58,21 @@ class Sent:
             times: visits to come.
             batch: rows that are protected together.
         """
-        rows, last = self.view.rows[-1], self.clean[-1]
+        rows, last, z = self.view.rows[-1], self.clean[-1], self.embedding[-1]
         visits = []
         for _ in range(times):
             parts = []
             for some in torch.arange(len(rows), device=rows.device).split(batch):
-                done = protect.update(last[some], labels[rows[some]], state, noise)
+                done = protect.update(last[some], labels[rows[some]], state, noise, z[some])
                 state = done.state
                 parts.append(done.value)
             visits.append(torch.cat(parts))
         gradient = torch.cat([self.view.gradient, torch.stack(visits)]) if visits else self.view.gradient
-        ids = rows.expand(len(gradient), -1)
-        return Sent(View.of(gradient, rows=ids), torch.cat([self.clean, last.expand(times, -1, -1)]))
+        return Sent(
+            View.of(gradient, rows=rows.expand(len(gradient), -1)),
+            torch.cat([self.clean, last.expand(times, -1, -1)]),
+            torch.cat([self.embedding, z.expand(times, -1, -1)]),
+        )
 
 
 def figures(findings: list[Finding], on: Any) -> list[Figure]:

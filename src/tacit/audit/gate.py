@@ -93,15 +93,16 @@ def decide(
         if below is not None and below.upper <= limit - _ROOM:
             return Verdict("lower", level - 1, f"there is room: {below}", broken, worst, below)
     most = highest if on_limit == "raise noise" else level
-    seen: Figure | None = None
+    seen, cause = None, _worst(over)
     for one in range(first, most + 1):
         seen = _worst(foresee(one))
         if seen is None or seen.upper <= limit:
             if one == level:
                 return Verdict("keep", level, f"the limit {limit:g} holds: {seen or worst}", broken, worst, seen)
-            cause = _worst(over) or "it would be passed"
-            return Verdict("raise", one, f"{cause}; level {one} holds the limit {limit:g}", broken, worst, seen)
-    reason = f"the limit {limit:g} can't be held: {seen or _worst(over)}"
+            reason = f"the limit {limit:g} would be passed by {cause}; level {one} holds it: {seen}"
+            return Verdict("raise", one, reason, broken, worst, seen)
+        cause = cause or seen
+    reason = f"the limit {limit:g} can't be held: {seen or cause}"
     return Verdict("stop" if on_limit == "stop" else "pause", level, reason, broken, worst, seen)
 
 

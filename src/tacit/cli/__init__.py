@@ -16,7 +16,7 @@ from tacit.cli.lab import lab
 from tacit.cli.run import align, status, train
 from tacit.cli.setup import contract, init, trust
 from tacit.cli.sweep import choose, sweep
-from tacit.errors import LinkError, ProtocolError, TacitError
+from tacit.errors import LimitError, LinkError, ProtocolError, TacitError
 
 __all__ = ["app", "main"]
 
@@ -59,7 +59,7 @@ def main() -> None:
         app()
     except TacitError as error:
         typer.echo(f"tacit: {error}", err=True)
-        sys.exit(3 if isinstance(error, LinkError | ProtocolError) else 2)
+        sys.exit(3 if isinstance(error, LinkError | ProtocolError) else 1 if isinstance(error, LimitError) else 2)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         remedy = (

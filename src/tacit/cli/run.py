@@ -120,7 +120,9 @@ def _print_trained(trained: Trained, findings: list[Finding], inputs: ReadInputs
 
 def _print_status(run: dict[str, Any]) -> None:
     state = run["state"]
-    if state not in ("finished", "unknown") and not run["alive"]:
+    if state == "paused":
+        state = f"paused by its limit: {run.get('reason', 'see gate.jsonl')}"
+    elif state not in ("finished", "unknown") and not run["alive"]:
         state = "stopped; `tacit train` goes on where it was"
     elif state == "waiting":
         state = f"waiting for {run['peer']} since {run['waiting_seconds']} s ({_short(run['why'])})"

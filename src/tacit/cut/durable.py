@@ -27,6 +27,7 @@ class Durable:
         guard: what must be the same at every start, by name: versions, contract, data, settings, as digests or words.
         every: turns between two checkpoints.
         trace: told of each point that a turn passes.
+        keeping: called with the turn just before its checkpoint is written, to bring to the disk what belongs to it.
     """
 
     journal: Journal
@@ -34,6 +35,7 @@ class Durable:
     guard: Mapping[str, str]
     every: int = 200
     trace: Trace = field(default=lambda point: None)
+    keeping: Callable[[int], None] = field(default=lambda turn: None)
 
     @property
     def digest(self) -> bytes:
@@ -71,6 +73,7 @@ class Durable:
     def keep(self, turn: int, state: Mapping[str, Any], exchanges: Sequence[Exchange]) -> None:
         """Write a checkpoint, and let go of what only an older one than the one before needs."""
         before = max((old for old in self.checkpoints.turns() if old < turn), default=0)
+        self.keeping(turn)
         self.checkpoints.write(turn, state, {"guard": dict(self.guard)})
         self.trace("checkpoint written")
         self.journal.rotate(turn)

@@ -43,6 +43,11 @@ class FeatureParty:
         watch: names of submodules of the bottom whose activation gradient is to be kept at each step, as in
             `bottom.named_modules()`: what reaches the cut reaches them too, and can be attacked there. Of a submodule
             that runs several times in a step the last time counts.
+
+    Attributes:
+        before: called with the rows and the embedding of a training step before anything is done to it; it may set
+            other protections, and where it raises, nothing has left and nothing has changed.
+        leaving: called with "train" or "evaluate" and the rows whose embedding is about to be sent.
     """
 
     def __init__(
@@ -63,6 +68,8 @@ class FeatureParty:
         self.noise = noise
         self.steps = 0
         self.evaluations = 0
+        self.before: Callable[[Tensor, Tensor], None] = lambda rows, z: None
+        self.leaving: Callable[[str, Tensor], None] = lambda kind, rows: None
         self._watched = {name: _layer(bottom, name) for name in watch}
         self._sent: Tensor | None = None
         self._gradients: dict[str, Tensor] = {}
@@ -85,7 +92,9 @@ class FeatureParty:
             raise UsageError(
                 "the embedding depends on no parameter that can be trained: look for a frozen bottom model"
             )
+        self.before(rows, z.detach())
         self._sent = self.shield.opened(z, self.noise, self.steps)
+        self.leaving("train", rows)
         channel.send(Message(self.steps, "embedding", self._sent.detach(), digest(rows)))
         self.shield.weigh()  # while the label party is at work
         return self._sent.detach()
@@ -135,6 +144,7 @@ class FeatureParty:
         with evaluating(self.bottom):
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))
             z = self.shield.protected(z, self.noise, "evaluation", self.evaluations)
+        self.leaving("evaluate", rows)
         channel.send(Message(self.evaluations, "evaluation", z, digest(rows)))
         figures = channel.recv("figures", self.evaluations).payload
         self.evaluations += 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import digest
-from tacit.contracts import Channel, Message, Noise, Protection, StepNoise
+from tacit.contracts import Channel, Message, Noise, Protected, Protection, StepNoise
 from tacit.cut._tensors import evaluating, finite, tensors
 from tacit.cut.losses import LOSSES, check_labels, check_targets
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
@@ -31,6 +31,11 @@ class LabelParty:
         features: the party's own features, one tensor or several, all with one row for each label.
         loss: "binary" (one logit) or "softmax" (one logit for each class).
         targets: what the loss is computed with instead of the labels, where that differs (randomized response).
+
+    Attributes:
+        before: called with the clean gradient and the embedding before anything is done to it; it may set another
+            `protect`, and where it raises, nothing has left and nothing has changed.
+        leaving: called with what is about to be sent; where it raises, nothing is sent.
     """
 
     def __init__(
@@ -62,6 +67,8 @@ class LabelParty:
         self.noise = noise
         self.loss = LOSSES[loss]
         self.state: Any = protect.init()
+        self.before: Callable[[Tensor, Tensor], None] = _nothing
+        self.leaving: Callable[[Protected], None] = _nothing
         self.steps = 0
         self.evaluations = 0
 
@@ -87,7 +94,9 @@ class LabelParty:
         loss.backward()
         gradients = [_gradient(z) for z in cuts]
         clean, embedding = _joint(gradients), _joint([z.detach() for z in cuts])
+        self.before(clean, embedding)
         sent = self.protect.update(clean, self.labels[rows], self.state, self._noise(messages, clean), embedding)
+        self.leaving(sent)
         for channel, message, value in zip(each, messages, _apart(sent.value, gradients), strict=True):
             channel.send(Message(self.steps, "gradient", value, message.rows))
         self.state = sent.state
@@ -153,6 +162,10 @@ class LabelParty:
                 "at its inputs and learning rate"
             )
         return z
+
+
+def _nothing(*_: object) -> None:
+    """Nobody looks at what is sent."""
 
 
 def _several(channels: Channel | Sequence[Channel]) -> Sequence[Channel]:

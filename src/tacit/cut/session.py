@@ -77,6 +77,7 @@ class _Session(ABC, Generic[_C]):
         self.history: list[dict[str, float]] = []
         self.turn = 0
         self.resumed = 0
+        self.task: Task | None = None
         checkpoint = durable.open(self._fresh)
         self._said: Mapping[str, Mapping[int, bytes]] = checkpoint.state["transcripts"]
         self._restore(checkpoint)
@@ -85,6 +86,7 @@ class _Session(ABC, Generic[_C]):
         """Do all turns that are left, one for each `next`."""
         trace = self.durable.trace
         for task in self.plan.tasks(self.turn):
+            self.task = task
             replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
             for channel in self.channels:
                 channel.judge = self._judge(task)
@@ -189,7 +191,7 @@ class FeatureSession(_Session[AskingChannel]):
         self.features = party
         super().__init__(party.bottom, party, plan, durable)
         self.shared = tuple(shared)
-        party.noise = _Bound(noise, lambda: (durable.digest, self.origin))
+        party.noise = _Bound(noise, lambda: (durable.digest, repr(party.shield.protect).encode(), self.origin))
 
     def connect(self, channel: AskingChannel) -> None:
         """Say over which channel the label party is asked."""
@@ -256,7 +258,11 @@ class LabelSession(_Session[AnsweringChannel]):
         super().__init__(party.top, party, plan, durable)
         self.measure = measure
         self.shared = tuple(shared)
-        party.noise = _Bound(noise, lambda: (durable.digest, self.origin, *self._versions()))
+        party.noise = _Bound(noise, lambda: (durable.digest, self._strength(), self.origin, *self._versions()))
+
+    def _strength(self) -> bytes:
+        """What a steered protection is now: another strength has unrelated noise."""
+        return repr(self.label.protect).encode()
 
     def connect(self, channels: Sequence[AnsweringChannel]) -> None:
         """Say over which channels the feature parties are answered, in the order that the top takes them."""

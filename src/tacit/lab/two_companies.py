@@ -30,7 +30,7 @@ _MARK = "made-by-tacit-demo"
 _PARTY = """\
 name = "{name}"
 role = "{role}"
-[network]
+{limit}[network]
 {network}
 [data]
 path = "flights.parquet"
@@ -125,6 +125,7 @@ def prepare(out: Path, *, epochs: int, rows: int | None, seed: int) -> tuple[Com
                 flagged=json.dumps(columns.flagged),
                 seed=seed,
                 threads=max(1, (os.cpu_count() or 2) // 2),  # both share this machine
+                limit="limit = 0.6\n" if label else "",
                 protect=_PROTECT["label" if label else "features"],
             )
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,12 +23,13 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan
 from tacit.cut.session import FeatureSession, LabelSession, Turned
-from tacit.errors import UsageError
+from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.party._files import replaced
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.building import build_party
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial, server, training_limits
+from tacit.party.overseeing import Oversight
 from tacit.party.status import Status
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
@@ -40,8 +40,6 @@ from tacit.wire.line import Desk, Dialer, Waiting
 from tacit.wire.record import Recorder
 
 __all__ = ["Trained", "train"]
-
-_FOLLOWED_BYTES = 64 * 2**20
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
@@ -57,8 +55,8 @@ class Trained:
         folder: of the run: journal, checkpoints, `model.safetensors`, status and log.
         party: with its model, its table and what it does to what it sends; a feature party's `embed` is for serving.
         labels: the label party's labels of the training rows.
-        transcript: what was recorded for attacks on oneself, since the party was last started; a feature party, which
-            never sees gradients before they were protected, has those that came in their place.
+        transcript: what was recorded for attacks on oneself, over all starts; a feature party, which never sees
+            gradients before they were protected, has those that came in their place.
     """
 
     model: nn.Module
@@ -114,7 +112,12 @@ def train(
         every = folder.config.training.checkpoint_every
         durable = Durable(journal, Checkpoints(where / "checkpoints"), guard, every=every, trace=trace)
         run = _Run(folder, contract, rows, plan, durable, status, progress, waiting, alarm, stack)
-        done = run.label(party) if isinstance(party, LabelParty) else run.features(party)
+        try:
+            done = run.label(party) if isinstance(party, LabelParty) else run.features(party)
+        except LimitError as reason:
+            status.log("limit", reason=str(reason))
+            status.update(state="paused", reason=str(reason), at_once=True)
+            raise
     status.update(state="finished", at_once=True)
     return done
 
@@ -137,6 +140,7 @@ class _Run:
     def features(self, party: FeatureParty) -> Trained:
         """The feature party's side."""
         own, peer = self.folder.config.name, self.contract.label_party
+        oversight = self._oversight(party)
         limits = training_limits(self.contract, own)
         noise = KeyedNoise(self._secret(), "embedding")
         session = FeatureSession(party, self.plan, self.durable, noise=noise, shared=self.contract.share.metrics)
@@ -150,22 +154,15 @@ class _Run:
         )
         self.stack.callback(line.close)
         session.connect(AskingChannel(exchange, line, turn=session.turn, trace=self.durable.trace))
-        recorder = self._recorder()
-        for turned in session.run():
-            self._note(turned, session.history)
-            if recorder is not None and turned.task.what == "train":
-                seen = turned.figures
-                recorder.write(
-                    rows=turned.task.rows, embedding=seen["embedding"], gradient=seen["gradient"],
-                    clean=seen["gradient"], layers={},
-                )  # fmt: skip
+        self._turns(session, oversight)
         session.leave()
         self._save(session.model)
-        return Trained(session.model, session.history, self._where, party, transcript=recorder)
+        return Trained(session.model, session.history, self._where, party, transcript=oversight.watch.recorder)
 
     def label(self, party: LabelParty) -> Trained:
         """The label party's side."""
         names = self.contract.feature_parties
+        oversight = self._oversight(party)
         limits = {name: training_limits(self.contract, name) for name in names}
         noise = KeyedNoise(self._secret(), "gradient")
         session = LabelSession(
@@ -187,30 +184,27 @@ class _Run:
                 for name, exchange in exchanges.items()
             ]
         )
-        recorder = self._recorder()
-        for turned in session.run():
-            self._note(turned, session.history)
-            if recorder is not None and turned.task.what == "train":
-                seen = turned.figures
-                recorder.write(
-                    rows=turned.task.rows, embedding=seen["embedding"], gradient=seen["sent"], clean=seen["clean"],
-                    layers={},
-                )  # fmt: skip
+        try:
+            self._turns(session, oversight)
+        except LimitError:
+            if oversight.stopped:
+                desk.turn_away(RefusedError("run", "its label party has ended this run"))
+            raise
         if not session.leave():
             self.status.log("unconfirmed", reason="not every feature party said that it has the last answer")
         self._save(session.model)
         labels = party.labels[: self.plan.train_count]
-        return Trained(session.model, session.history, self._where, party, labels, recorder)
+        return Trained(session.model, session.history, self._where, party, labels, oversight.watch.recorder)
 
-    def _recorder(self) -> Recorder | None:
-        record = self.folder.config.record
-        follow = min(record.follow, self._most_followed())
-        return Recorder(last=record.last, follow=follow) if record.last + follow else None
+    def _oversight(self, party: LabelParty | FeatureParty) -> Oversight:
+        return Oversight(self._where, self.folder.config, self.contract, self.plan, party)
 
-    def _most_followed(self) -> int:
-        """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
-        width = sum(math.prod(shape) for shape in self.contract.cut.widths.values())
-        return _FOLLOWED_BYTES // (3 * 4 * width * self.contract.epochs)  # embedding, sent and clean gradient
+    def _turns(self, session: LabelSession | FeatureSession, oversight: Oversight) -> None:
+        """All turns that are left."""
+        oversight.attach(session, self.durable)
+        for turned in session.run():
+            oversight.turned(turned)
+            self._note(turned, session.history)
 
     def _secret(self) -> bytes:
         """Of this run alone: of this contract over this alignment."""

@@ -244,6 +244,20 @@ class Desk:
             self.links[link.peer] = link
             self.connections += 1
 
+    def turn_away(self, error: RefusedError, patience: float = 20.0) -> None:
+        """Refuse everybody who is here or comes in this time, each once, and return when all have heard it."""
+        end, told = self._now() + patience, set()
+        for peer, link in self.links.items():
+            if link is not None:
+                last_words(link, error)
+                self.links[peer] = None
+                told.add(peer)
+        while self._now() < end and told != set(self.links):
+            link = self._accept(TICK)
+            if link is not None:
+                last_words(link, error)
+                told.add(link.peer)
+
     def drop(self, peer: str) -> None:
         """End the link to one party; it may come again."""
         link, self.links[peer] = self.links[peer], None

@@ -1,0 +1,61 @@
+"""A look at one batch while training runs, with the attacks that cost next to nothing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import attack
+from tacit.audit.inputs import attack_inputs
+from tacit.audit.metrics.leak_auc import auc
+from tacit.audit.run import grant
+from tacit.contracts import View
+from tacit.errors import LabelsError, UsageError
+
+__all__ = ["INPUTS", "LABELS", "look_at_embedding", "look_at_gradient"]
+
+LABELS = ("norm", "cosine", "hint", "majority", "top_share", "residual")
+"""What is tried on a gradient."""
+
+INPUTS = ("linear_decoder",)
+"""What is tried on an embedding."""
+
+
+def look_at_gradient(sent: Tensor, clean: Tensor, labels: Tensor, *, seed: int) -> dict[str, float]:
+    """The AUC of each attack on one batch, not folded: below 0.5 it reads as well as above. What can't run is left out.
+
+    Args:
+        sent: the gradient as it crossed the wire.  (batch, *cut)
+        clean: the same before it was protected.
+        labels: of its rows.  (batch,)
+        seed: of the attacks' randomness.
+    """
+    noise = torch.Generator().manual_seed(seed)
+    view = View.of(sent[None], rows=torch.arange(len(labels))[None])
+    try:
+        known = grant(view, labels, clean[None], noise=noise)
+    except LabelsError:
+        return {}
+    found = {}
+    for name in LABELS:
+        try:
+            guess = attack(name)(view, known, noise)
+        except UsageError:
+            continue
+        value = float(auc(guess.score, labels[guess.rows].long(), guess.counted))
+        if value == value:  # a batch that lacks a class tells nothing
+            found[name] = value
+    return found
+
+
+def look_at_embedding(sent: Tensor, hidden: Tensor, *, seed: int) -> dict[str, float]:
+    """The share of the variance of what is hidden that each attack reads in one batch, 0 to 1.
+
+    Args:
+        sent: the embedding as it crossed the wire.  (batch, *cut)
+        hidden: what it should not give away of its rows.  (batch, inputs)
+        seed: of the attacks' randomness.
+    """
+    view = View.of_embeddings(sent[None], rows=torch.arange(len(hidden))[None])
+    found = attack_inputs(view, hidden, INPUTS, noise=torch.Generator().manual_seed(seed))
+    return {one.attack: max(0.0, 1 - one.relative.value) for one in found if one.relative is not None}

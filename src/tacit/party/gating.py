@@ -1,0 +1,321 @@
+"""The gate of a run: before an epoch begins, its owner's limit is held against what attacks say, and a strength is set.
+
+Strengths change in public steps (`tacit.protect.ladder`) and at the beginning of epochs alone, because a peer can see
+them change. What was decided is written down and on the disk (`gate.jsonl`) before anything is sent under it: a run
+that is killed takes the same decisions from there, and its owner finds the reasons.
+
+Before the first gradient leaves there is nothing to look back on; there the first batch is tried out at home.
+"""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.audit import foresight
+from tacit.audit.foresight import Sent
+from tacit.audit.gate import Figure, OnLimit, Verdict, decide
+from tacit.audit.inputs import attack_inputs, mean_visits
+from tacit.contracts import EmbeddingProtection, View, noise_source
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Plan, Task
+from tacit.errors import LimitError, UsageError
+from tacit.party import chained
+from tacit.protect import ladder
+from tacit.wire.recorded import RecordedRun
+
+__all__ = ["GATE", "EmbeddingGate", "Gate", "GradientGate", "decisions"]
+
+GATE = "gate.jsonl"
+_BATCHES = 12  # recorded batches that are tried at another strength
+_QUIET = 2  # epochs after a raise before less is tried
+
+
+def decisions(folder: Path) -> list[dict[str, Any]]:
+    """What the gate of a run has decided, in the order of time."""
+    return chained.read(folder / GATE)
+
+
+@dataclass
+class Gate(ABC):
+    """What both sides share: the record, and what follows from a decision.
+
+    Attributes:
+        folder: of the run.
+        limit: that the owner set.
+        on_limit: what to do where it would be passed.
+        plan: of the training.
+        recorder: of what was sent.
+        level: of the strength now.
+    """
+
+    folder: Path
+    limit: float
+    on_limit: OnLimit
+    plan: Plan
+    recorder: RecordedRun
+    level: int = 0
+    _epoch: int = -1
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run has ended for good."""
+        told = decisions(self.folder)
+        return bool(told) and told[-1]["decision"] == "stop"
+
+    def resume(self, turn: int) -> None:
+        """Go on from the checkpoint of a turn, as the one before it was done."""
+        epoch = max(0, turn - 1) // self.plan.epoch_turns
+        before = [one for one in decisions(self.folder) if one["epoch"] <= epoch + 1]
+        self.level = int(before[-1]["level"]) if turn and before else 0
+        self.restore(self.level)
+
+    def enter(self, task: Task, *batch: Tensor) -> None:
+        """Before anything is sent in a training step: at the first one of an epoch, decide, or do as was decided.
+
+        Args:
+            task: the step.
+            batch: what this side needs of it to try the first one out.
+
+        Raises:
+            LimitError: nothing more is to be sent.
+        """
+        if task.epoch == self._epoch:
+            return
+        before = [one for one in decisions(self.folder) if one["epoch"] <= task.epoch + 1]
+        last = before[-1] if before else None
+        if last is not None and last["decision"] == "stop":
+            raise LimitError(f"this run was stopped by its limit: {last['reason']}. A new run needs another name")
+        self.level = int(last["level"]) if last is not None else 0
+        if last is None or last["epoch"] != task.epoch + 1 or last["decision"] == "pause":
+            self._decide(task, batch, before)
+        self._epoch = task.epoch
+        self.apply(self.level)
+
+    def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
+        paused = bool(before) and before[-1]["decision"] == "pause"
+        first = not self.recorder.recorded
+        raised = [one["epoch"] for one in before if one["decision"] == "raise"]
+        verdict = decide(
+            [] if first else self.measured(task.epoch),
+            lambda level: self.tried_out(level, *batch) if first else self.foreseen(level, task.epoch),
+            limit=self.limit,
+            on_limit=self.on_limit,
+            level=self.level,
+            highest=ladder.HIGHEST if self.can_raise() else 0,
+            may_lower=not first and all(task.epoch + 1 - epoch > _QUIET for epoch in raised),
+        )
+        action = "resume" if paused and verdict.action in ("keep", "raise", "lower") else verdict.action
+        self._write(task, replace(verdict, action=action))
+        if verdict.action in ("pause", "stop"):
+            raise LimitError(
+                f"training {'pauses' if verdict.action == 'pause' else 'is stopped'} before epoch {task.epoch + 1}: "
+                f"{verdict.reason}. {_NEXT[verdict.action]}"
+            )
+        self.level = verdict.level
+
+    def _write(self, task: Task, verdict: Verdict) -> None:
+        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        said = {
+            "time": time, "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
+            "level": verdict.level, "strength": self.spelled(verdict.level), "limit": self.limit,
+            "reason": verdict.reason, "broken": verdict.broken,
+            "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
+        }  # fmt: skip
+        chained.append(self.folder / GATE, said)
+
+    @abstractmethod
+    def can_raise(self) -> bool:
+        """Whether the protection has a strength that can be raised."""
+
+    @abstractmethod
+    def apply(self, level: int) -> None:
+        """Let the party send under this level from now on."""
+
+    @abstractmethod
+    def restore(self, level: int) -> None:
+        """The party has sent under this level already, and its state is of it."""
+
+    @abstractmethod
+    def spelled(self, level: int) -> str:
+        """The protection at a level, in one line."""
+
+    @abstractmethod
+    def measured(self, epoch: int) -> list[Figure]:
+        """What attacks reach on what was sent."""
+
+    @abstractmethod
+    def foreseen(self, level: int, epoch: int) -> list[Figure]:
+        """What they would reach at a level, on messages like the last ones and over all visits that are planned."""
+
+    @abstractmethod
+    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+        """The same from the very first batch alone: single values, too few rows for intervals."""
+
+
+_NEXT = {
+    "pause": "The peers only see that they wait. Raise `limit` or the strength in party.toml and give the same command "
+    "again, or leave the run as it is",
+    "stop": "The peers are told that the run has ended, not why",
+}
+
+
+class GradientGate(Gate):
+    """The label party's: leak AUC of its labels, in the gradients that it sends."""
+
+    def __init__(self, party: LabelParty, **common: Any) -> None:
+        super().__init__(**common)
+        if party.classes > 2:
+            raise UsageError("a limit on leak AUC needs labels of two classes: remove limit from party.toml")
+        self.party = party
+        self.base = party.protect
+        self.labels = party.labels[: self.plan.train_count]
+
+    def can_raise(self) -> bool:
+        """Whether the protection has a strength."""
+        return ladder.stronger(self.base, 1) is not None
+
+    def apply(self, level: int) -> None:
+        """Protect at this level, with plans made for it."""
+        protect = self._at(level)
+        if repr(protect) != repr(self.party.protect):
+            self.party.protect = protect
+            self.party.state = ladder.replanned(self.party.state)
+
+    def restore(self, level: int) -> None:
+        """Protect at this level, with the plans that there are."""
+        self.party.protect = self._at(level)
+
+    def spelled(self, level: int) -> str:
+        """The protection as it is at a level."""
+        protect = self._at(level)
+        event = getattr(protect, "event", None)
+        return repr(protect) if event is None else ladder.spelled(event)
+
+    def measured(self, epoch: int) -> list[Figure]:
+        """The quick attacks on the last batches, and on all visits so far."""
+        batches, visits = self._last(None), self._visits()
+        found = foresight.on_batches(batches, self.labels, seed=epoch)
+        return found if visits is None else found + foresight.on_visits(visits, self.labels, seed=epoch)
+
+    def foreseen(self, level: int, epoch: int) -> list[Figure]:
+        """The same under another strength, with the visits to come."""
+        protect, state = self._at(level), ladder.replanned(self.party.state)
+        noise = torch.Generator().manual_seed(1000 * epoch + level)
+        some = self._last(_BATCHES).under(protect, state, self.labels, noise)
+        found = foresight.on_batches(some, self.labels, seed=epoch)
+        visits = self._visits()
+        if visits is not None:
+            times = self.plan.epochs - len(visits.view.rows)
+            more = visits.again(protect, state, self.labels, noise, times=times, batch=self.plan.batch_size)
+            found += foresight.on_visits(more, self.labels, seed=epoch)
+        return found
+
+    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+        """As many visits of the first batch as are planned, from a fresh state."""
+        clean, z, labels = batch[0].flatten(1), batch[1].flatten(1), batch[2]
+        protect = self._at(level)
+        state = getattr(protect, "fresh", protect.init)()
+        noise = torch.Generator().manual_seed(level)
+        rows = torch.arange(len(labels))[None]
+        first = protect.update(clean, labels, state, noise, z).value
+        once = Sent(View.of(first[None], rows=rows), clean[None], z[None])
+        visits = once.again(protect, state, labels, noise, times=self.plan.epochs - 1, batch=len(labels))
+        found = foresight.on_batches(visits, labels, seed=0) + foresight.on_visits(visits, labels, seed=0)
+        return [replace(one, low=one.value, upper=one.value) for one in found]
+
+    def _at(self, level: int) -> Any:
+        protect = ladder.stronger(self.base, level)
+        assert protect is not None  # `can_raise` was asked
+        return protect
+
+    def _last(self, count: int | None) -> Sent:
+        transcript = self.recorder.batches()
+        first = 0 if count is None else max(0, len(transcript.view.rows) - count)
+        view = View.of(transcript.view.gradient[first:], rows=transcript.view.rows[first:])
+        return Sent(view, transcript.clean[first:], transcript.view.embedding[first:])
+
+    def _visits(self) -> Sent | None:
+        if not self.recorder.follow:
+            return None
+        transcript = self.recorder.visits()
+        return Sent(transcript.view, transcript.clean, transcript.view.embedding)
+
+
+class EmbeddingGate(Gate):
+    """A feature party's: the share of its columns' variance that can be read in the embeddings that it sends."""
+
+    def __init__(self, party: FeatureParty, **common: Any) -> None:
+        super().__init__(**common)
+        self.party = party
+        self.base = party.shield.protect
+
+    def can_raise(self) -> bool:
+        """Whether one of the protections adds noise."""
+        return ladder.stronger_embedding(self.base, 1) is not None
+
+    def apply(self, level: int) -> None:
+        """Protect at this level."""
+        self.party.shield.steer(self._at(level))
+
+    restore = apply
+
+    def spelled(self, level: int) -> str:
+        """The protections as they are at a level."""
+        return " + ".join(ladder.spelled(one.event) for one in self._at(level)) or "none"
+
+    def measured(self, epoch: int) -> list[Figure]:
+        """A decoder that knows half of the rows, on the last batches and on the mean of all visits."""
+        batches = self.recorder.batches().view
+        found = self._read(batches, "batches", epoch)
+        return found + self._read(mean_visits(self.recorder.visits().view), "visits", epoch)
+
+    def foreseen(self, level: int, epoch: int) -> list[Figure]:
+        """The same under another strength, with the visits to come."""
+        noise = torch.Generator().manual_seed(1000 * epoch + level)
+        batches, visits = self.recorder.batches().view, self.recorder.visits().view
+        sent = torch.stack([self._passed(z, level, noise) for z in batches.own_embedding[-_BATCHES:]])
+        found = self._read(View.of_embeddings(sent, rows=batches.rows[-_BATCHES:]), "batches", epoch)
+        last = visits.own_embedding[-1]
+        more = [self._passed(last, level, noise) for _ in range(self.plan.epochs - len(visits.rows))]
+        every = torch.cat([visits.embedding, torch.stack(more)]) if more else visits.embedding
+        together = View.of_embeddings(every, rows=visits.rows[-1].expand(len(every), -1))
+        return found + self._read(mean_visits(together), "visits", epoch)
+
+    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+        """The mean of as many visits of the first batch as are planned."""
+        rows, z = batch
+        noise = torch.Generator().manual_seed(level)
+        visits = torch.stack([self._passed(z.flatten(1), level, noise) for _ in range(self.plan.epochs)])
+        together = View.of_embeddings(visits, rows=rows.expand(len(visits), -1))
+        found = self._read(mean_visits(together), "visits", 0)
+        return [replace(one, low=one.value, upper=one.value) for one in found]
+
+    def _at(self, level: int) -> Sequence[EmbeddingProtection]:
+        if level == 0:
+            return self.base
+        raised = ladder.stronger_embedding(self.base, level)
+        assert raised is not None  # `can_raise` was asked
+        return raised
+
+    def _passed(self, z: Tensor, level: int, noise: torch.Generator) -> Tensor:
+        source = noise_source(noise)
+        for one in self._at(level):
+            z = one.transform(z, source)
+        return z
+
+    def _read(self, view: View, on: Any, seed: int) -> list[Figure]:
+        rows, places = view.rows.unique(return_inverse=True)
+        hidden = torch.cat([self.party.hidden(some) for some in rows.split(8192)])
+        seen = View.of_embeddings(view.embedding, rows=places)
+        found = attack_inputs(seen, hidden, ["linear_decoder"], noise=torch.Generator().manual_seed(seed))
+        read = [(one.attack, one.relative) for one in found if one.relative is not None]
+        return [Figure(name, on, 1 - error.value, 1 - error.high, 1 - error.low) for name, error in read]

@@ -1,0 +1,125 @@
+"""A party's own eye on what it sends: every message is recorded, and some are attacked while training runs.
+
+What is found stays here: in `live.jsonl` of the run's folder, a line for each look. A run that is killed forgets the
+lines after its checkpoint and writes them again, bit for bit, when it repeats those steps.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tacit.audit.live import look_at_embedding, look_at_gradient
+from tacit.config import Contract, Live, Record
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.cut.session import Turned
+from tacit.errors import TensorError, UsageError
+from tacit.party._files import replaced, storing
+from tacit.wire.recorded import RecordedRun
+
+__all__ = ["LIVE", "Watch", "looks"]
+
+LIVE = "live.jsonl"
+_TRANSCRIPT = "transcript"
+_FOLLOWED_BYTES = 64 * 2**20
+
+
+class Watch:
+    """Records what a party sends, and looks at some of it.
+
+    Attributes:
+        recorder: of the run, on disk; None where nothing is kept.
+        seconds: that all looks have taken since the party was started.
+
+    Args:
+        folder: of the run.
+        party: that sends.
+        contract: for how wide messages are, and how many visits there will be.
+        record: what to keep.
+        live: how often to look.
+    """
+
+    def __init__(
+        self, folder: Path, party: LabelParty | FeatureParty, contract: Contract, record: Record, live: Live
+    ) -> None:
+        self.party = party
+        self.live = live
+        self.seconds = 0.0
+        self._path = folder / LIVE
+        follow = min(record.follow, _most_followed(contract))
+        kept = record.last + follow
+        self.recorder = RecordedRun(folder / _TRANSCRIPT, last=record.last, follow=follow) if kept else None
+
+    def resume(self, turn: int, step: int) -> None:
+        """Go on from the checkpoint of a turn, before which so many steps were trained."""
+        if self.recorder is not None:
+            self.recorder.resume(turn, step)
+        if self._path.exists():
+            text = "".join(json.dumps(one) + "\n" for one in looks(self._path) if one["turn"] < turn)
+            replaced(self._path, lambda file: file.write(text.encode()), durable=False)
+
+    def keep(self, turn: int) -> None:
+        """Bring to the disk what belongs to a checkpoint."""
+        if self.recorder is not None:
+            self.recorder.keep(turn)
+
+    def step(self, turned: Turned) -> None:
+        """A turn is over: record it and, now and then, attack it."""
+        task, seen = turned.task, turned.figures
+        if task.what != "train":
+            return
+        step = self.party.steps - 1
+        label = isinstance(self.party, LabelParty)
+        if self.recorder is not None:
+            gradient = seen["sent"] if label else seen["gradient"]
+            self.recorder.write(
+                step=step, rows=task.rows, embedding=seen["embedding"], gradient=gradient,
+                clean=seen["clean"] if label else gradient, layers={}, own_embedding=seen.get("own_embedding"),
+            )  # fmt: skip
+        if self.live.every and step % self.live.every == self.live.every // 2:
+            started = time.perf_counter()
+            found = self._look(task.rows, seen, step)
+            self.seconds += time.perf_counter() - started
+            if found:
+                self._note({"step": step, "turn": task.turn, "epoch": task.epoch, "found": found})
+
+    def _look(self, rows: Tensor, seen: Any, step: int) -> dict[str, float]:
+        if isinstance(self.party, LabelParty):
+            if self.party.classes > 2:
+                return {}
+            return look_at_gradient(seen["sent"], seen["clean"], self.party.labels[rows], seed=step)
+        try:
+            return look_at_embedding(seen["embedding"], self.party.hidden(rows), seed=step)
+        except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
+            return {}
+
+    def _note(self, line: dict[str, Any]) -> None:
+        with storing(self._path), self._path.open("ab") as file:
+            file.write(json.dumps(line).encode() + b"\n")
+
+
+def looks(path: Path) -> list[dict[str, Any]]:
+    """All looks of a run, in their order; a line that a crash cut short is left out."""
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(said, dict) and {"step", "turn", "epoch", "found"} <= set(said):
+            found.append(said)
+    return found
+
+
+def _most_followed(contract: Contract) -> int:
+    """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
+    width = sum(math.prod(shape) for shape in contract.cut.widths.values())
+    return _FOLLOWED_BYTES // (3 * 4 * width * contract.epochs)  # embedding, sent and clean gradient
