@@ -1,0 +1,139 @@
+"""Where a run writes down what it answers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from safetensors.torch import save
+
+from tacit.align.batches import digest
+from tacit.contracts import Event
+from tacit.errors import StorageError, UsageError
+from tacit.ledger import _frames as frames
+from tacit.ledger._book import Book
+from tacit.ledger._disk import Writer, replaced
+from tacit.ledger._frames import Answer
+from tacit.ledger._state import Declared
+from tacit.ledger.mechanisms import facts_of
+from tacit.ledger.moments import Moments
+from tacit.ledger.summary import Spent
+
+__all__ = ["RunLedger"]
+
+
+class RunLedger:
+    """Where one run writes down what it answers. Made by `Ledger.begin`; one thread uses it at a time.
+
+    Every answer is written down before it leaves: an answer that was counted and not sent is right, one that was
+    sent and not counted is not. What was synced survives everything; what a crash or a power cut takes off the
+    end is answered again by the replay of the journal, and so written down again. Sync before a checkpoint is made.
+    """
+
+    def __init__(self, book: Book, writer: Writer, number: int) -> None:
+        self._book = book
+        self._writer = writer
+        self._number = number
+        self._events = {repr(facts_of(event)): place for place, event in enumerate(book.state.events)}
+        self._forms = {form: place for place, form in enumerate(book.state.forms)}
+
+    @property
+    def _declared(self) -> Declared:
+        return self._book.state.runs[self._number]
+
+    def answer(
+        self, kind: str, step: int, turn: int, rows: bytes, event: Event, figures: Mapping[str, float] | None = None
+    ) -> None:
+        """Write down that a step is answered. Before the answer leaves.
+
+        The same step again, from a replay, is ignored if turn, rows and mechanism are the same, and a `StorageError` if
+        not: it would be a second answer. Figures are not compared: the first ones stay.
+
+        Args:
+            kind: "train" or "evaluate".
+            step: counted from 0, for each kind by itself.
+            turn: in which it is answered; the plan must agree.
+            rows: digest of the batch; at the first step of an epoch the plan must agree.
+            event: what was done to the rows.
+            figures: a few numbers; `untouched_rows` is one that the worst case looks at.
+        """
+        declared, run = self._declared, self._declared.run
+        if kind not in frames.ANSWERS:
+            raise UsageError(f"an answer of kind {kind!r}: the kinds are {', '.join(frames.ANSWERS)}")
+        if not 0 <= step < run.planned(kind) or turn != run.turn(kind, step):
+            raise self._wrong(f"{kind} step {step} in turn {turn} is not in the plan of the run {run.name!r}")
+        done = declared.places[kind]
+        if step > len(done):
+            raise self._wrong(
+                f"{kind} step {step} is to be answered, but only {len(done)} steps are written down: the ledger is an "
+                "older copy, and what was answered meanwhile is not counted"
+            )
+        known = self._known(event), self._form(tuple(sorted(figures or {})))
+        values = tuple(float(value) for _, value in sorted((figures or {}).items()))
+        answer = Answer(kind, self._number, step, turn, rows, *known, values)
+        if step < len(done):
+            self._compare(answer, frames.read_answer(self._writer.at(done[step]).body))
+            return
+        if step % (run.steps if kind == "train" else run.tests) == 0 and digest(run.rows(kind, step)) != rows:
+            raise self._wrong(f"{kind} step {step} is about other rows than the plan of the run {run.name!r} says")
+        self._book.state.take(self._writer.answer(answer))
+
+    def _compare(self, now: Answer, then: Answer) -> None:
+        for field in ("turn", "rows", "event"):
+            if getattr(now, field) != getattr(then, field):
+                raise self._wrong(
+                    f"{now.kind} step {now.step} was answered already, with another {field}: no step is answered twice"
+                )
+
+    def _known(self, event: Event) -> int:
+        """The number of a mechanism, which is written down when it first occurs."""
+        facts = facts_of(event)
+        if repr(facts) not in self._events:
+            self._book.state.take(self._writer.fact("event", facts))
+            self._events[repr(facts)] = len(self._events)
+        return self._events[repr(facts)]
+
+    def _form(self, names: tuple[str, ...]) -> int:
+        if names not in self._forms:
+            self._book.state.take(self._writer.fact("figures", names))
+            self._forms[names] = len(self._forms)
+        return self._forms[names]
+
+    def epoch(self, epoch: int, moments: Moments) -> None:
+        """Keep what an epoch looked like, once: a second time, from a replay, the first one stays."""
+        if epoch in self._declared.epochs:
+            return
+        raw = save(moments.tensors())
+        name = f"moments-{self._number:04d}-{epoch:05d}.safetensors"
+        replaced(self._book.folder / name, lambda file: file.write(raw))
+        told = {"run": self._number, "epoch": epoch, "file": name, "sha256": hashlib.sha256(raw).hexdigest()}
+        self._book.state.take(self._writer.fact("epoch", told))
+
+    def resume(self, turn: int) -> None:
+        """Before going on from a checkpoint at this turn: every step before it must be written down."""
+        for kind in frames.ANSWERS if self._declared.run.role == "features" else ("train",):
+            done, due = len(self._declared.places[kind]), self._declared.run.due(kind, turn)
+            if done < due:
+                raise self._wrong(
+                    f"the checkpoint stands at turn {turn}, after {due} answered {kind} steps, and only {done} "
+                    "are written down: the ledger is an older copy"
+                )
+
+    def sync(self) -> None:
+        """Return once the disk holds everything; call it before a checkpoint is written."""
+        self._writer.sync()
+
+    def epochs(self) -> list[Moments]:
+        """The moments of this run's epochs, in order, as far as they were measured."""
+        kept = self._declared.epochs
+        return [self._book.moments(kept[epoch]) for epoch in sorted(kept)]
+
+    def worst_case(self) -> Spent:
+        """What this run leaves so far."""
+        return self._book.spent(self._declared)
+
+    def _wrong(self, what: str) -> StorageError:
+        return StorageError(
+            f"{self._book.folder}: {what}. Bring the ledger and the run's folder back from one moment, or start a "
+            "new run under another name"
+        )

@@ -1,0 +1,106 @@
+"""The same example in another run: keys that know an id again and tell nobody which one it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.align.ids import read_ids
+from tacit.errors import StorageError, UsageError
+from tacit.ledger._disk import replaced
+
+__all__ = ["Keys", "digest_of", "keys_of", "load_keys", "store_keys"]
+
+Keys = NDArray[np.uint64]
+"""One for each aligned row, in the common order."""
+
+_SLICE = 1 << 20  # ids that are hashed at a time
+
+
+def keys_of(ids: pl.DataFrame | pl.Series | Sequence[str], secret: bytes) -> Keys:
+    """A key for each id: eight bytes of a keyed hash, so that without the secret no id can be tried.
+
+    Ids are brought to the one form that alignment gives them, so an id is known again whatever type it is stored as.
+    Among a hundred million ids the chance that any two share a key is 1 in 3,700; such two count as one example, which
+    is then counted too often, not too rarely.
+
+    Args:
+        ids: of the aligned rows, in the common order: the id columns, or one column, or a list of texts. A row
+            without an id, or two with the same one, are a `DataError`: alignment has left them out.
+        secret: of the ledger.
+
+    >>> table = pl.DataFrame({"id": [7, 8, 9]})
+    >>> bool((keys_of(table, b"secret") == keys_of(["7", "8", "9"], b"secret")).all())
+    True
+    """
+    if not secret:
+        raise UsageError("keys_of: the secret is empty, so that anybody could try ids: pass the ledger's own")
+    if isinstance(ids, pl.Series):
+        ids = ids.to_frame()
+    table = ids if isinstance(ids, pl.DataFrame) else pl.DataFrame({"id": list(ids)}, schema={"id": pl.String})
+    state = hashlib.blake2b(key=hashlib.sha256(secret).digest(), digest_size=8, person=b"tacit ledger id")
+    found = bytearray()
+    for part in table.iter_slices(_SLICE):
+        hashes = read_ids(part, part.columns, duplicates="error")
+        if hashes.report.missing:
+            raise UsageError(f"keys_of: {hashes.report.missing} rows have no id: pass the aligned rows alone")
+        raw, size = hashes.hashes.tobytes(), hashes.hashes.shape[1]
+        for place in range(0, len(raw), size):
+            hashed = state.copy()
+            hashed.update(raw[place : place + size])
+            found += hashed.digest()
+    return np.frombuffer(bytes(found), np.dtype("<u8")).astype(np.uint64)
+
+
+def digest_of(keys: Keys | None) -> str:
+    """Names a run's keys; empty where it has none."""
+    if keys is None:
+        return ""
+    if keys.dtype != np.uint64 or keys.ndim != 1:
+        raise UsageError(f"keys are {keys.dtype} {keys.shape}: pass what keys_of gives, one uint64 for each row")
+    return hashlib.sha256(np.ascontiguousarray(keys).data).hexdigest()
+
+
+def store_keys(folder: Path, keys: Keys, digest: str) -> None:
+    """Keep a run's keys, under the name of their digest: runs over the same rows share a file."""
+    path = _path(folder, digest)
+    if not path.exists():
+        replaced(path, lambda file: _save(file, keys))
+
+
+def load_keys(folder: Path, digest: str, *, check: bool = False) -> Keys:
+    """A run's keys, from disk as they are used.
+
+    Args:
+        folder: of the ledger.
+        digest: as the run's record has it.
+        check: whether to read them all and see that they are what was written.
+    """
+    path = _path(folder, digest)
+    try:
+        keys: Keys = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(path, f"can't be read ({error})") from None
+    if keys.dtype != np.uint64 or keys.ndim != 1:
+        raise _damaged(path, f"has {keys.dtype} {keys.shape}, not one key for each row")
+    if check and digest_of(keys) != digest:
+        raise _damaged(path, "has changed since it was written")
+    return keys
+
+
+def _save(file: IO[bytes], keys: Keys) -> Any:
+    return np.save(file, np.ascontiguousarray(keys))
+
+
+def _path(folder: Path, digest: str) -> Path:
+    return folder / f"keys-{digest[:16]}.npy"
+
+
+def _damaged(path: Path, why: str) -> StorageError:
+    return StorageError(f"{path} {why}: without it examples of other runs are not known again; bring it back as it was")

@@ -1,0 +1,247 @@
+"""Every answered request of every example, over epochs, days, resumes and runs: written down before it leaves.
+
+::
+
+    ledger/
+    ├── log                          the records, each bound to those before it
+    ├── synced                       how far the disk is known to hold them
+    ├── secret                       makes the keys; it never leaves the folder
+    ├── keys-….npy                   eight bytes for each aligned row: knows an example again in another run
+    ├── moments-….safetensors        what an epoch looked like, for the worst case
+    └── lock                         one process adds at a time
+
+A step is one record of some sixty bytes, however many rows it has, because a run's plan and the step's number tell the
+rows: 15 epochs over 100 million rows in batches of 1024 are 1.5 million records, about 100 MB.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import StorageError, UsageError
+from tacit.ledger import _frames as frames
+from tacit.ledger._book import Book
+from tacit.ledger._disk import Reader, Writer, replaced
+from tacit.ledger._state import Declared
+from tacit.ledger.answers import RunLedger
+from tacit.ledger.keys import Keys, digest_of, load_keys, store_keys
+from tacit.ledger.run import Run
+from tacit.ledger.summary import RunSummary, Summary, by_example, histogram
+from tacit.ledger.worst_case import auc_of
+from tacit.wire._files import make_folder
+
+__all__ = ["Checked", "Ledger", "RunLedger"]
+
+_SECRET = 32  # bytes
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check of a whole ledger saw.
+
+    Attributes:
+        records: that follow each other without a break.
+        bytes: of the file of records.
+        head: digest at the end of the chain.
+        torn: bytes at the end that are no whole record: a write that is under way, or that a crash cut short.
+    """
+
+    records: int
+    bytes: int
+    head: str
+    torn: int
+
+
+class Ledger:
+    """A party's ledger. Reading needs no lock and works while another process adds; `begin` makes this one add.
+
+    Args:
+        folder: where it lies.
+        secret: makes the keys of ids; one is drawn and kept in the folder if not given. Another secret than the one
+            that the ledger began with is a `StorageError`, because no example would be known again.
+    """
+
+    def __init__(self, folder: str | Path, *, secret: bytes | None = None) -> None:
+        self.folder = Path(folder)
+        self._given = secret
+        self._book = Book(Reader(self.folder))
+
+    # --- writing ---
+
+    @property
+    def secret(self) -> bytes:
+        """For `keys_of`."""
+        if self._given is not None:
+            return self._given
+        path = self.folder / "secret"
+        if not path.exists():
+            if self._book.file.exists():
+                raise StorageError(f"{path} is missing: without it no example is known again; bring it back")
+            make_folder(self.folder)
+            replaced(path, lambda file: file.write(os.urandom(_SECRET)))
+        return path.read_bytes()
+
+    def begin(self, run: Run, keys: Keys | None, *, budget: float | None = None) -> RunLedger:
+        """Declare a run, or go on with it; from here on no other process can add.
+
+        Args:
+            run: which; one that was declared before must have the same plan and the same keys.
+            keys: one for each aligned row, from `keys_of`; None where a party has no ids: then the run's
+                examples are counted, but not known again in other runs.
+            budget: the leak AUC that all runs together may reach for any example, to be told in summaries.
+        """
+        if keys is not None and keys.shape != (run.count,):
+            raise UsageError(f"{keys.shape} keys for {run.count} aligned rows: pass one for each, in their order")
+        name = digest_of(keys)
+        writer = self._opened()
+        known = [number for number, one in enumerate(self._book.state.runs) if one.run.identity == run.identity]
+        if known:
+            declared = self._book.state.runs[known[-1]]
+            if declared.run != run or declared.keys != name:
+                other = "another plan" if declared.run != run else "other keys"
+                raise StorageError(
+                    f"{self.folder}: the run {run.name!r} was declared with {other}, and what was answered in it can't "
+                    "be told any more: put plan and data back, or start a new run under another name"
+                )
+        else:
+            if keys is not None:
+                store_keys(self.folder, keys, name)
+            self._book.state.take(writer.fact("run", {**run.facts(), "keys": name}))
+            known = [len(self._book.state.runs) - 1]
+        if self._book.state.runs[known[-1]].budget != budget:
+            self._book.state.take(writer.fact("budget", {"run": known[-1], "budget": budget}))
+        writer.sync()
+        return RunLedger(self._book, writer, known[-1])
+
+    def _opened(self) -> Writer:
+        """The one file, open for adding, with everything read and what a crash cut short taken off."""
+        if isinstance(self._book.file, Writer):
+            return self._book.file
+        check = hmac.digest(self.secret, b"tacit ledger", "sha256")[:16]
+        writer = Writer(self.folder, check)
+        try:
+            book = Book(writer)
+            book.read()
+            if writer.secret_check != check:
+                raise StorageError(
+                    f"{self.folder}: the ledger was begun with another secret, so that no example of former runs would "
+                    "be known again: bring the secret back"
+                )
+            writer.cut()
+        except BaseException:
+            writer.close()
+            raise
+        self._book = book
+        return writer
+
+    def close(self) -> None:
+        """Sync, and let another process add."""
+        if isinstance(self._book.file, Writer):
+            self._book.file.close()
+            self._book = Book(Reader(self.folder))
+
+    # --- reading ---
+
+    def check(self) -> Checked:
+        """Read all of it anew, the files of keys and moments too; the first damage is a `StorageError`."""
+        book = Book(Reader(self.folder))
+        book.refresh()
+        for declared in book.state.runs:
+            if declared.keys:
+                load_keys(self.folder, declared.keys, check=True)
+            for kept in declared.epochs.values():
+                book.moments(kept)
+        return Checked(book.state.count, book.file.end, book.file.chain.hex(), book.file.tail)
+
+    def summary(self, *, budget: float | None = None) -> Summary:
+        """What has been spent so far.
+
+        Args:
+            budget: that the owner set; the one that the newest run was started with, if not given.
+        """
+        runs = self.runs()
+        each = [self._line(declared) for declared in runs]
+        counted = by_example(runs, lambda one: one.visits().astype(np.float64), self._keys)
+        visits = histogram(counted)
+        most = self._most_spent(runs, each)
+        unknown = sum(not declared.keys for declared in runs)
+        notes = [note for line in each for note in (f"{line.name}: {text}" for text in line.notes)]
+        if unknown:
+            notes.append(f"{unknown} runs have no ids: their examples are counted by row number, for each run apart")
+        return Summary(
+            examples=sum(visits.values()),
+            answers=sum(line.answers for line in each),
+            runs=len(runs),
+            most_visits=max(visits, default=0),
+            visits=visits,
+            worst_case=None if most is None else auc_of(most),
+            budget=budget if budget is not None else next((one.budget for one in reversed(runs)), None),
+            head=self._book.file.chain.hex(),
+            notes=tuple(notes),
+            each=tuple(each),
+        )
+
+    def runs(self) -> list[Declared]:
+        """All runs, with what was answered in them so far."""
+        self._book.refresh()
+        return self._book.state.runs
+
+    def spent_by(self, keys: Keys | None, *, but: Run | None = None) -> NDArray[np.float64]:
+        """For each of these examples what all runs together have left of its secret: a sumKL.
+
+        Args:
+            keys: of the examples; None for a party without ids, whose examples are new in every run.
+            but: a run that does not count: the one that is about to go on.
+        """
+        if keys is None:
+            return np.zeros(0)
+        found = np.zeros(len(keys))
+        for declared in self.runs():
+            if not declared.keys or (but is not None and declared.run.identity == but.identity):
+                continue
+            left = self._book.spent(declared).sum_kl
+            if left == 0.0:
+                continue
+            visited = self._keys(declared.keys)[declared.visits() > 0]
+            found[np.isin(keys, visited)] += np.inf if left is None else left
+        return found
+
+    def _most_spent(self, runs: list[Declared], each: list[RunSummary]) -> float | None:
+        """The largest sum over all runs that any example has; None where some run's part is not known."""
+        left = {id(declared): line.sum_kl for declared, line in zip(runs, each, strict=True)}
+        if any(one is None for one in left.values()):
+            return None
+
+        def of(declared: Declared) -> NDArray[np.float64]:
+            return np.where(declared.visits() > 0, left[id(declared)] or 0.0, 0.0)
+
+        return max((float(values.max(initial=0.0)) for _, values in by_example(runs, of, self._keys)), default=0.0)
+
+    def _line(self, declared: Declared) -> RunSummary:
+        run, left = declared.run, self._book.spent(declared)
+        trained, evaluated = (len(declared.places[kind]) for kind in frames.ANSWERS)
+        return RunSummary(
+            name=run.name, role=run.role, rows=run.count, epochs=run.epochs, trained=trained, evaluated=evaluated,
+            answers=int(declared.visits().sum(dtype=np.int64)), known=bool(declared.keys),
+            mechanisms=tuple(self._book.state.events[number].mechanism for number in sorted(declared.events)),
+            sum_kl=left.sum_kl, notes=left.notes,
+        )  # fmt: skip
+
+    def _keys(self, name: str) -> Keys:
+        return load_keys(self.folder, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

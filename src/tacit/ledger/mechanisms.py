@@ -1,0 +1,81 @@
+"""What each mechanism promises over many visits. One that is not listed here is refused: nothing is guessed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tacit.contracts import Event
+from tacit.errors import UsageError
+
+__all__ = ["Promise", "embedding_sum_kl", "event_of", "facts_of", "promise"]
+
+Promise = Literal["measured", "nothing"]
+"""Whether what a mechanism adds is noise that can be measured, or nothing that hides a row."""
+
+_GRADIENT: Mapping[str, Promise] = {
+    "none": "nothing",
+    "max_norm": "nothing",  # its largest row is sent as it is
+    "clip": "nothing",
+    "label_distance_correlation": "nothing",
+    "iso": "measured",
+    "marvell": "measured",
+    "matched": "measured",
+}
+_EMBEDDING = ("none", "adversarial", "distance_correlation", "gaussian", "noise_regularization", "quantize")
+
+
+def promise(event: Event) -> Promise:
+    """What a label party's mechanism does for a row; a chain does what the best of its parts does.
+
+    >>> promise(Event("chain", parts=(Event("clip"), Event("marvell"))))
+    'measured'
+    """
+    if event.mechanism == "chain":
+        parts = [promise(part) for part in event.parts]
+        return "measured" if "measured" in parts else "nothing"
+    if event.mechanism not in _GRADIENT:
+        raise _unknown(event, ("chain", *_GRADIENT))
+    return _GRADIENT[event.mechanism]
+
+
+def embedding_sum_kl(event: Event) -> float | None:
+    """What one visit leaves between any two embeddings, in the worst case; None where that is not bounded.
+
+    Rows that are clipped to a norm c are at most 2c apart, so noise of standard deviation s leaves a sumKL of (2c/s)^2;
+    precisions add up, so n visits leave n times that. Bare embeddings leave no bound at all: infinity.
+    """
+    parts = event.parts if event.mechanism == "chain" else (event,)
+    strange = [part for part in parts if part.mechanism not in _EMBEDDING]
+    if strange:
+        raise _unknown(strange[0], ("chain", *_EMBEDDING))
+    if all(part.mechanism == "none" for part in parts):
+        return math.inf
+    bounds = []
+    for part in parts:
+        std, clip = part.parameters.get("std"), part.parameters.get("clip")
+        if part.mechanism == "gaussian" and isinstance(std, int | float) and isinstance(clip, int | float):
+            bounds.append((2 * clip / std) ** 2)
+    return min(bounds, default=None)
+
+
+def facts_of(event: Event) -> dict[str, Any]:
+    """An event as plain values."""
+    return {
+        "mechanism": event.mechanism,
+        "parameters": dict(event.parameters),
+        "parts": [facts_of(part) for part in event.parts],
+    }
+
+
+def event_of(facts: Mapping[str, Any]) -> Event:
+    """What `facts_of` was given."""
+    return Event(facts["mechanism"], facts["parameters"], tuple(event_of(part) for part in facts["parts"]))
+
+
+def _unknown(event: Event, known: tuple[str, ...]) -> UsageError:
+    return UsageError(
+        f"the ledger does not know what {event.mechanism!r} promises over many visits, and will not guess: it knows "
+        f"{', '.join(known)}; say in tacit.ledger.mechanisms what this one does"
+    )
