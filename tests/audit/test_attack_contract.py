@@ -78,6 +78,26 @@ def test_its_docstring_tells_what_the_docs_table_shows(name):
 
 
 @every
+def test_it_says_what_it_knows_and_costs(name):
+    about, knows, costs = attacks.describe(name)
+    assert about.startswith(("Scores ", "Calls "))
+    for said in (knows, costs):
+        assert said.endswith(".")
+        assert "\n" not in said
+        assert "  " not in said
+        assert not said.startswith(("Knows", "Costs"))
+    assert attacks.describe(attacks.attack(name).name) == (about, knows, costs)
+
+
+def test_descriptions_are_whole_and_known_by_name():
+    assert attacks.describe("model_completion").knows.endswith("as the baseline where it is granted.")
+    assert attacks.describe("accumulated(norm, sum)").about.startswith("Scores an example by another attack")
+    assert attacks.describe("linear_decoder").costs
+    with pytest.raises(UsageError, match="no attack named 'nothing'"):
+        attacks.describe("nothing(of=it)")
+
+
+@every
 def test_its_name_is_its_files(name):
     assert attacks.attack(name).name.split("(")[0] == name
 

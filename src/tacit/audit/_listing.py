@@ -5,10 +5,24 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from tacit.errors import UsageError
+
+
+class Described(NamedTuple):
+    """What an attack's docstring says of it, each as one line of text.
+
+    Attributes:
+        about: what it does, in one sentence.
+        knows: what it uses of the view and of what is granted.
+        costs: how much work it is.
+    """
+
+    about: str
+    knows: str
+    costs: str
 
 
 def modules(package: str) -> list[str]:
@@ -35,3 +49,18 @@ def call(package: str, kind: str, name: str, options: Mapping[str, Any]) -> Any:
         takes = ", ".join(signature.parameters) or "none"
         raise UsageError(f"the {kind} {name!r} can't be built: {error}; its options are: {takes}") from None
     return made(**options)
+
+
+def describe(package: str, kind: str, name: str) -> Described:
+    """The first sentence of a function's docstring, and what stands there after `Knows:` and `Costs:`."""
+    about, *rest = inspect.cleandoc(function(package, kind, name).__doc__ or "").splitlines()
+    return Described(about, _told(rest, "Knows:"), _told(rest, "Costs:"))
+
+
+def _told(lines: Sequence[str], word: str) -> str:
+    """What follows a word that begins a line, with the lines after it that are set in."""
+    start = next((place for place, line in enumerate(lines) if line.startswith(word)), None)
+    if start is None:
+        return ""
+    end = next((i for i in range(start + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    return " ".join(" ".join(lines[start:end]).removeprefix(word).split())

@@ -6,8 +6,9 @@ guess afterwards; no attack ever sees the truth itself.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class Finding:
         quantile: the papers' 95% quantile of the folded AUC over batches.
         baseline: what the same attacker reaches without what was received, where that is not a coin flip.
         upper: what 95 of 100 batches stay under, chance taken out; see `leak_upper`.
+        seconds: how long the attack took on this machine, its judging not counted; no part of what was found, so
+            findings that differ in it alone are equal.
     """
 
     attack: str
@@ -39,6 +42,7 @@ class Finding:
     quantile: float
     baseline: Estimate | None = None
     upper: float = 1.0
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def excess(self) -> float:
@@ -117,7 +121,10 @@ def attack_all(
             given = replace(known, positive_gradient=positive)
         for attack in built:
             try:
-                findings.append(_judged(attack, layer, attack(here, given, noise), truth))
+                started = time.perf_counter()
+                guess = attack(here, given, noise)
+                seconds = time.perf_counter() - started
+                findings.append(_judged(attack, layer, guess, truth, seconds))
             except (UsageError, LabelsError) as reason:
                 if skipped is None:
                     raise
@@ -174,13 +181,13 @@ def _at(view: View, layer: str) -> View:
     return here
 
 
-def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor) -> Finding:
+def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor, seconds: float) -> Finding:
     """A guess against the truth."""
     baseline = None
     if guess.baseline is not None:
         baseline = leak_auc(replace(guess, score=guess.baseline), truth)
     leak, upper = leak_auc(guess, truth), leak_upper(guess, truth)
-    return Finding(attack.name, layer, leak, leak_quantile(guess, truth), baseline, upper)
+    return Finding(attack.name, layer, leak, leak_quantile(guess, truth), baseline, upper, seconds)
 
 
 def _clean_positives(view: View, truth: Tensor, clean: Tensor, noise: Noise) -> Tensor:

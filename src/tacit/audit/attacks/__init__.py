@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.audit import _listing
+from tacit.audit._listing import Described
 
-__all__ = ["attack", "names"]
+__all__ = ["Described", "attack", "describe", "names"]
 
 _INPUTS = "tacit.audit.input_attacks"
 
@@ -34,4 +35,22 @@ def attack(name: str, **options: Any) -> Any:
     >>> attack("hint", k=3).name, attack("linear_decoder", share=0.1).name
     ('hint(k=3)', 'linear_decoder(share=0.1)')
     """
-    return _listing.call(_INPUTS if name in _listing.modules(_INPUTS) else __name__, "attack", name, options)
+    return _listing.call(_package(name), "attack", name, options)
+
+
+def describe(name: str) -> Described:
+    """What an attack does, what it knows and what it costs, from its docstring.
+
+    Args:
+        name: of an attack, on labels or on inputs; options behind it, as in a finding's name, are left aside.
+
+    >>> describe("hint(k=3)").knows
+    'the gradients; of known.labels at most k positives in each batch.'
+    """
+    known = name.partition("(")[0]
+    return _listing.describe(_package(known), "attack", known)
+
+
+def _package(name: str) -> str:
+    """Where the attack of that name is."""
+    return _INPUTS if name in _listing.modules(_INPUTS) else __name__
