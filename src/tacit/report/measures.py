@@ -39,9 +39,14 @@ class Measure:
         """The place of a value on the scale, from 0 to 1."""
         return min(max((value - self.chance) / (1 - self.chance), 0.0), 1.0)
 
-    def reaches(self, value: float) -> str:
-        """What an attacker with this figure does, in a few words that follow its name."""
-        return f"guesses right {_times(value)}" if self.chance else f"reads {_percent(value)} of {self.secret}"
+    def reaches(self, value: float, baseline: float | None = None) -> str:
+        """What an attacker with this figure does, and what it does without messages, in words that follow its name."""
+        said, spell = (
+            (f"guesses right {_times(value)}", _times)
+            if self.chance
+            else (f"reads {_percent(value)} of {self.secret}", _percent)
+        )
+        return said if baseline is None else f"{said} ({spell(baseline)} without any message)"
 
     def explained(self, value: float) -> str:
         """What that means, for a reader who has never seen such a figure."""

@@ -64,6 +64,7 @@ def content(report: Report, digest: str) -> dict[str, object]:
         "worst": worst_leak(report),
         "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
         "groups": _groups(report),
+        "baselines": any(one.baseline is not None for one in report.leaks),
         "layers": sorted({one.layer for one in report.leaks}),
         **_over_time(report),
         "charts": _charts(report),
@@ -80,7 +81,7 @@ def _groups(report: Report) -> list[_Group]:
     main, most = main_measure(report), worst_leak(report)
     groups = []
     for on, (title, told) in _GROUPS.items():
-        for name, measure in MEASURES.items():
+        for name, measure in sorted(MEASURES.items(), key=lambda item: item[0] != main):
             some = [one for one in report.leaks if (one.on, one.measure) == (on, name)]
             if not some:
                 continue
@@ -96,7 +97,8 @@ def _groups(report: Report) -> list[_Group]:
                 )
                 for one in some
             ]
-            groups.append(_Group(title, told, measure, rows))
+            after = "" if name == main else f", after {measure.secret}"
+            groups.append(_Group(title + after, told, measure, rows))
     return groups
 
 

@@ -87,10 +87,7 @@ def _verdict(report: Report, figure: Judged | None) -> str:
         return "No attack could run, so nothing can be said about what these messages give away."
     measure = MEASURES[report.worst.measure]
     best = f"the best of {count(len(report.leaks), 'attack')}" if len(report.leaks) > 1 else "the one attack that ran"
-    if figure.baseline is None:
-        found = f"{best} {measure.reaches(figure.value)}"
-    else:
-        found = f"{best} learns {decimals(figure.value - measure.chance)} beyond what it has without any message"
+    found = f"{best} {measure.reaches(report.worst.value, figure.baseline)}"
     if report.verdict == "no limit":
         return f"No limit was set; {found}."
     limit = decimals(report.limit)
@@ -118,10 +115,11 @@ def _meaning(report: Report, figure: Judged | None) -> tuple[str, ...]:
     measure, worst = MEASURES[report.worst.measure], report.worst
     said = [measure.explained(worst.value)]
     if figure.baseline is not None:
+        reached, anyway = decimals(worst.value), decimals(figure.baseline)
         said.append(
-            f"The attack reaches {decimals(worst.value)}, but the same attacker reaches {decimals(figure.baseline)} "
-            "without any message, because its own data and the trained model tell that much. The figure here is what "
-            "the messages add."
+            f"Its own data and the trained model tell this attacker much already: it reaches {anyway} without any "
+            f"message, and {reached} with them. The large figure is what the messages add, counted from where nothing "
+            f"is learnt: {decimals(measure.chance)} + {reached} − {anyway}."
         )
     said.append(
         f"With 95% confidence the figure lies between {decimals(figure.low)} and {decimals(figure.high)}. It is what "
