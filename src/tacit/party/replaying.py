@@ -1,0 +1,348 @@
+"""`tacit audit`: every attack on what was sent, after the fact or while a training still runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from tacit.audit.attacks import attack
+from tacit.audit.inputs import attack_inputs, mean_visits
+from tacit.audit.run import attack_all
+from tacit.audit.standard import ACCUMULATED, ATTACKS
+from tacit.contracts import Attack, View
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Plan
+from tacit.errors import TensorError, UsageError
+from tacit.party.aligning import aligned
+from tacit.party.building import build_party
+from tacit.party.folder import Folder
+from tacit.party.messages import Messages, read_messages
+from tacit.party.reporting import (
+    Missing,
+    Side,
+    assumptions,
+    input_leaks_of,
+    leaks_of,
+    not_tested,
+    now,
+    skipped,
+    verdict,
+    versions,
+    worst_of,
+)
+from tacit.report.document import Leak, Report, Subject
+from tacit.wire.checkpoint import Checkpoints
+from tacit.wire.record import Recorder
+from tacit.wire.recorded import RecordedRun
+
+__all__ = ["audit_files", "audit_run", "find_run"]
+
+Progress = Callable[[str, int, int], None]
+"""Told which attack runs, how many are done and how many there are."""
+
+_AT_ONCE = 8192  # rows whose inputs are looked up together
+_DECODERS = ("linear_decoder", "decoder")
+
+
+def audit_files(
+    *,
+    side: Side = "features",
+    limit: float | None = None,
+    repeat: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
+    **files: Any,
+) -> Report:
+    """Audit what somebody else's system sent, from files.
+
+    Args:
+        side: "features": the receiver of `gradients` is after `labels`. "label": the receiver of `embeddings` is after
+            `inputs`.
+        limit: that the upper end of no attack may pass.
+        repeat: commands that make this report again.
+        progress: told before each attack.
+        files: as for `tacit.party.messages.read_messages`.
+    """
+    _check_limit(side, limit)
+    needed = ("gradients", "labels") if side == "features" else ("embeddings", "inputs")
+    absent = [name for name in needed if files.get(name) is None]
+    if absent:
+        raise UsageError(
+            f"side {side!r} is judged by {needed[0]} and {needed[1]}: pass --{absent[0]} as well, or the other --side"
+        )
+    foreign = {"features": ("inputs",), "label": ("gradients", "labels", "clean")}[side]
+    read = read_messages(**{name: value for name, value in files.items() if name not in foreign})
+    missing: list[Missing] = []
+    if side == "features":
+        assert read.labels is not None
+        leaks = _labels_leak(
+            read.view, read.clean, read.labels, read.view if read.revisited else None, missing, progress
+        )
+    else:
+        assert read.inputs is not None
+        hidden = read.inputs
+        leaks = _inputs_leak(
+            read.view, read.view if read.revisited else None, lambda ids: hidden[ids], missing, progress
+        )
+    if not read.revisited:
+        missing.append(Missing("all visits of an example together", _no_visits(files)))
+    shape = read.view.rows.shape
+    payload = read.view.gradient if side == "features" else read.view.embedding
+    subject = Subject(
+        kind="files", side=side, run=Path(files[needed[0]]).name, rows=int(read.view.rows.max()) + 1,
+        width=payload.shape[2], steps=shape[0], versions=versions(), files=read.files,
+    )  # fmt: skip
+    return _report(subject, leaks, missing, limit=limit, notes=_notes(read, shape), repeat=repeat)
+
+
+def audit_run(
+    path: str | Path,
+    *,
+    side: Side | None = None,
+    limit: float | None = None,
+    repeat: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
+) -> Report:
+    """Audit what a party recorded of its own run, which may still go on: its gradients, or its embeddings.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        side: who is looking; a label party can only judge "features", a feature party "label".
+        limit: that the upper end of no attack may pass; that of party.toml if not given.
+        repeat: commands that make this report again.
+        progress: told before each attack.
+    """
+    folder, where = find_run(path)
+    config, contract = folder.config, folder.contract
+    looking: Side = "features" if config.role == "label" else "label"
+    if side not in (None, looking):
+        raise UsageError(
+            f"{where}: a party with the role {config.role!r} can only judge what the side {looking!r} could learn, "
+            "since it does not know the other truth: leave --side out, or let the peer audit its own run"
+        )
+    limit = config.limit if limit is None else limit
+    _check_limit(looking, limit)
+    transcript = RecordedRun.open(where / "transcript")
+    progress("preparing", 0, 0)
+    rows = aligned(folder)
+    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+    party, guard = build_party(folder, contract, rows, plan, None)
+    missing = _unseen(transcript, plan)
+    if isinstance(party, LabelParty):
+        leaks = _own_labels(party, transcript, plan, missing, progress)
+    else:
+        leaks = _own_inputs(party, transcript, where, missing, progress)
+    subject = Subject(
+        kind="run", side=looking, run=contract.run, party=config.name, role=config.role, peers=folder.peers(contract),
+        contract=contract.digest, alignment=rows.id, protection=guard["protection"], rows=plan.train_count,
+        width=sum(math.prod(shape) for shape in contract.cut.widths.values()) if config.role == "label" else
+        math.prod(contract.cut.widths[config.name]),
+        epochs=contract.epochs, steps=transcript.steps, versions=versions(),
+    )  # fmt: skip
+    report = _report(subject, leaks, missing, limit=limit, notes=(), repeat=repeat)
+    return report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
+
+
+def find_run(path: str | Path) -> tuple[Folder, Path]:
+    """The party's folder and the run's folder that a path means."""
+    path = Path(path)
+    inside = path.resolve().parent.name == "runs" and not (path / "party.toml").exists()
+    folder = Folder(path.resolve().parent.parent if inside else path)
+    where = folder.path / "runs" / folder.contract.run
+    if inside and path.resolve() != where.resolve():
+        raise UsageError(
+            f"{path}: the contract in {folder.path} is that of the run {folder.contract.run!r}: put the contract of "
+            f"{path.name!r} there to audit it, since it says what labels and rows belong to it"
+        )
+    return folder, where
+
+
+# --- attacks ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Bar:
+    """Counts attacks."""
+
+    progress: Progress
+    total: int
+    done: int = 0
+
+    def next(self, name: str) -> None:
+        self.progress(f"attack {name}", self.done, self.total)
+        self.done += 1
+
+
+def _labels_leak(
+    view: View, clean: Tensor | None, labels: Tensor, visits: View | None, missing: list[Missing], progress: Progress,
+    clean_visits: Tensor | None = None,
+) -> tuple[Leak, ...]:  # fmt: skip
+    """Every attack on single messages, and on all visits of an example together where there are any."""
+    single = [attack(one) if isinstance(one, str) else attack(one[0], **one[1]) for one in ATTACKS]
+    joint = [attack("accumulated", attack=inner, how=how) for inner, how in ACCUMULATED] if visits is not None else []
+    bar = _Bar(progress, len(single) + len(joint))
+    leaks = _tried(single, view, clean, labels, "batches", missing, bar)
+    if visits is not None:
+        leaks += _tried(joint, visits, clean if clean_visits is None else clean_visits, labels, "visits", missing, bar)
+    return leaks
+
+
+def _tried(
+    attacks: Sequence[Attack], view: View, clean: Tensor | None, labels: Tensor, on: Literal["batches", "visits"],
+    missing: list[Missing], bar: _Bar,
+) -> tuple[Leak, ...]:  # fmt: skip
+    leaks: tuple[Leak, ...] = ()
+    over = " over all visits" if on == "visits" else ""
+    for one in attacks:
+        bar.next(one.name)
+        reasons: dict[tuple[str, str], str] = {}
+        try:
+            found = attack_all(view, labels, [one], noise=_seeded(), clean=clean, skipped=reasons)
+        except TensorError as reason:  # one attack that fails must not hide what the others found
+            missing.append(Missing(f"the attack {one.name}{over}", str(reason), matters=True))
+            continue
+        missing += skipped(reasons, over)
+        leaks += leaks_of(found, on)
+    return leaks
+
+
+def _inputs_leak(
+    view: View, visits: View | None, inputs: Callable[[Tensor], Tensor], missing: list[Missing], progress: Progress
+) -> tuple[Leak, ...]:
+    """What decoders read in single messages, and in the mean of all visits where there are any."""
+    bar = _Bar(progress, len(_DECODERS) + (visits is not None))
+    leaks: tuple[Leak, ...] = ()
+    for name, seen, on in (*((one, view, "batches") for one in _DECODERS), ("linear_decoder", visits, "visits")):
+        if seen is None:
+            continue
+        bar.next(name)
+        ids, places = seen.rows.unique(return_inverse=True)
+        x = torch.cat([inputs(some) for some in ids.split(_AT_ONCE)]).flatten(1)
+        here = View.of_embeddings(seen.embedding, rows=places)
+        reasons: dict[str, str] = {}
+        try:
+            found = attack_inputs(
+                here if on == "batches" else mean_visits(here), x, [name], noise=_seeded(), skipped=reasons
+            )
+        except TensorError as reason:
+            missing.append(Missing(f"the attack {name}", str(reason), matters=True))
+            continue
+        missing += skipped(reasons)
+        if on == "visits":
+            found = [replace(one, attack=f"accumulated({one.attack})") for one in found]
+        leaks += input_leaks_of(found, "batches" if on == "batches" else "visits")
+    return leaks
+
+
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+# --- a run of ours ---------------------------------------------------------------------------------------------------
+
+
+def _own_labels(
+    party: LabelParty, transcript: RecordedRun, plan: Plan, missing: list[Missing], progress: Progress
+) -> tuple[Leak, ...]:
+    labels = party.labels[: plan.train_count]
+    if bool(labels.max() > 1):
+        missing.append(Missing("all attacks on labels", "there are more than two classes", matters=True))
+        return ()
+    if not transcript.recorded:
+        return ()
+    batches, visits = transcript.batches(), _visits(transcript)
+    return _labels_leak(
+        batches.view, batches.clean, labels, None if visits is None else visits[0], missing, progress,
+        None if visits is None else visits[1],
+    )  # fmt: skip
+
+
+def _own_inputs(
+    party: FeatureParty, transcript: RecordedRun, where: Path, missing: list[Missing], progress: Progress
+) -> tuple[Leak, ...]:
+    newest = Checkpoints(where / "checkpoints").newest()
+    if newest is None or not transcript.recorded:
+        return ()
+    party.bottom.load_state_dict(newest.state["model"])  # what is hidden may be a layer of the model as it is now
+    visits = _visits(transcript)
+    seen = transcript.batches().view
+    try:
+        return _inputs_leak(seen, None if visits is None else visits[0], party.hidden, missing, progress)
+    except UsageError as reason:  # inputs that are codes which the model does not embed in one place
+        missing.append(Missing("all attacks on features", str(reason), matters=True))
+        return ()
+
+
+def _visits(transcript: Recorder) -> tuple[View, Tensor] | None:
+    """All visits of the followed examples, where any came twice."""
+    if not transcript.follow:
+        return None
+    found = transcript.visits()
+    return (found.view, found.clean) if len(found.view.rows) > 1 else None
+
+
+def _unseen(transcript: RecordedRun, plan: Plan) -> list[Missing]:
+    """What the run sent and the transcript does not hold."""
+    missing = []
+    if not transcript.recorded:
+        missing.append(Missing("single messages", "no batch was recorded: set last in [record]", matters=True))
+    if not transcript.follow and plan.epochs > 1:
+        why = "no example was followed: set follow in [record]"
+        missing.append(Missing("all visits of an example together", why, matters=True))
+    if transcript.unrecorded:
+        why = f"{transcript.unrecorded} of {transcript.steps} steps were not recorded, or what was is lost"
+        missing.append(Missing("all visits of an example", why, matters=True))
+    planned = plan.epochs * plan.steps
+    if transcript.steps < planned:
+        why = f"{transcript.steps} of {planned} steps were done up to the last checkpoint"
+        missing.append(Missing("the rest of the run", why))
+    return missing
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _check_limit(side: Side, limit: float | None) -> None:
+    least = 0.5 if side == "features" else 0.0
+    if limit is not None and not least < limit < 1:
+        figure = "leak AUC is 0.5 for a coin flip" if side == "features" else "0 is nothing, 1 is everything"
+        raise UsageError(f"limit = {limit:g} is not between {least:g} and 1 ({figure}): choose a number in between")
+
+
+def _notes(read: Messages, shape: Sequence[int]) -> tuple[str, ...]:
+    told = f"The files were audited as {shape[0]} batches of {shape[1]} rows."
+    return (told, *(note[0].upper() + note[1:] + "." for note in read.notes))
+
+
+def _no_visits(files: dict[str, Any]) -> str:
+    if files.get("ids") is None:
+        return "without --ids every row counts as another example"
+    return "no example comes more than once in the files"
+
+
+def _report(
+    subject: Subject,
+    leaks: Sequence[Leak],
+    missing: Sequence[Missing],
+    *,
+    limit: float | None,
+    notes: Sequence[str],
+    repeat: Sequence[str],
+) -> Report:
+    return Report(
+        made=now(),
+        subject=subject,
+        limit=limit,
+        verdict=verdict(leaks, limit, missing),
+        worst=worst_of(leaks),
+        leaks=tuple(leaks),
+        not_tested=not_tested(subject.side, missing),
+        assumptions=assumptions(subject.side, notes),
+        repeat=tuple(repeat),
+    )
