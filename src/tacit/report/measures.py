@@ -41,11 +41,8 @@ class Measure:
 
     def reaches(self, value: float, baseline: float | None = None) -> str:
         """What an attacker with this figure does, and what it does without messages, in words that follow its name."""
-        said, spell = (
-            (f"guesses right {_times(value)}", _times)
-            if self.chance
-            else (f"reads {_percent(value)} of {self.secret}", _percent)
-        )
+        spell = _times if self.chance else _percent
+        said = f"guesses right {spell(value)}" if self.chance else f"reads {spell(value)} of {self.secret}"
         return said if baseline is None else f"{said} ({spell(baseline)} without any message)"
 
     def explained(self, value: float) -> str:

@@ -45,6 +45,10 @@ class _Group:
     measure: Measure
     rows: Sequence[_Row]
 
+    @property
+    def explained(self) -> bool:
+        return any(told is not None for row in self.rows for told in (row.leak.knows, row.leak.costs, row.leak.seconds))
+
 
 def content(report: Report, digest: str) -> dict[str, object]:
     """Everything that the template places on the page.

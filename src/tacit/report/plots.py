@@ -17,6 +17,8 @@ __all__ = ["SERIES", "curves", "strengths", "tradeoff"]
 SERIES = 5
 """Curves that have a colour and a pattern of their own; further ones are grey."""
 
+_MOST_POINTS = 150  # of a curve
+
 _SHAPES = {
     "raise": "M-6 5L0 -6L6 5z",
     "lower": "M-6 -5L0 6L6 -5z",
@@ -75,10 +77,7 @@ def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) ->
         across, _round_steps(across), "{:,.0f}"
     )
     for place, one in reversed(list(enumerate(shown))):
-        points = [
-            None if value is None else (across.share(step), 1 - up.share(value))
-            for step, value in zip(one.steps, one.values, strict=True)
-        ]
+        points = [None if value is None else (across.share(step), 1 - up.share(value)) for step, value in _thinned(one)]
         drawn.append(stretched(points, f"series s{place + 1}" if place < SERIES else "series rest"))
     drawn += [*_limit_across(up, limit), *_names("step", measure.name)]
     told = "; ".join(f"{one.attack}: {_range(one)}" for one in shown)
@@ -159,6 +158,16 @@ def _limit_across(up: _Axis, limit: float | None) -> list[Markup]:
 
 def _round_steps(across: _Axis) -> Sequence[float]:
     return [mark for mark in ticks(across.low, across.high, 5) if mark == int(mark)]
+
+
+def _thinned(curve: LiveCurve) -> Sequence[tuple[int, float | None]]:
+    """The curve with few enough points to be seen: of each stretch the highest one."""
+    points = list(zip(curve.steps, curve.values, strict=True))
+    every = -(-len(points) // _MOST_POINTS)
+    if every <= 1:
+        return points
+    parts = [points[place : place + every] for place in range(0, len(points), every)]
+    return [max(part, key=lambda point: -1.0 if point[1] is None else point[1]) for part in parts]
 
 
 def _range(curve: LiveCurve) -> str:
