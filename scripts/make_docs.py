@@ -1,4 +1,4 @@
-"""Writes the parts of the docs that are made from the code: protections, attacks, data sets and figures.
+"""Writes the parts of the docs that are made from the code: protections, attacks, data sets, figures, reports.
 
 Run it after a change to a docstring; a test compares.
 """
@@ -10,9 +10,10 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tacit.align.tables import Columns as Inputs
 from tacit.audit import attacks, input_attacks
@@ -22,6 +23,7 @@ from tacit.lab.data.own import Columns, Description
 from tacit.lab.figures import FIGURES, PAPERS, RECIPES, Drawn, Recipe
 from tacit.lab.sweeping import results
 from tacit.protect import embedding, gradient
+from tacit.report.document import Report
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = "<!-- made by scripts/make_docs.py from the docstrings; do not edit -->\n"
@@ -261,10 +263,52 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+# --- reports ---------------------------------------------------------------------------------------------------------
+
+_REPORT = """\
+`tacit audit` and the end of a training write two files: `report.html`, one page that is read, printed and signed, and
+`report.json`, which holds the same for programs. [report-schema.json](report-schema.json) is the JSON schema of the
+second one; `tacit.report.rendering.read` reads it, `write` makes both files from a `tacit.report.document.Report`.
+
+The page needs nothing else: it holds no script and asks nothing of any network, and it names the SHA-256 digest of the
+`report.json` that it shows, so that a signature is about that file. Figures that are missing, or were not finite, are
+null. A leak with a `baseline` is held against a limit by what lies above it: the value, less the baseline, plus where
+nothing is learnt (0.5 of an AUC, 0 of a share)."""
+
+
+def report() -> str:
+    schema = Report.model_json_schema()
+    parts = [f"{HEAD}# Reports", _REPORT]
+    for name, part in [("Report", schema), *schema["$defs"].items()]:
+        lines = [
+            (f"`{key}`", kind(field), cell(field.get("description", ""))) for key, field in part["properties"].items()
+        ]
+        parts += [f"## {name}", part["description"], grid(("field", "type", "what it is"), lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def kind(field: Mapping[str, Any]) -> str:
+    """The type of a field of a JSON schema, as people say it."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in field:
+        return " or ".join(kind(one) for one in field["anyOf"])
+    if "const" in field or "enum" in field:
+        return " or ".join(f'"{one}"' for one in field.get("enum", [field.get("const")]))
+    if field["type"] == "array":
+        return f"list of {kind(field['items'])}"
+    if field["type"] == "object":
+        return f"names to {kind(field['additionalProperties'])}"
+    return str(field["type"])
+
+
 def pages() -> dict[str, str]:
     return {
         "ref-data-sets.md": data_sets(),
         "ref-figures.md": figures(),
+        "ref-report.md": report(),
+        "report-schema.json": json.dumps(Report.model_json_schema(), indent=2) + "\n",
         "ref-sweep-results.md": f"{HEAD}# The results of a sweep\n\n{inspect.getdoc(results)}\n",
         "ref-protections.md": page(
             "Protections of the gradient",

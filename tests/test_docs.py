@@ -1,11 +1,14 @@
 """The docs are part of the product: their code runs, their links lead somewhere, their tables are up to date."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tacit.report.document import Report
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -38,6 +41,11 @@ def test_generated_pages_are_up_to_date():
         [sys.executable, ROOT / "scripts" / "make_docs.py", "--check"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_published_schema_is_that_of_reports():
+    published = json.loads((ROOT / "docs" / "report-schema.json").read_text())
+    assert published == Report.model_json_schema()
 
 
 def test_commands_of_the_readme_exist():

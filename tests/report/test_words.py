@@ -172,6 +172,16 @@ def test_long_lists_are_cut_and_say_so(reports):
     assert len(page) < 500_000
 
 
+def test_a_model_that_is_not_tested_in_every_epoch(reports):
+    long = reports["long"]
+    some = [one.model_copy(update={"figures": {"test_auc": 0.7} if one.epoch == 3 else {}}) for one in long.moments]
+    assert render(changed(long, moments=tuple(reversed(some)))).count('class="point"') == 1
+    many = [long.moments[0].model_copy(update={"epoch": i}) for i in range(1, 5_001)]
+    page = render(changed(long, moments=tuple(many)))
+    assert page.count('class="point"') <= 200
+    assert "epoch 5000: leak AUC" in page
+
+
 @pytest.mark.parametrize(
     "changes", [{"limit": None}, {"worst": None}, {"limit": float("nan")}], ids=["limit", "worst", "nan"]
 )

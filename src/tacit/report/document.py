@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, model_validator
 
@@ -34,8 +36,16 @@ Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
 """What a figure is: of labels, of features, of a private attribute."""
 
 
+def _described(schema: dict[str, Any], part: type[BaseModel]) -> None:
+    """The attributes of a docstring as descriptions of the schema's fields."""
+    told, _, listed = (inspect.getdoc(part) or "").partition("Attributes:\n")
+    schema["description"] = told.strip()
+    for name, words in re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE):
+        schema["properties"][name]["description"] = " ".join(words.split())
+
+
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_described)
 
 
 class Subject(_Part):
@@ -113,7 +123,15 @@ class Leak(_Part):
 
 
 class Worst(_Part):
-    """The attack that reached most above what its attacker had without any message."""
+    """The attack that reached most above what its attacker had without any message.
+
+    Attributes:
+        attack: its name, as in `leaks`.
+        value: the estimate, with what the attacker had anyway.
+        low: lower end of its 95% interval.
+        high: upper end.
+        measure: what the figures are, as in `leaks`.
+    """
 
     attack: str
     value: FiniteFloat
@@ -157,7 +175,14 @@ class Decision(_Part):
 
 
 class Override(_Part):
-    """Somebody let a run out that had broken its limit, and is on record for it."""
+    """Somebody let a run out that had broken its limit, and is on record for it.
+
+    Attributes:
+        time: when.
+        who: the name that was given.
+        what: was let out.
+        reason: that was given.
+    """
 
     time: str
     who: str
@@ -217,7 +242,12 @@ class LedgerSummary(_Part):
 
 
 class NotTested(_Part):
-    """What was not tried, and why."""
+    """What was not tried, and why.
+
+    Attributes:
+        what: an attack, or a kind of attacker.
+        why: the reason.
+    """
 
     what: str
     why: str

@@ -18,6 +18,7 @@ from tacit.report.words import count, decimals, headline, spelled, worst_leak
 __all__ = ["content"]
 
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
+_MOST_POINTS = 200  # of a scatter; the last epoch is always one of them
 _GROUPS = {
     "batches": ("On single messages", "Each message is attacked by itself, as it was received."),
     "visits": (
@@ -198,7 +199,9 @@ def _trade(report: Report) -> tuple[str, Markup] | None:
     if not names:
         return None
     name = "test_auc" if "test_auc" in names else min(names)
-    return name, tradeoff(MEASURES[main], both, name, report.limit)
+    both = sorted((one for one in both if one.figures.get(name) is not None), key=lambda one: one.epoch)
+    every = -(-len(both) // _MOST_POINTS)
+    return name, tradeoff(MEASURES[main], both[::-every][::-1], name, report.limit)
 
 
 def _ledger(report: Report) -> dict[str, object]:

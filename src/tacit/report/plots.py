@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -58,7 +59,8 @@ def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Marku
         mark = el("path", el("title", f"epoch {decision.epoch}: {decision.decision}"), d=shape, class_="decision")
         height = 1 - up.share(levels.get(decision.epoch, 0))
         drawn.append(el("svg", mark, x=at(across.share(decision.epoch)), y=at(height), overflow="visible"))
-    told = "; ".join(f"epoch {one.epoch}: {one.level}" for one in moments)
+    steps = [one for before, one in pairwise((None, *moments)) if one and (before is None or before.level != one.level)]
+    told = "; ".join(f"from epoch {one.epoch}: {one.level}" for one in steps)
     return picture("Steps above the configured strength, by epoch", told, *drawn, height=140, class_="plot")
 
 
