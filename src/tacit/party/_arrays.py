@@ -161,7 +161,7 @@ def _tensor(part: Any, name: str) -> Part:
         array = array.astype(np.int64)
     if not array.dtype.isnative or array.dtype == np.float128:
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-    return torch.from_numpy(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 # --- forms of files --------------------------------------------------------------------------------------------------
@@ -182,6 +182,8 @@ def _npy(path: Path, key: str | None, what: str) -> Any:
         if 0 in shape:
             return np.empty(shape, dtype)
         return np.load(path, mmap_mode="c" if shape else None, allow_pickle=False)  # private pages: never written back
+    except DataError:
+        raise
     except ValueError as error:
         raise _unreadable(path, error) from error
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import attack
 from tacit.audit.inputs import attack_inputs, mean_visits
-from tacit.audit.run import attack_all
-from tacit.audit.standard import ACCUMULATED, ATTACKS
-from tacit.contracts import Attack, View
+from tacit.audit.standard import on_batches, on_visits
+from tacit.contracts import View
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
@@ -39,7 +38,6 @@ from tacit.party.reporting import (
 )
 from tacit.report.document import Leak, Report, Subject
 from tacit.wire.checkpoint import Checkpoints
-from tacit.wire.record import Recorder
 from tacit.wire.recorded import RecordedRun
 
 __all__ = ["audit_files", "audit_run", "find_run"]
@@ -49,6 +47,7 @@ Progress = Callable[[str, int, int], None]
 
 _AT_ONCE = 8192  # rows whose inputs are looked up together
 _DECODERS = ("linear_decoder", "decoder")
+_OVER = {"batches": "single messages", "visits": "all visits together"}
 
 
 def audit_files(
@@ -81,9 +80,8 @@ def audit_files(
     missing: list[Missing] = []
     if side == "features":
         assert read.labels is not None
-        leaks = _labels_leak(
-            read.view, read.clean, read.labels, read.view if read.revisited else None, missing, progress
-        )
+        seen = (read.view, read.clean)
+        leaks = _labels_leak(seen, seen if read.revisited else None, read.labels, missing, progress)
     else:
         assert read.inputs is not None
         hidden = read.inputs
@@ -166,49 +164,35 @@ def find_run(path: str | Path) -> tuple[Folder, Path]:
 # --- attacks ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Bar:
-    """Counts attacks."""
-
-    progress: Progress
-    total: int
-    done: int = 0
-
-    def next(self, name: str) -> None:
-        self.progress(f"attack {name}", self.done, self.total)
-        self.done += 1
-
-
 def _labels_leak(
-    view: View, clean: Tensor | None, labels: Tensor, visits: View | None, missing: list[Missing], progress: Progress,
-    clean_visits: Tensor | None = None,
-) -> tuple[Leak, ...]:  # fmt: skip
-    """Every attack on single messages, and on all visits of an example together where there are any."""
-    single = [attack(one) if isinstance(one, str) else attack(one[0], **one[1]) for one in ATTACKS]
-    joint = [attack("accumulated", attack=inner, how=how) for inner, how in ACCUMULATED] if visits is not None else []
-    bar = _Bar(progress, len(single) + len(joint))
-    leaks = _tried(single, view, clean, labels, "batches", missing, bar)
-    if visits is not None:
-        leaks += _tried(joint, visits, clean if clean_visits is None else clean_visits, labels, "visits", missing, bar)
-    return leaks
+    batches: tuple[View, Tensor | None],
+    visits: tuple[View, Tensor | None] | None,
+    labels: Tensor,
+    missing: list[Missing],
+    progress: Progress,
+) -> tuple[Leak, ...]:
+    """Every attack on single messages, and on all visits of an example together where there are any.
 
-
-def _tried(
-    attacks: Sequence[Attack], view: View, clean: Tensor | None, labels: Tensor, on: Literal["batches", "visits"],
-    missing: list[Missing], bar: _Bar,
-) -> tuple[Leak, ...]:  # fmt: skip
+    Args:
+        batches: what was received, and the clean gradients.
+        visits: the same of followed examples.
+        labels: of each id.
+        missing: told what can't run.
+        progress: told how far it is.
+    """
     leaks: tuple[Leak, ...] = ()
-    over = " over all visits" if on == "visits" else ""
-    for one in attacks:
-        bar.next(one.name)
-        reasons: dict[tuple[str, str], str] = {}
-        try:
-            found = attack_all(view, labels, [one], noise=_seeded(), clean=clean, skipped=reasons)
-        except TensorError as reason:  # one attack that fails must not hide what the others found
-            missing.append(Missing(f"the attack {one.name}{over}", str(reason), matters=True))
+    on: Literal["batches", "visits"]
+    for on, seen in (("batches", batches), ("visits", visits)):
+        if seen is None:
             continue
-        missing += skipped(reasons, over)
-        leaks += leaks_of(found, on)
+        attacks = on_batches if on == "batches" else on_visits
+        reasons: dict[tuple[str, str], str] = {}
+        told = partial(progress, f"attacking {_OVER[on]}")
+        try:
+            leaks += leaks_of(attacks(*seen, labels, progress=told, skipped=reasons), on)
+        except UsageError as reason:  # none of them can run
+            missing.append(Missing(f"every attack on {_OVER[on]}", str(reason), matters=True))
+        missing += skipped(reasons, " over all visits" if on == "visits" else "")
     return leaks
 
 
@@ -216,27 +200,22 @@ def _inputs_leak(
     view: View, visits: View | None, inputs: Callable[[Tensor], Tensor], missing: list[Missing], progress: Progress
 ) -> tuple[Leak, ...]:
     """What decoders read in single messages, and in the mean of all visits where there are any."""
-    bar = _Bar(progress, len(_DECODERS) + (visits is not None))
     leaks: tuple[Leak, ...] = ()
-    for name, seen, on in (*((one, view, "batches") for one in _DECODERS), ("linear_decoder", visits, "visits")):
-        if seen is None:
-            continue
-        bar.next(name)
+    tried = [
+        *((one, view, False) for one in _DECODERS),
+        *([] if visits is None else [("linear_decoder", visits, True)]),
+    ]
+    for done, (name, seen, joined) in enumerate(tried):
+        progress(f"attack {name}", done, len(tried))
         ids, places = seen.rows.unique(return_inverse=True)
         x = torch.cat([inputs(some) for some in ids.split(_AT_ONCE)]).flatten(1)
         here = View.of_embeddings(seen.embedding, rows=places)
         reasons: dict[str, str] = {}
-        try:
-            found = attack_inputs(
-                here if on == "batches" else mean_visits(here), x, [name], noise=_seeded(), skipped=reasons
-            )
-        except TensorError as reason:
-            missing.append(Missing(f"the attack {name}", str(reason), matters=True))
-            continue
+        found = attack_inputs(mean_visits(here) if joined else here, x, [name], noise=_seeded(), skipped=reasons)
         missing += skipped(reasons)
-        if on == "visits":
+        if joined:
             found = [replace(one, attack=f"accumulated({one.attack})") for one in found]
-        leaks += input_leaks_of(found, "batches" if on == "batches" else "visits")
+        leaks += input_leaks_of(found, "visits" if joined else "batches")
     return leaks
 
 
@@ -256,11 +235,8 @@ def _own_labels(
         return ()
     if not transcript.recorded:
         return ()
-    batches, visits = transcript.batches(), _visits(transcript)
-    return _labels_leak(
-        batches.view, batches.clean, labels, None if visits is None else visits[0], missing, progress,
-        None if visits is None else visits[1],
-    )  # fmt: skip
+    batches = transcript.batches()
+    return _labels_leak((batches.view, batches.clean), _visits(transcript), labels, missing, progress)
 
 
 def _own_inputs(
@@ -274,12 +250,12 @@ def _own_inputs(
     seen = transcript.batches().view
     try:
         return _inputs_leak(seen, None if visits is None else visits[0], party.hidden, missing, progress)
-    except UsageError as reason:  # inputs that are codes which the model does not embed in one place
+    except (TensorError, UsageError) as reason:  # as where inputs are codes which the model embeds in no one place
         missing.append(Missing("all attacks on features", str(reason), matters=True))
         return ()
 
 
-def _visits(transcript: Recorder) -> tuple[View, Tensor] | None:
+def _visits(transcript: RecordedRun) -> tuple[View, Tensor | None] | None:
     """All visits of the followed examples, where any came twice."""
     if not transcript.follow:
         return None

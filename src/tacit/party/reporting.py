@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 
 from tacit._version import __version__
+from tacit.audit.attacks import describe
 from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
 from tacit.report.document import Leak, NotTested, Worst
@@ -160,7 +161,8 @@ def _share(value: float) -> float:
 
 def _told(attack: str, finding: Finding | InputFinding) -> dict[str, Any]:
     """How long an attack took, and what its file says about it."""
-    return {"seconds": getattr(finding, "seconds", None)}
+    about, knows, costs = describe(attack)
+    return {"about": about, "knows": knows, "costs": costs, "seconds": getattr(finding, "seconds", None)}
 
 
 _ALWAYS: dict[Side, tuple[str, ...]] = {
