@@ -61,11 +61,13 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
         text(measure.lowest, 0, 1, "tick", dy=-5, anchor="start"),
         text(measure.highest, 1, 1, "tick", dy=-5, anchor="end"),
     ]
+    names = []  # above all lines
     for row, one in enumerate(marks):
         place, below = measure.share(one.value), 16 * (row + 1) + 2
         drawn.append(line(place, below / height, place, band[1], one.kind))
         words = f"{one.name} {decimals(one.value)}"
-        drawn.append(text(words, place, 0, f"{one.kind} name", dy=below - 6, anchor=near(place)))
+        names.append(text(words, place, 0, f"{one.kind} name", dy=below - 6, anchor=near(place)))
+    drawn += names
     if figure is not None:
         drawn.append(line(measure.share(figure.low), axis, measure.share(figure.high), axis, "range"))
         drawn.append(el("circle", cx=at(measure.share(figure.value)), cy=at(axis), r=9, class_="dot"))
