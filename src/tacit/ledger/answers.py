@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 
 from safetensors.torch import save
@@ -34,7 +35,7 @@ class RunLedger:
         self._book = book
         self._writer = writer
         self._number = number
-        self._events = {repr(facts_of(event)): place for place, event in enumerate(book.state.events)}
+        self._events = {_name(event): place for place, event in enumerate(book.state.events)}
         self._forms = {form: place for place, form in enumerate(book.state.forms)}
 
     @property
@@ -68,30 +69,36 @@ class RunLedger:
                 f"{kind} step {step} is to be answered, but only {len(done)} steps are written down: the ledger is an "
                 "older copy, and what was answered meanwhile is not counted"
             )
-        known = self._known(event), self._form(tuple(sorted(figures or {})))
-        values = tuple(float(value) for _, value in sorted((figures or {}).items()))
-        answer = Answer(kind, self._number, step, turn, rows, *known, values)
         if step < len(done):
-            self._compare(answer, frames.read_answer(self._writer.at(done[step]).body))
+            self._compare(frames.read_answer(self._writer.at(done[step]).body), turn, rows, event)
             return
         if step % (run.steps if kind == "train" else run.tests) == 0 and digest(run.rows(kind, step)) != rows:
             raise self._wrong(f"{kind} step {step} is about other rows than the plan of the run {run.name!r} says")
+        names = tuple(sorted(figures or {}))
+        values = tuple(float((figures or {})[name]) for name in names)
+        answer = Answer(kind, self._number, step, turn, rows, self._known(event), self._form(names), values)
         self._book.state.take(self._writer.answer(answer))
 
-    def _compare(self, now: Answer, then: Answer) -> None:
-        for field in ("turn", "rows", "event"):
-            if getattr(now, field) != getattr(then, field):
+    def _compare(self, then: Answer, turn: int, rows: bytes, event: Event) -> None:
+        """Refuse a second answer to a step; what comes from a replay is the same."""
+        was = (
+            ("turn", then.turn, turn),
+            ("rows", then.rows, rows),
+            ("event", then.event, self._events.get(_name(event))),
+        )
+        for field, old, new in was:
+            if old != new:
                 raise self._wrong(
-                    f"{now.kind} step {now.step} was answered already, with another {field}: no step is answered twice"
+                    f"{then.kind} step {then.step} is answered already, with another {field}: it has one answer alone"
                 )
 
     def _known(self, event: Event) -> int:
         """The number of a mechanism, which is written down when it first occurs."""
-        facts = facts_of(event)
-        if repr(facts) not in self._events:
-            self._book.state.take(self._writer.fact("event", facts))
-            self._events[repr(facts)] = len(self._events)
-        return self._events[repr(facts)]
+        name = _name(event)
+        if name not in self._events:
+            self._book.state.take(self._writer.fact("event", facts_of(event)))
+            self._events[name] = len(self._events)
+        return self._events[name]
 
     def _form(self, names: tuple[str, ...]) -> int:
         if names not in self._forms:
@@ -100,14 +107,21 @@ class RunLedger:
         return self._forms[names]
 
     def epoch(self, epoch: int, moments: Moments) -> None:
-        """Keep what an epoch looked like, once: a second time, from a replay, the first one stays."""
-        if epoch in self._declared.epochs:
+        """Keep what an epoch looked like so far; told again, the moments of more rows count.
+
+        After a restart in the middle of an epoch a replay may have seen fewer rows than were seen before.
+        """
+        if not 0 <= epoch < self._declared.run.epochs:
+            raise UsageError(f"moments of epoch {epoch}: the run {self._declared.run.name!r} has no such epoch")
+        kept = self._declared.epochs.get(epoch)
+        if kept is not None and sum(moments.counts) <= sum(self._book.moments(kept).counts):
             return
         raw = save(moments.tensors())
-        name = f"moments-{self._number:04d}-{epoch:05d}.safetensors"
+        told = hashlib.sha256(raw).hexdigest()
+        name = f"moments-{self._number:04d}-{epoch:05d}-{told[:8]}.safetensors"
         replaced(self._book.folder / name, lambda file: file.write(raw))
-        told = {"run": self._number, "epoch": epoch, "file": name, "sha256": hashlib.sha256(raw).hexdigest()}
-        self._book.state.take(self._writer.fact("epoch", told))
+        fact = {"run": self._number, "epoch": epoch, "file": name, "sha256": told}
+        self._book.state.take(self._writer.fact("epoch", fact))
 
     def resume(self, turn: int) -> None:
         """Before going on from a checkpoint at this turn: every step before it must be written down."""
@@ -137,3 +151,8 @@ class RunLedger:
             f"{self._book.folder}: {what}. Bring the ledger and the run's folder back from one moment, or start a "
             "new run under another name"
         )
+
+
+def _name(event: Event) -> str:
+    """What tells one mechanism from another; the order of its options does not."""
+    return json.dumps(facts_of(event), sort_keys=True)

@@ -55,8 +55,9 @@ def remaining(ledger: Ledger, run: Run, keys: Keys | None, budget: float) -> Rem
     gone = int(np.count_nonzero(used > allowed - _LEAST))
     if gone:
         raise UsageError(
-            f"budget = {budget}: former runs have used it up for {gone} of {len(used)} rows of the run {run.name!r}: "
-            "leave these rows out, or set a larger budget in party.toml"
+            f"budget = {budget}: former runs have used it up for {gone} of {len(used)} rows of the run {run.name!r} "
+            "(`tacit ledger` shows them; one whose noise was not measured counts as all of it): leave these rows out, "
+            "or set a larger budget in party.toml"
         )
     most = float(used.max(initial=0.0))
     return Remaining(auc_of(allowed - most), auc_of(most), budget)

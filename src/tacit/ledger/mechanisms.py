@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tacit.contracts import Event
 from tacit.errors import UsageError
 
-__all__ = ["Promise", "embedding_sum_kl", "event_of", "facts_of", "promise"]
+__all__ = ["Promise", "embedding_sum_kl", "event_of", "facts_of", "promise", "strange"]
 
 Promise = Literal["measured", "nothing"]
 """Whether what a mechanism adds is noise that can be measured, or nothing that hides a row."""
@@ -26,17 +26,28 @@ _GRADIENT: Mapping[str, Promise] = {
 _EMBEDDING = ("none", "adversarial", "distance_correlation", "gaussian", "noise_regularization", "quantize")
 
 
+def strange(event: Event, role: str) -> str | None:
+    """The name of a mechanism in here that the ledger does not know, for a party of this role; None where it knows all.
+
+    >>> strange(Event("chain", parts=(Event("clip"), Event("mine"))), "label")
+    'mine'
+    """
+    parts = event.parts if event.mechanism == "chain" else (event,)
+    known = _GRADIENT if role == "label" else _EMBEDDING
+    inner = (strange(part, role) if part.parts else part.mechanism for part in parts)
+    return next((name for name in inner if name is not None and name not in known), None)
+
+
 def promise(event: Event) -> Promise:
     """What a label party's mechanism does for a row; a chain does what the best of its parts does.
 
     >>> promise(Event("chain", parts=(Event("clip"), Event("marvell"))))
     'measured'
     """
+    _refuse_strange(event, "label")
     if event.mechanism == "chain":
         parts = [promise(part) for part in event.parts]
         return "measured" if "measured" in parts else "nothing"
-    if event.mechanism not in _GRADIENT:
-        raise _unknown(event, ("chain", *_GRADIENT))
     return _GRADIENT[event.mechanism]
 
 
@@ -46,10 +57,8 @@ def embedding_sum_kl(event: Event) -> float | None:
     Rows that are clipped to a norm c are at most 2c apart, so noise of standard deviation s leaves a sumKL of (2c/s)^2;
     precisions add up, so n visits leave n times that. Bare embeddings leave no bound at all: infinity.
     """
+    _refuse_strange(event, "features")
     parts = event.parts if event.mechanism == "chain" else (event,)
-    strange = [part for part in parts if part.mechanism not in _EMBEDDING]
-    if strange:
-        raise _unknown(strange[0], ("chain", *_EMBEDDING))
     if all(part.mechanism == "none" for part in parts):
         return math.inf
     bounds = []
@@ -74,8 +83,11 @@ def event_of(facts: Mapping[str, Any]) -> Event:
     return Event(facts["mechanism"], facts["parameters"], tuple(event_of(part) for part in facts["parts"]))
 
 
-def _unknown(event: Event, known: tuple[str, ...]) -> UsageError:
-    return UsageError(
-        f"the ledger does not know what {event.mechanism!r} promises over many visits, and will not guess: it knows "
-        f"{', '.join(known)}; say in tacit.ledger.mechanisms what this one does"
-    )
+def _refuse_strange(event: Event, role: str) -> None:
+    name = strange(event, role)
+    if name is not None:
+        known = ", ".join(_GRADIENT if role == "label" else _EMBEDDING)
+        raise UsageError(
+            f"the ledger does not know what {name!r} promises over many visits, and does not guess: it knows {known} "
+            "and chains of them; say in tacit.ledger.mechanisms what this one does"
+        )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacit.contracts import Event
 from tacit.ledger._state import Declared
 from tacit.ledger.keys import Keys
-from tacit.ledger.mechanisms import embedding_sum_kl, promise
+from tacit.ledger.mechanisms import embedding_sum_kl, promise, strange
 from tacit.ledger.moments import WIDEST, Moments
 from tacit.ledger.worst_case import enough, worst_case
 
@@ -102,6 +102,9 @@ def spent_in(declared: Declared, events: Sequence[Event], moments: Mapping[int, 
     if not declared.most:
         return Spent(0.0)
     acted = [events[number] for number in sorted(declared.events)]
+    unknown = sorted({name for event in acted if (name := strange(event, declared.run.role)) is not None})
+    if unknown:
+        return Spent(None, (f"the ledger does not know what {', '.join(unknown)} promises, and does not guess",))
     if declared.run.role == "features":
         return _features(declared, acted)
     bare = [event.mechanism for event in acted if promise(event) == "nothing"]

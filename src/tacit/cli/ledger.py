@@ -1,0 +1,120 @@
+"""The verb ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli._show import Folder, Json, leak, plain
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tacit.ledger.ledger import Checked
+    from tacit.ledger.summary import RunSummary, Summary
+
+_WIDEST = 40  # signs of the longest bar
+_BARS = 12  # lines of the histogram, at most
+
+
+def ledger(
+    folder: Folder = Path(),
+    check: Annotated[
+        bool, typer.Option("--check", help="Read all of it and see that nothing was changed or left out.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """What has been spent of every example, over all runs of this party: visits, worst case, budget.
+
+    Works while a training is going on. Exit code 1 where the worst case is above the budget, 2 where the ledger is
+    damaged.
+    """
+    from tacit.ledger.ledger import Ledger
+
+    where = folder / "ledger"
+    if not (where / "log").exists():
+        raise UsageError(f"{folder} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
+    book = Ledger(where)
+    checked = book.check() if check else None
+    found = book.summary()
+    if as_json:
+        typer.echo(json.dumps(_plain(found, checked), indent=2))
+    else:
+        _print(found, checked)
+    if found.budget is not None and found.worst_case is not None and found.worst_case > found.budget:
+        raise typer.Exit(1)
+
+
+def _plain(found: Summary, checked: Checked | None) -> dict[str, Any]:
+    """Everything as values that JSON has: figures as leak AUC, since a sumKL may be infinite."""
+    whole = dataclasses.asdict(found)
+    for line in whole["each"]:
+        line["worst_case"] = _figure(line.pop("sum_kl"))
+    return {**whole, "checked": None if checked is None else dataclasses.asdict(checked)}
+
+
+def _figure(sum_kl: float | None) -> float | None:
+    from tacit.ledger.worst_case import auc_of
+
+    return None if sum_kl is None else auc_of(sum_kl)
+
+
+def _print(found: Summary, checked: Checked | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, title="The ledger: what was answered")
+    for name in ("run", "mechanism"):
+        table.add_column(name, overflow="fold")
+    for name in ("rows", "epochs", "steps", "tests", "answers", "worst case"):
+        table.add_column(name, justify="right")
+    for line in found.each:
+        table.add_row(*_cells(line))
+    console.print(table)
+    budget = "none set" if found.budget is None else f"{found.budget:.3f}"
+    worst = "not known" if found.worst_case is None else leak(found.worst_case)
+    console.print(
+        f"{found.examples} examples, {found.answers} answers about them in {found.runs} "
+        f"{'run' if found.runs == 1 else 'runs'}; the most visited one {found.most_visits} times.\n"
+        f"Worst case over all visits and runs (leak AUC under the Gaussian model): {worst}; budget: {budget}."
+    )
+    for visits, examples, bar in _bars(found.visits):
+        console.print(f"  {visits:>13} visits  {examples:>11}  {bar}")
+    for note in found.notes:
+        console.print(f"Note: {plain(note)}.", markup=False)
+    said = f"Head of the chain: {found.head}"
+    if checked is not None:
+        said += f"; {checked.records} records, {checked.bytes} bytes, all as they were written"
+        said += f"; the last {checked.torn} bytes are being written" if checked.torn else ""
+    console.print(said + ".", soft_wrap=True)
+
+
+def _cells(line: RunSummary) -> tuple[str, ...]:
+    figure = _figure(line.sum_kl)
+    worst = "not known" if figure is None else leak(figure)
+    counts = (line.rows, line.epochs, line.trained, line.evaluated, line.answers)
+    return plain(line.name), plain(", ".join(line.mechanisms)), *(str(count) for count in counts), worst
+
+
+def _bars(visits: dict[int, int]) -> list[tuple[str, int, str]]:
+    """A line for each number of visits; where there are many, for each of a few ranges of the same width."""
+    if not visits:
+        return []
+    width = -(-max(visits) // _BARS)
+    sums: dict[int, int] = {}
+    for count, examples in visits.items():
+        sums[(count - 1) // width] = sums.get((count - 1) // width, 0) + examples
+    most = max(sums.values())
+    return [
+        (
+            str(place + 1) if width == 1 else f"{place * width + 1} to {(place + 1) * width}",
+            examples,
+            "█" * -(-examples * _WIDEST // most),
+        )
+        for place, examples in sorted(sums.items())
+    ]
