@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app
+from tacit.errors import UsageError
 from tacit.lab import fashion
 from tacit.lab.embedding import FIGURES
 
@@ -25,7 +26,7 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("command", [["lab"], ["lab", "embedding"]])
+@pytest.mark.parametrize("command", [["lab"], ["lab", "embedding"], ["lab", "attacks"]])
 def test_help_reads_well(command):
     done = CliRunner().invoke(app, [*command, "--help"], terminal_width=100)
     assert done.exit_code == 0
@@ -71,3 +72,28 @@ def test_a_mistake_is_one_clear_message_and_exit_code_2(arguments, words, tmp_pa
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_the_table_of_attacks_is_printed_and_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.audit.attacks._network._UPDATES", 4)
+    monkeypatch.setattr("tacit.audit.attacks._surrogate._UPDATES", 4)
+    from tacit.lab import attack_table
+
+    monkeypatch.setattr(attack_table, "settings", lambda epochs: [attack_table.Setting("none")])
+    asked = ["lab", "attacks", "--data", "generated:credit", "--rows", "600", "--batch-size", "64", "--epochs", "2"]
+    done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path)], terminal_width=120)
+    assert done.exit_code == 0, done.output
+    assert "accumulated(direct_label)" in done.output
+    assert {"attacks.md", "attacks.json", "attacks.parquet"} == {path.name for path in tmp_path.iterdir()}
+    told = CliRunner().invoke(app, [*asked, "--out", str(tmp_path), "--json"])
+    assert json.loads(told.output)["trainings"][0]["worst"]["value"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["--data", "nothing"], ["nothing", "flights"]), (["--data", "generated:fashion", "--rows", "200"], ["pictures"])],
+)
+def test_data_that_no_table_can_be_made_of(arguments, words, tmp_path):
+    done = CliRunner().invoke(app, ["lab", "attacks", "--out", str(tmp_path), *arguments])
+    assert isinstance(done.exception, UsageError)
+    assert all(word in str(done.exception) for word in words)
