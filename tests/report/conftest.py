@@ -259,7 +259,7 @@ def broken():
     )
 
 
-def of_features():
+def features():
     """What a label party reads in embeddings."""
     leaks = tuple(
         Leak(
@@ -389,14 +389,7 @@ def long():
     )
 
 
-REPORTS = {
-    "full": full,
-    "minimal": minimal,
-    "broken": broken,
-    "features": of_features,
-    "foreign": foreign,
-    "long": long,
-}
+REPORTS = {one.__name__: one for one in (full, minimal, broken, features, foreign, long)}
 
 
 @pytest.fixture(name="reports", scope="session")

@@ -104,6 +104,8 @@ def test_pictures_and_tables_can_be_read_aloud(name, pages):
     for i, (tag, attributes) in enumerate(page.elements):
         if tag == "svg" and attributes.get("role") == "img":
             assert [one for one, _ in page.elements[i + 1 : i + 3]] == ["title", "desc"]
+        if tag == "table":
+            assert attributes.keys() & {"aria-label", "aria-labelledby"}
         if tag == "th":
             assert attributes.get("scope") in ("row", "col")
 
