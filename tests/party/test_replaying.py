@@ -102,7 +102,6 @@ def test_every_visit_is_there_and_both_sides_can_audit_their_own(ready):
         audit_run(ready[0], side="label")
 
 
-@pytest.mark.xfail(strict=True, reason="a session's checkpoint is written before its last step is recorded")
 def test_after_kills_the_transcript_is_that_of_an_uninterrupted_run(ready):
     """The label party ends again and again, in the middle of turns and around checkpoints."""
     trained(ready, kill=(23, 9, 14, 31))

@@ -101,7 +101,7 @@ def test_a_finished_run_is_not_trained_or_aligned_again(demo):
 
 
 def test_killed_and_started_again_it_goes_on(tmp_path):
-    airline, airport = prepare(tmp_path, epochs=30, rows=6000, seed=0)
+    airline, airport = prepare(tmp_path, epochs=30, rows=6000, seed=0, limit=None)
     for company in (airline, airport):
         settings = company.folder / "party.toml"
         settings.write_text(settings.read_text().replace("[training]\n", "[training]\ncheckpoint_every = 30\n"))

@@ -93,9 +93,9 @@ class _Session(ABC, Generic[_C]):
             figures = self._do(task)
             trace("applied")
             self.turn = task.turn + 1
+            yield Turned(task, replayed, figures)  # whoever records it has done so when the checkpoint is written
             if not replayed and self.turn % self.durable.every == 0:
                 self._keep()
-            yield Turned(task, replayed, figures)
         self._keep()
 
     @abstractmethod

@@ -93,10 +93,12 @@ class Company:
         return found
 
 
-def prepare(out: Path, *, epochs: int, rows: int | None, seed: int) -> tuple[Company, Company]:
+def prepare(
+    out: Path, *, epochs: int, rows: int | None, seed: int, limit: float | None = 0.6
+) -> tuple[Company, Company]:
     """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
 
-    Returns the airline, which has the labels, and the airport.
+    Returns the airline, which has the labels and holds its leak under the limit, and the airport.
     """
     data = flights.load()
     tables = {"airline": data.airline, "airport": data.airport}
@@ -125,7 +127,7 @@ def prepare(out: Path, *, epochs: int, rows: int | None, seed: int) -> tuple[Com
                 flagged=json.dumps(columns.flagged),
                 seed=seed,
                 threads=max(1, (os.cpu_count() or 2) // 2),  # both share this machine
-                limit="limit = 0.6\n" if label else "",
+                limit=f"limit = {limit}\n" if label and limit is not None else "",
                 protect=_PROTECT["label" if label else "features"],
             )
         )

@@ -4,7 +4,7 @@ Strengths change in public steps (`tacit.protect.ladder`) and at the beginning o
 them change. What was decided is written down and on the disk (`gate.jsonl`) before anything is sent under it: a run
 that is killed takes the same decisions from there, and its owner finds the reasons.
 
-Before the first gradient leaves there is nothing to look back on; there the first batch is tried out at home.
+Before the first message leaves there is nothing to look back on; there the first batch is tried out at home.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = ["GATE", "EmbeddingGate", "Gate", "GradientGate", "decisions"]
 
 GATE = "gate.jsonl"
 _BATCHES = 12  # recorded batches that are tried at another strength
+_APART = 64  # steps that lie at least between two decisions, where epochs are short
 _QUIET = 2  # epochs after a raise before less is tried
 
 
@@ -95,10 +96,14 @@ class Gate(ABC):
         if last is not None and last["decision"] == "stop":
             raise LimitError(f"this run was stopped by its limit: {last['reason']}. A new run needs another name")
         self.level = int(last["level"]) if last is not None else 0
-        if last is None or last["epoch"] != task.epoch + 1 or last["decision"] == "pause":
+        if last is None or last["decision"] == "pause" or self._due(task, last["epoch"] - 1):
             self._decide(task, batch, before)
         self._epoch = task.epoch
         self.apply(self.level)
+
+    def _due(self, task: Task, since: int) -> bool:
+        """Whether so much was sent since an epoch that it is time to look again; early on, always."""
+        return task.epoch > since and (since < 2 or (task.epoch - since) * self.plan.steps >= _APART)
 
     def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
         paused = bool(before) and before[-1]["decision"] == "pause"
