@@ -24,6 +24,7 @@ class Figure:
         value: the estimate.
         low: where this is above the limit, the limit is broken beyond doubt.
         upper: what is held against the limit.
+        limit: its own, where that is not the one of attacks: the budget of a ledger's worst case.
     """
 
     attack: str
@@ -31,6 +32,11 @@ class Figure:
     value: float
     low: float
     upper: float
+    limit: float | None = None
+
+    def over(self, limit: float) -> float:
+        """How far it is above its limit; below it, that is negative."""
+        return self.upper - (limit if self.limit is None else self.limit)
 
     def __str__(self) -> str:
         over = "over all visits" if self.on == "visits" else "on single messages"
@@ -78,33 +84,40 @@ def decide(
         measured: attacks on what was sent since the last decision, and on all visits so far.
         foresee: what attacks would reach at a level: on messages like the last ones, and over all visits that are
             planned, those so far included.
-        limit: that no figure's upper end may pass.
+        limit: that no figure's upper end may pass, but for those with one of their own.
         on_limit: whether the strength may be raised.
         level: of the strength so far.
         highest: level there is; 0 where the strength can't be raised.
         may_lower: whether one level less may be tried, which needs some room below the limit.
     """
-    worst = _worst(measured)
-    broken = any(one.low > limit for one in measured)
-    over = [one for one in measured if one.upper > limit]
+    worst = _worst(measured, limit)
+    broken = any(one.low > limit for one in measured if one.limit is None)
+    over = [one for one in measured if one.over(limit) > 0]
     first = level if not over else level + 1  # what was measured counts more than what is foreseen
     if may_lower and level > 0 and not over:
-        below = _worst(foresee(level - 1))
-        if below is not None and below.upper <= limit - _ROOM:
+        below = _worst(foresee(level - 1), limit)
+        if below is not None and below.over(limit) <= -_ROOM:
             return Verdict("lower", level - 1, f"there is room: {below}", broken, worst, below)
     most = highest if on_limit == "raise noise" else level
-    seen, cause = None, _worst(over)
+    seen, cause = None, _worst(over, limit)
     for one in range(first, most + 1):
-        seen = _worst(foresee(one))
-        if seen is None or seen.upper <= limit:
+        seen = _worst(foresee(one), limit)
+        if seen is None or seen.over(limit) <= 0:
             if one == level:
-                return Verdict("keep", level, f"the limit {limit:g} holds: {seen or worst}", broken, worst, seen)
-            reason = f"the limit {limit:g} would be passed by {cause}; level {one} holds it: {seen}"
+                told = f"{_limit(seen or worst, limit)} holds: {seen or worst or 'nothing could be tried'}"
+                return Verdict("keep", level, told, broken, worst, seen)
+            reason = f"{_limit(cause, limit)} would be passed by {cause}; level {one} holds it: {seen}"
             return Verdict("raise", one, reason, broken, worst, seen)
         cause = cause or seen
-    reason = f"the limit {limit:g} can't be held: {seen or cause}"
+    reason = f"{_limit(seen or cause, limit)} can't be held: {seen or cause}"
     return Verdict("stop" if on_limit == "stop" else "pause", level, reason, broken, worst, seen)
 
 
-def _worst(figures: Sequence[Figure]) -> Figure | None:
-    return max(figures, key=lambda one: one.upper, default=None)
+def _worst(figures: Sequence[Figure], limit: float) -> Figure | None:
+    return max(figures, key=lambda one: one.over(limit), default=None)
+
+
+def _limit(figure: Figure | None, limit: float) -> str:
+    if figure is None or figure.limit is None:
+        return f"the limit {limit:g}"
+    return f"the budget {figure.limit:g}"

@@ -66,7 +66,13 @@ _C = TypeVar("_C", AskingChannel, AnsweringChannel)
 
 
 class _Session(ABC, Generic[_C]):
-    """What both sides share: the state of a party, its turns, its checkpoints."""
+    """What both sides share: the state of a party, its turns, its checkpoints.
+
+    Attributes:
+        now: the task that is being done, once `run` has begun.
+    """
+
+    now: Task
 
     def __init__(self, model: nn.Module, party: LabelParty | FeatureParty, plan: Plan, durable: Durable) -> None:
         self.model = model
@@ -77,7 +83,6 @@ class _Session(ABC, Generic[_C]):
         self.history: list[dict[str, float]] = []
         self.turn = 0
         self.resumed = 0
-        self.task: Task | None = None
         checkpoint = durable.open(self._fresh)
         self._said: Mapping[str, Mapping[int, bytes]] = checkpoint.state["transcripts"]
         self._restore(checkpoint)
@@ -86,7 +91,7 @@ class _Session(ABC, Generic[_C]):
         """Do all turns that are left, one for each `next`."""
         trace = self.durable.trace
         for task in self.plan.tasks(self.turn):
-            self.task = task
+            self.now = task
             replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
             for channel in self.channels:
                 channel.judge = self._judge(task)

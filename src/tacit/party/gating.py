@@ -29,6 +29,7 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.errors import LimitError, UsageError
 from tacit.party import chained
+from tacit.party.bookkeeping import Bookkeeping
 from tacit.protect import ladder
 from tacit.wire.recorded import RecordedRun
 
@@ -51,7 +52,7 @@ class Gate(ABC):
 
     Attributes:
         folder: of the run.
-        limit: that the owner set.
+        limit: that the owner set; None where there is only a budget.
         on_limit: what to do where it would be passed.
         plan: of the training.
         recorder: of what was sent.
@@ -59,7 +60,7 @@ class Gate(ABC):
     """
 
     folder: Path
-    limit: float
+    limit: float | None
     on_limit: OnLimit
     plan: Plan
     recorder: RecordedRun
@@ -112,7 +113,7 @@ class Gate(ABC):
         verdict = decide(
             [] if first else self.measured(task.epoch),
             lambda level: self.tried_out(level, *batch) if first else self.foreseen(level, task.epoch),
-            limit=self.limit,
+            limit=1.0 if self.limit is None else self.limit,
             on_limit=self.on_limit,
             level=self.level,
             highest=ladder.HIGHEST if self.can_raise() else 0,
@@ -174,10 +175,11 @@ _NEXT = {
 
 
 class GradientGate(Gate):
-    """The label party's: leak AUC of its labels, in the gradients that it sends."""
+    """The label party's: leak AUC of its labels, in the gradients that it sends, and the budget of its ledger."""
 
-    def __init__(self, party: LabelParty, **common: Any) -> None:
+    def __init__(self, party: LabelParty, books: Bookkeeping, **common: Any) -> None:
         super().__init__(**common)
+        self.books = books
         if party.classes > 2:
             raise UsageError("a limit on leak AUC needs labels of two classes: remove limit from party.toml")
         self.party = party
@@ -207,12 +209,17 @@ class GradientGate(Gate):
 
     def measured(self, epoch: int) -> list[Figure]:
         """The quick attacks on the last batches, and on all visits so far."""
+        if self.limit is None:
+            return []
         batches, visits = self._last(None), self._visits()
         found = foresight.on_batches(batches, self.labels, seed=epoch)
         return found if visits is None else found + foresight.on_visits(visits, self.labels, seed=epoch)
 
     def foreseen(self, level: int, epoch: int) -> list[Figure]:
-        """The same under another strength, with the visits to come."""
+        """The same under another strength, with the visits to come; and the ledger's worst case at the end."""
+        spent = self._budgeted(self.books.foreseen(epoch, 2.0 ** (level - self.level)), level)
+        if self.limit is None:
+            return spent
         protect, state = self._at(level), ladder.replanned(self.party.state)
         noise = torch.Generator().manual_seed(1000 * epoch + level)
         some = self._last(_BATCHES).under(protect, state, self.labels, noise)
@@ -222,10 +229,20 @@ class GradientGate(Gate):
             times = self.plan.epochs - len(visits.view.rows)
             more = visits.again(protect, state, self.labels, noise, times=times, batch=self.plan.batch_size)
             found += foresight.on_visits(more, self.labels, seed=epoch)
-        return found
+        return found + spent
+
+    def _budgeted(self, measured: float | None, level: int) -> list[Figure]:
+        """The ledger's worst case against the budget: as measured, else as the protection plans it, else everything."""
+        if self.books.budget is None:
+            return []
+        value = self.books.planned(self._at(level)) if measured is None else measured
+        return [Figure("the ledger's worst case", "visits", value, value, value, self.books.budget)]
 
     def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
         """As many visits of the first batch as are planned, from a fresh state."""
+        spent = self._budgeted(None, level)
+        if self.limit is None:
+            return spent
         clean, z, labels = batch[0].flatten(1), batch[1].flatten(1), batch[2]
         protect = self._at(level)
         state = getattr(protect, "fresh", protect.init)()
@@ -235,7 +252,7 @@ class GradientGate(Gate):
         once = Sent(View.of(first[None], rows=rows), clean[None], z[None])
         visits = once.again(protect, state, labels, noise, times=self.plan.epochs - 1, batch=len(labels))
         found = foresight.on_batches(visits, labels, seed=0) + foresight.on_visits(visits, labels, seed=0)
-        return [replace(one, low=one.value, upper=one.value) for one in found]
+        return [replace(one, low=one.value, upper=one.value) for one in found] + spent
 
     def _at(self, level: int) -> Any:
         protect = ladder.stronger(self.base, level)

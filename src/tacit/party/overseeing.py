@@ -13,6 +13,9 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
 from tacit.cut.session import FeatureSession, LabelSession, Turned
 from tacit.errors import UsageError
+from tacit.party._aligned import Aligned
+from tacit.party.bookkeeping import Bookkeeping
+from tacit.party.folder import Folder
 from tacit.party.gating import EmbeddingGate, Gate, GradientGate
 from tacit.party.watching import Watch
 
@@ -23,37 +26,45 @@ class Oversight:
     """What stands between a party's training and its messages.
 
     Args:
-        where: the run's folder.
-        config: the party's settings.
+        folder: of the party.
         contract: what was agreed on.
+        rows: that are aligned.
         plan: of the training.
         party: that trains.
     """
 
     def __init__(
-        self, where: Path, config: Party, contract: Contract, plan: Plan, party: LabelParty | FeatureParty
+        self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, party: LabelParty | FeatureParty
     ) -> None:
         self.party = party
+        config, where = folder.config, folder.run_folder(contract)
         self.watch = Watch(where, party, contract, config.record, config.live)
+        self.books = Bookkeeping(folder, contract, rows, plan, party, every=config.live.every)
         self.gate = self._gate(where, config, plan)
 
     def _gate(self, where: Path, config: Party, plan: Plan) -> Gate | None:
-        if config.limit is None:
+        if config.limit is None and config.budget is None:
             return None
         recorder = self.watch.recorder
-        if recorder is None or not recorder.follow:
+        if recorder is None or (config.limit is not None and not recorder.follow):
             raise UsageError("limit is set, but no example can be followed over its visits: set [record] follow = 4096")
         common = {
             "folder": where, "limit": config.limit, "on_limit": config.on_limit, "plan": plan, "recorder": recorder,
         }  # fmt: skip
         if isinstance(self.party, LabelParty):
-            return GradientGate(self.party, **common)
+            return GradientGate(self.party, self.books, **common)
         return EmbeddingGate(self.party, **common)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the limit has ended the run for good."""
+        return self.gate is not None and self.gate.stopped
 
     def attach(self, session: LabelSession | FeatureSession, durable: Durable) -> None:
         """From now on nothing is sent, and no checkpoint written, without it."""
         self.watch.resume(session.resumed, self.party.steps)
-        durable.keeping = self.watch.keep
+        self.books.resume(session.resumed)
+        durable.keeping = self._keep
         if self.gate is not None:
             self.gate.resume(session.resumed)
         if isinstance(self.party, LabelParty):
@@ -63,25 +74,32 @@ class Oversight:
 
     def _attach_label(self, party: LabelParty, session: LabelSession | FeatureSession) -> None:
         def before(clean: Tensor, embedding: Tensor) -> None:
-            assert session.task is not None
             if self.gate is not None:
-                self.gate.enter(session.task, clean, embedding, party.labels[session.task.rows])
+                self.gate.enter(session.now, clean, embedding, party.labels[session.now.rows])
 
         party.before = before
+        party.leaving = lambda sent: self.books.answer(session.now, sent)
 
     def _attach_features(self, party: FeatureParty, session: LabelSession | FeatureSession) -> None:
         def before(rows: Tensor, z: Tensor) -> None:
-            assert session.task is not None
             if self.gate is not None:
-                self.gate.enter(session.task, rows, z)
+                self.gate.enter(session.now, rows, z)
 
         party.before = before
+        party.leaving = lambda kind, rows: self.books.send(session.now, kind)
+
+    def _keep(self, turn: int) -> None:
+        self.watch.keep(turn)
+        self.books.keep(turn)
 
     def turned(self, turned: Turned) -> None:
         """A turn is over."""
         self.watch.step(turned)
+        task, seen = turned.task, turned.figures
+        if isinstance(self.party, LabelParty) and task.what == "train":
+            self.books.measure(task, seen["clean"], seen["sent"], self.party.labels[task.rows])
+        self.books.turned(task)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the limit has ended the run for good."""
-        return self.gate is not None and self.gate.stopped
+    def close(self) -> None:
+        """Let go of what only one process may have."""
+        self.books.close()

@@ -197,7 +197,9 @@ class _Run:
         return Trained(session.model, session.history, self._where, party, labels, oversight.watch.recorder)
 
     def _oversight(self, party: LabelParty | FeatureParty) -> Oversight:
-        return Oversight(self._where, self.folder.config, self.contract, self.plan, party)
+        oversight = Oversight(self.folder, self.contract, self.rows, self.plan, party)
+        self.stack.callback(oversight.close)
+        return oversight
 
     def _turns(self, session: LabelSession | FeatureSession, oversight: Oversight) -> None:
         """All turns that are left."""
