@@ -1,21 +1,25 @@
 """The worst case over many visits: what a peer can tell of a label that knows everything but the label.
 
-An example's own gradient hardly changes from epoch to epoch while the noise is fresh, so a peer averages. In the worst
-case the gradient is the same at every visit; the best average then has the covariance
+An example's own gradient hardly changes from epoch to epoch while the noise is fresh, so a peer compares its visits. In
+the worst case the gradient is the same at every visit. What all visits say together is then in two parts. Their best
+average has the covariance
 
     T_k = C_k + (sum over the visits of N_k,t^-1)^-1          for class k
 
-and what it tells is that of two Gaussians with means that are the gap apart, and these covariances: their sumKL is
-K = (tr(T0^-1 D T1^-1 D) + w' (T0^-1 + T1^-1) w) / 2 with D = T1 - T0, and the figure is Phi(sqrt(K/2)), which was at or
-above the likelihood ratio's AUC in every family tried. It is a statement under the full-covariance Gaussian model with
-the moments that were measured, not a certificate.
+and tells what two Gaussians tell whose means are the gap w apart: a sumKL of (tr(T0^-1 D T1^-1 D) + w' (T0^-1 + T1^-1)
+w) / 2 with D = T1 - T0. And how the visits scatter about their average is the noise itself: where that differs between
+the classes, E visits are as good as E - 1 draws of it, and tell E - 1 times the sumKL of N_0 and N_1. The two parts are
+independent and add up; this is exact where the noise of the visits differs by its power alone.
+
+The figure of a sumKL K is Phi(sqrt(K/2)), which was at or above the likelihood ratio's AUC in every family tried. It is
+a statement under the full-covariance Gaussian model with the moments that were measured, not a certificate.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import torch
@@ -30,14 +34,25 @@ ROWS_PER_NUMBER = 4
 """Rows of each class that a covariance of width d needs, for each of its d numbers."""
 
 _NOTHING = 1e-12  # of the largest variance: below it a direction is empty
+_CLEARLY = 2.0  # standard errors that the scatter's part must reach: below that it may be none
 
 
 @dataclass(frozen=True)
 class _Visits:
-    """Epochs that are judged together, because one alone has too few rows: their moments, and how many visits."""
+    """Visits that are judged together: what was measured of them, how many they are, and by how much louder."""
 
     moments: Moments
-    visits: float
+    visits: int
+    louder: float = 1.0
+
+    def noise(self, half: int | None) -> Tensor:
+        """N_0 and N_1; more noise is added to both classes alike, less is less for each.  (2, width, width)"""
+        noise = self.moments.noises_of(half)
+        if self.louder <= 1:
+            return noise * self.louder
+        share = self.moments.rows(None) / self.moments.rows(None).sum()
+        pooled = (self.moments.noises * share[:, None, None]).sum(0)
+        return noise + (self.louder - 1) * pooled
 
 
 def auc_of(sum_kl: float) -> float:
@@ -80,10 +95,12 @@ def worst_case(epochs: Sequence[Moments], visits: int | None = None) -> float:
             the last epoch that was measured have its noise.
     """
     _check(epochs)
-    more = len(epochs) if visits is None else visits
-    if more < 1:
+    wanted = len(epochs) if visits is None else visits
+    if wanted < 1:
         return 0.0
-    return _judged(_grouped(epochs[:more], max(0, more - len(epochs))))
+    groups = _grouped(epochs[:wanted])
+    last = groups[-1]
+    return _judged([*groups[:-1], replace(last, visits=last.visits + max(0, wanted - len(epochs)))])
 
 
 def forecast(epochs: Sequence[Moments], epochs_left: int, factor: float = 1.0) -> float:
@@ -92,12 +109,14 @@ def forecast(epochs: Sequence[Moments], epochs_left: int, factor: float = 1.0) -
     Args:
         epochs: what was measured so far.
         epochs_left: that are still to come.
-        factor: what the power of their noise is multiplied by.
+        factor: what the power of their noise is multiplied by. More of it is taken to be added to both classes
+            alike, as `matched` adds it.
     """
     _check(epochs)
     if epochs_left < 0 or not factor > 0:
         raise UsageError(f"forecast for {epochs_left} epochs with noise times {factor}: neither can be so")
-    return _judged(_grouped(epochs, epochs_left / factor))  # f times the noise adds 1/f of a visit's precision
+    groups = _grouped(epochs)
+    return _judged([*groups, _Visits(groups[-1].moments, epochs_left, factor)] if epochs_left else groups)
 
 
 def _check(epochs: Sequence[Moments]) -> None:
@@ -110,22 +129,18 @@ def _check(epochs: Sequence[Moments]) -> None:
         )
 
 
-def _grouped(epochs: Sequence[Moments], extra: float) -> list[_Visits]:
-    """Epochs in order, those with few rows together with the next; what is left over goes with the last.
-
-    So many extra visits have the noise of the last ones.
-    """
+def _grouped(epochs: Sequence[Moments]) -> list[_Visits]:
+    """Epochs in order, those with few rows together with the next; what is left over goes with the last."""
     groups: list[_Visits] = []
-    open_group: _Visits | None = None
+    rest: _Visits | None = None
     for one in epochs:
-        open_group = _Visits(one, 1) if open_group is None else _joined(open_group, _Visits(one, 1))
-        if enough([open_group.moments]):
-            groups.append(open_group)
-            open_group = None
-    if open_group is not None:
-        groups = [*groups[:-1], _joined(groups[-1], open_group)] if groups else [open_group]
-    last = groups[-1]
-    return [*groups[:-1], _Visits(last.moments, last.visits + extra)]
+        rest = _Visits(one, 1) if rest is None else _joined(rest, _Visits(one, 1))
+        if enough([rest.moments]):
+            groups.append(rest)
+            rest = None
+    if rest is not None:
+        groups = [*groups[:-1], _joined(groups[-1], rest)] if groups else [rest]
+    return groups
 
 
 def _joined(one: _Visits, two: _Visits) -> _Visits:
@@ -133,36 +148,45 @@ def _joined(one: _Visits, two: _Visits) -> _Visits:
 
 
 def _judged(groups: Sequence[_Visits]) -> float:
-    """The largest sumKL that any group's classes have under the noise that is left of all visits."""
+    """What the scatter tells, and the most that the average tells of any group's classes."""
     left = [_left(groups, half) for half in (0, 1, None)]
-    return max(_sum_kl(group.moments, left) for group in groups)
+    return _scatter(groups) + max(_average(group.moments, left) for group in groups)
+
+
+# --- the average -----------------------------------------------------------------------------------------------------
 
 
 def _left(groups: Sequence[_Visits], half: int | None) -> Tensor:
     """(sum of N^-1)^-1 of each class: what the best average of all visits leaves of the noise.  (2, width, width)
 
-    The inverse of an estimate is too large on average, so what is left after m groups comes out too small by
-    about 1 - (1 - 1/m) (d + 1)/n; classes have different n, and what differs between them would count as leak.
+    The inverse of an estimate is too large on average, so the sum comes out too small by about 1 - (1 - sum of q^2)
+    (d + 1)/n, where q is each sample's share in it; classes have different n, and what differs between them would
+    count as leak.
     """
     width = groups[0].moments.width
     precision = torch.zeros(2, width, width, dtype=torch.float64)
-    error = torch.zeros(2, dtype=torch.float64)
+    shares: dict[int, float] = {}
+    error, weight = torch.zeros(2, dtype=torch.float64), 0.0
     for group in groups:
-        noise = group.moments.noises_of(half)
-        floor = _NOTHING * (_mean_variance(noise) + _mean_variance(group.moments.spreads(half)))
-        precision += group.visits * torch.linalg.inv(noise + floor[:, None, None] * torch.eye(width, dtype=noise.dtype))
-        error += group.visits * (width + 1) / group.moments.rows(half)
-    visits = sum(group.visits for group in groups)
-    short = 1 - (1 - 1 / len(groups)) * error / visits
-    left: Tensor = torch.linalg.inv(precision) / short.clamp(min=0.1)[:, None, None]
+        precision += group.visits * _inverse(group, half)
+        own = group.visits / group.louder
+        shares[id(group.moments)] = shares.get(id(group.moments), 0.0) + own
+        error += own * (width + 1) / group.moments.rows(half)
+        weight += own
+    apart = 1 - sum((share / weight) ** 2 for share in shares.values())
+    left: Tensor = torch.linalg.inv(precision) / (1 - apart * error / weight).clamp(min=0.1)[:, None, None]
     return left
 
 
-def _mean_variance(each: Tensor) -> Tensor:
-    return each.diagonal(dim1=-2, dim2=-1).mean(-1)
+def _inverse(group: _Visits, half: int | None) -> Tensor:
+    """N^-1 of each class; in a direction without noise it is very large, not infinite."""
+    noise = group.noise(half)
+    floor = _NOTHING * (noise + group.moments.spreads(half)).diagonal(dim1=-2, dim2=-1).mean(-1)
+    inverse: Tensor = torch.linalg.inv(noise + floor[:, None, None] * torch.eye(noise.shape[-1], dtype=noise.dtype))
+    return inverse
 
 
-def _sum_kl(moments: Moments, left: Sequence[Tensor]) -> float:
+def _average(moments: Moments, left: Sequence[Tensor]) -> float:
     """The sumKL of one group's classes; products of the two halves, so that errors of estimation do not add up."""
     first, second, whole = (moments.spreads(half) + noise for half, noise in zip((0, 1, None), left, strict=True))
     variances, axes = torch.linalg.eigh(whole.mean(0))
@@ -179,4 +203,34 @@ def _sum_kl(moments: Moments, left: Sequence[Tensor]) -> float:
     shape = torch.trace(inverse[0] @ apart[0] @ inverse[1] @ apart[1])
     gaps = [basis.T @ moments.gaps(half) for half in (0, 1)]
     shift = gaps[0] @ (inverse[0] + inverse[1]) @ gaps[1]
-    return max(0.0, float(shape.clamp(min=0.0) + shift.clamp(min=0.0)) / 2)
+    return float(shape.clamp(min=0.0) + shift.clamp(min=0.0)) / 2
+
+
+# --- the scatter -----------------------------------------------------------------------------------------------------
+
+
+def _scatter(groups: Sequence[_Visits]) -> float:
+    """What the differences between visits tell: nothing, as long as it is not clearly more than its own error.
+
+    It is summed over all visits, and so is its error: at width 128 and a thousand positives that of fifteen visits
+    would be many times the budget of an AUC of 0.6.
+    """
+    visits = sum(group.visits for group in groups)
+    found, error = 0.0, {id(group.moments): 0.0 for group in groups}
+    for group in groups:
+        zero, one = (group.noise(half) for half in (0, 1))
+        inverse = _inverse(group, None)
+        told = torch.trace(inverse[0] @ (zero[1] - zero[0]) @ inverse[1] @ (one[1] - one[0])) / 2
+        found += group.visits * float(told)
+        error[id(group.moments)] += group.visits * _error(group)
+    contrasts = 1 - 1 / visits
+    if found < _CLEARLY * math.hypot(*error.values()):
+        return 0.0
+    return contrasts * found
+
+
+def _error(group: _Visits) -> float:
+    """The standard error of what `_scatter` finds in one visit of classes with the same noise."""
+    width = group.moments.width
+    halves = [float((1 / group.moments.rows(half)).sum()) for half in (0, 1)]
+    return math.sqrt(halves[0] * halves[1] * width * (width + 1) / 2)

@@ -1,0 +1,72 @@
+"""A budget over all runs: what former ones have used is not there for the next."""
+
+import pytest
+
+from tacit.errors import UsageError
+from tacit.ledger.budget import remaining
+from tacit.ledger.ledger import Ledger
+from tacit.ledger.worst_case import auc_of, sum_kl_of, worst_case
+
+
+@pytest.fixture
+def spent(made, full):
+    """What the finished run of `full` has used of each of its examples."""
+    return worst_case([made.measured(epoch) for epoch in range(3)])
+
+
+def test_a_new_run_gets_what_is_left(made, full, spent):
+    with Ledger(full) as ledger:
+        left = remaining(ledger, made.other("next"), made.keys(203), 0.7)
+    assert left.spent == pytest.approx(auc_of(spent))
+    assert sum_kl_of(left.leak_auc) + spent == pytest.approx(sum_kl_of(0.7))
+    assert 0.5 < left.leak_auc < 0.7
+
+
+def test_other_examples_and_the_run_itself_have_all_of_it(made, full):
+    ledger = Ledger(full)
+    for run, keys in (
+        (made.other("next"), made.keys(203, 500)),
+        (made.other("next"), made.keys(203)[163:]),  # its test rows: nothing was ever said of them
+        (made.other("next"), None),
+        (made.SMALL, made.keys(203)),
+    ):
+        left = remaining(ledger, run, keys, 0.6)
+        assert (left.leak_auc, left.spent) == (pytest.approx(0.6), 0.5)
+
+
+def test_runs_add_up_until_nothing_is_left_and_the_error_counts_the_rows(made, full, spent):
+    budget = auc_of(1.5 * spent)
+    with Ledger(full) as ledger:
+        run = made.other("second")
+        assert remaining(ledger, run, made.keys(203, 100), budget).leak_auc == pytest.approx(auc_of(spent / 2))
+        book = ledger.begin(run, made.keys(203, 100))
+        made.answer_all(book, run)
+        for epoch in range(3):
+            book.epoch(epoch, made.measured(epoch))
+        both = sum(row in made.by_hand(made.SMALL) and row - 100 in made.by_hand(run) for row in range(300))
+        with pytest.raises(UsageError, match=rf"used it up for {both} of 203 rows of the run 'third'"):
+            remaining(ledger, made.other("third"), made.keys(203, 50), budget)
+
+
+def test_a_run_whose_noise_was_not_measured_has_used_up_everything(made, where):
+    with Ledger(where) as ledger:
+        made.answer_all(ledger.begin(made.SMALL, made.keys(203)), made.SMALL, turns=2)
+        with pytest.raises(UsageError, match="for 32 of 203 rows"):
+            remaining(ledger, made.other("next"), made.keys(203), 0.9)
+        assert remaining(ledger, made.other("next"), made.keys(203), 1.0).leak_auc == 1.0
+
+
+@pytest.mark.parametrize("budget", [0.5, 0.4, 1.1])
+def test_a_budget_is_a_leak_auc(made, where, budget):
+    with pytest.raises(UsageError, match=r"leak AUC above 0\.5"):
+        remaining(Ledger(where), made.SMALL, None, budget)
+
+
+def test_a_budget_is_told_in_the_summary(made, where):
+    with Ledger(where) as ledger:
+        for budget in (0.7, 0.7, None, 0.65):
+            ledger.begin(made.SMALL, None, budget=budget)
+            assert ledger.summary().budget == budget
+        assert ledger.summary(budget=0.8).budget == 0.8
+    assert Ledger(where).summary().budget == 0.65
+    assert Ledger(where).check().records == 4, "it is written down when it changes"
