@@ -1,0 +1,130 @@
+"""The checks of a gradient protection, and what comes of running them."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tacit.lab.conformance import books, closed, form, randomness
+from tacit.lab.conformance.subject import CheckError, Subject, global_randomness
+
+__all__ = ["CHECKS", "Outcome", "asked", "examine"]
+
+Any_ = TypeVar("Any_")
+
+CHECKS: tuple[Callable[[Subject], str], ...] = (
+    form.keeps_shape,
+    form.keeps_dtype,
+    form.keeps_device,
+    form.inputs_untouched,
+    form.new_tensor,
+    form.labels_of_any_dtype,
+    form.strides,
+    form.call_equals_update,
+    randomness.same_noise_same_bytes,
+    randomness.other_noise_other_bytes,
+    randomness.no_randomness_of_its_own,
+    randomness.takes_a_noise_source,
+    randomness.unbiased,
+    randomness.reported_power,
+    closed.hides_every_row,
+    closed.one_class,
+    closed.one_of_a_class,
+    closed.no_spread,
+    closed.zero_rows,
+    closed.zeros_of_one_class,
+    closed.extreme_sizes,
+    closed.refuses_what_is_not_finite,
+    closed.refuses_wrong_shapes,
+    closed.refuses_other_labels,
+    books.state_survives,
+    books.event_for_the_ledger,
+    books.report_of_tensors,
+    books.counts_untouched_rows,
+    books.time_per_call,
+)
+"""What a gradient protection owes, one function each: it returns a detail, or raises a `CheckError`."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one check.
+
+    Attributes:
+        name: of the check.
+        asks: what it asks for, in a sentence or two.
+        passed: whether the protection does that.
+        detail: what was tried; where it failed, what happened.
+        expected: what the contract asks for, where it failed.
+        remedy: what to do about it, where it failed.
+        seconds: that the check took.
+    """
+
+    name: str
+    asks: str
+    passed: bool
+    detail: str
+    expected: str | None = None
+    remedy: str | None = None
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+def asked(check: Callable[..., Any]) -> str:
+    """What a check asks for: its docstring, on one line."""
+    return " ".join((inspect.getdoc(check) or "").split())
+
+
+def examine(
+    subject: Any_,
+    checks: Sequence[Callable[[Any_], str]],
+    *,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> list[Outcome]:
+    """Run checks, each on its own; one that fails stops no other.
+
+    Args:
+        subject: what is examined.
+        checks: such as `CHECKS`.
+        progress: called with the name of a check, the number of checks done and of all.
+    """
+    found = []
+    for done, check in enumerate(checks):
+        progress(check.__name__.replace("_", " "), done, len(checks))
+        start = time.perf_counter()
+        with global_randomness(0):
+            outcome = _outcome(subject, check)
+        found.append(Outcome(**{**outcome.as_dict(), "seconds": time.perf_counter() - start}))
+    return found
+
+
+def _outcome(subject: Any_, check: Callable[[Any_], str]) -> Outcome:
+    name, asks = check.__name__, asked(check)
+    try:
+        return Outcome(name, asks, True, check(subject))
+    except CheckError as fault:
+        return Outcome(name, asks, False, fault.happened, fault.expected, fault.remedy)
+    except Exception as error:  # somebody else's code may raise anything at all, and that is a finding
+        raised = f"it raised {type(error).__name__}: {error}{where(error)}"
+        return Outcome(name, asks, False, raised, "an answer", "repeat the call by hand and look at that line")
+
+
+def where(error: BaseException, file: Path | None = None) -> str:
+    """The last line of somebody else's code that an error came through, as ` (file.py, line 12)`; empty if none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    root = Path(__file__).parents[3]
+    theirs = [one for one in frames if Path(one.filename) == file or (file is None and _foreign(one.filename, root))]
+    return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
+
+
+def _foreign(filename: str, root: Path) -> bool:
+    path = Path(filename)
+    return path.is_file() and root not in path.parents and "site-packages" not in path.parts

@@ -1,0 +1,169 @@
+"""Somebody else's file: what it makes, or what is wrong with it."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tacit.contracts import EmbeddingProtection, Protection
+from tacit.errors import UsageError
+from tacit.lab.conformance.checking import where
+
+__all__ = ["Loaded", "load", "options_of"]
+
+Option = float | int | str | bool | None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file made.
+
+    Attributes:
+        file: where it came from.
+        factory: the name of what was called.
+        options: what it was called with.
+        protection: what it returned.
+    """
+
+    file: Path
+    factory: str
+    options: Mapping[str, Option]
+    protection: Protection | EmbeddingProtection
+
+    @property
+    def spelled(self) -> str:
+        """As it would be written in code."""
+        return f"{self.factory}({', '.join(f'{key}={value!r}' for key, value in self.options.items())})"
+
+
+def options_of(pairs: Sequence[str]) -> dict[str, Option]:
+    """Options as they stand on a command line; numbers, true, false and none are read as such.
+
+    >>> options_of(["scale=4", "noise=uniform", "clip=none"])
+    {'scale': 4, 'noise': 'uniform', 'clip': None}
+    """
+    options: dict[str, Option] = {}
+    for pair in pairs:
+        key, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not key.isidentifier():
+            raise UsageError(f"--option {pair!r} is no option: write it as name=value")
+        if key in options:
+            raise UsageError(f"--option gives {key} twice: leave one of them out")
+        options[key] = _value(text)
+    return options
+
+
+def _value(text: str) -> Option:
+    words: Mapping[str, Option] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def load(spec: str, options: Mapping[str, Option]) -> Loaded:
+    """The protection that a file makes.
+
+    Args:
+        spec: the file's path, or path:factory.
+        options: what the factory is called with.
+    """
+    path, _, name = spec.rpartition(":") if not spec.endswith(".py") else (spec, "", "")
+    file = Path(path or spec)
+    if not file.is_file():
+        raise UsageError(f"{file}: there is no such file: pass a Python file, or file.py:factory")
+    module = _module(file)
+    chosen, factory = _factory(file, module, name)
+    made = _made(file, chosen, factory, options)
+    if not _gradient(made) and not isinstance(made, EmbeddingProtection):
+        raise UsageError(
+            f"{file}: {chosen}() made a {type(made).__name__}, which is no protection: one of gradients has init, "
+            "update and __call__, one of embeddings has name, event, transform and regularizer"
+        )
+    return Loaded(file, chosen, dict(options), made)
+
+
+def _gradient(made: Any) -> bool:
+    return not isinstance(made, type) and callable(made) and hasattr(made, "init") and hasattr(made, "update")
+
+
+def _module(file: Path) -> ModuleType:
+    """The file's module, run as Python runs a script: what lies beside it can be imported."""
+    name = f"tacit_conformance.{file.stem}"  # its last part is the file's name, as for our own protections
+    spec = importlib.util.spec_from_file_location(name, file.resolve())
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{file} is no Python file: its name must end with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    sys.path.append(str(file.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        line = f", line {error.lineno}: {(error.text or '').strip()}" if error.lineno else ""
+        raise UsageError(f"{file}{line}: {error.msg}: correct it") from None
+    except Exception as error:  # somebody else's code may raise anything at all
+        raise UsageError(
+            f"{file} can't be imported: {type(error).__name__}: {error}{where(error, file.resolve())}: "
+            f"see that `python {file}` runs"
+        ) from error
+    finally:
+        sys.path.remove(str(file.resolve().parent))
+    return module
+
+
+def _factory(file: Path, module: ModuleType, name: str) -> tuple[str, Callable[..., Any]]:
+    """What makes the protection: the one that is named, the one with the file's name, or the only one there is."""
+    found = _candidates(module)
+    told = f"it has: {', '.join(found)}" if found else "it has no public function"
+    if name:
+        if not callable(getattr(module, name, None)):
+            raise UsageError(f"{file} has no function {name!r}; {told}")
+        return name, getattr(module, name)
+    chosen = file.stem if file.stem in found else next(iter(found)) if len(found) == 1 else None
+    if chosen is None and found:
+        raise UsageError(
+            f"{file} has several functions that could make the protection, {', '.join(found)}: say which, as "
+            f"{file}:{next(iter(found))}"
+        )
+    if chosen is None:
+        raise UsageError(f"{file} has nothing that makes a protection: write a function that returns one")
+    return chosen, found[chosen]
+
+
+def _candidates(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The public functions that a file itself defines; where there are none, its classes that look like protections."""
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    own = {name: value for name, value in public.items() if getattr(value, "__module__", None) == module.__name__}
+    functions: dict[str, Callable[..., Any]] = {n: value for n, value in own.items() if inspect.isfunction(value)}
+    classes: dict[str, Callable[..., Any]] = {
+        name: value
+        for name, value in own.items()
+        if inspect.isclass(value) and (hasattr(value, "update") or hasattr(value, "transform"))
+    }
+    return functions or classes
+
+
+def _made(file: Path, name: str, factory: Callable[..., Any], options: Mapping[str, Option]) -> Any:
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise UsageError(
+            f"{file}: {name}: {error}; it takes {inspect.signature(factory)}: give options as --option name=value"
+        ) from None
+    try:
+        return factory(**options)
+    except Exception as error:  # somebody else's code may raise anything at all
+        line = where(error, file.resolve())
+        raise UsageError(
+            f"{file}: {name}() raised {type(error).__name__}: {error}{line}: look at its options"
+        ) from error

@@ -1,0 +1,198 @@
+"""What every check works with: batches, randomness, and a protection that is called without trusting it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.contracts import Noise, Protected, Protection
+
+__all__ = [
+    "Batch",
+    "CheckError",
+    "Subject",
+    "bits",
+    "generator",
+    "global_randomness",
+    "make_batch",
+    "same_tree",
+    "seed_world",
+]
+
+
+class CheckError(Exception):
+    """A check that did not pass.
+
+    Attributes:
+        expected: what the contract asks for.
+        happened: what was seen instead.
+        remedy: what the author of the protection can do about it.
+    """
+
+    def __init__(self, expected: str, happened: str, remedy: str) -> None:
+        super().__init__(f"expected {expected}; {happened}: {remedy}")
+        self.expected, self.happened, self.remedy = expected, happened, remedy
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a label party has at one step: gradients, labels, and the embedding that came.
+
+    Attributes:
+        grad: (batch, *cut)
+        labels: (batch,)
+        embedding: in the shape of `grad`, and such that the gradient would pull it towards 0.
+    """
+
+    grad: Tensor
+    labels: Tensor
+    embedding: Tensor
+
+    @classmethod
+    def of(cls, grad: Tensor, labels: Tensor) -> Batch:
+        """A batch with the embedding that goes with these gradients."""
+        return cls(grad, labels, grad * 3)
+
+    def copy(self) -> Batch:
+        """The same in memory of its own."""
+        return Batch(self.grad.clone(), self.labels.clone(), self.embedding.clone())
+
+
+def generator(seed: int = 7, device: str = "cpu") -> torch.Generator:
+    """Randomness that a check can repeat."""
+    return torch.Generator(device).manual_seed(seed)
+
+
+def make_batch(
+    seed: int = 0,
+    size: int = 24,
+    cut: tuple[int, ...] = (6,),
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: str = "cpu",
+) -> Batch:
+    """Gradients (p - y) times a direction with some spread; every third row is positive."""
+    source = generator(seed)
+    labels = (torch.arange(size) % 3 == 0).long()
+    p = torch.rand(size, generator=source, dtype=torch.float64)
+    direction = torch.randn(*cut, generator=source, dtype=torch.float64)
+    spread = torch.randn(size, *cut, generator=source, dtype=torch.float64)
+    each = (p - labels).reshape(size, *[1] * len(cut))
+    return Batch.of((each * (direction + 0.4 * spread)).to(device, dtype), labels.to(device))
+
+
+@contextmanager
+def global_randomness(seed: int) -> Iterator[None]:
+    """Every generator that belongs to nobody at this seed, and afterwards as it was before."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (a protection may use it)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        seed_world(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def seed_world(seed: int) -> None:
+    """Set every generator that belongs to nobody; only where `global_randomness` puts them back."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A protection under examination.
+
+    Attributes:
+        protection: what is examined.
+        device: where its tensors are.
+        draws: how often a statistical check draws.
+        drawn: what was drawn, by the steps before it: several checks look at the same draws.
+    """
+
+    protection: Protection
+    device: str = "cpu"
+    draws: int = 400
+    drawn: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict, compare=False, repr=False)
+
+    def batch(self, seed: int = 0, size: int = 24, cut: tuple[int, ...] = (6,), **kind: Any) -> Batch:
+        """A batch of both classes on this device."""
+        return make_batch(seed, size, cut, device=self.device, **kind)
+
+    def noise(self, seed: int = 7) -> torch.Generator:
+        """Randomness on this device."""
+        return generator(seed, self.device)
+
+    def update(self, batch: Batch, state: Any, noise: Noise | int = 7, *, world: int = 0) -> Protected:
+        """One step of a run, on copies: what a protection does to its arguments is no business of other checks.
+
+        Args:
+            batch: what to protect.
+            state: of the run so far.
+            noise: its source, or the seed of one.
+            world: seed of every generator that belongs to nobody, which should make no difference.
+        """
+        return self._called(self.protection.update, batch, world, noise, state)
+
+    def once(self, batch: Batch, noise: Noise | int = 7, *, world: int = 0) -> Protected:
+        """One batch on its own; the arguments are those of `update`."""
+        return self._called(self.protection, batch, world, noise)
+
+    def fresh(self) -> Any:
+        """The state that a batch on its own is protected with."""
+        make: Callable[[], Any] = getattr(self.protection, "fresh", self.protection.init)
+        return make()
+
+    def after(self, steps: int, **kind: Any) -> Any:
+        """The state after some ordinary steps of a run."""
+        state = self.protection.init()
+        for step in range(steps):
+            state = self.update(self.batch(100 + step, **kind), state, 200 + step).state
+        return state
+
+    def _called(
+        self, call: Callable[..., object], batch: Batch, world: int, noise: Noise | int, *state: Any
+    ) -> Protected:
+        own, source = batch.copy(), self.noise(noise) if isinstance(noise, int) else noise
+        seed_world(world)
+        done = call(own.grad, own.labels, *state, source, own.embedding)
+        if not isinstance(done, Protected) or not isinstance(done.value, Tensor):
+            wrong = (
+                "a Protected whose value is no tensor" if isinstance(done, Protected) else f"a {type(done).__name__}"
+            )
+            raise CheckError(
+                "a tacit.contracts.Protected whose value is a tensor",
+                f"it returned {wrong}",
+                "return Protected(value, state, event, report)",
+            )
+        return replace(done, value=done.value.clone())  # it may be the copy that it was given
+
+
+def bits(tensor: Tensor) -> bytes:
+    """The bytes of a tensor: -0.0 and 0.0 differ, and a NaN is equal to itself."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def same_tree(one: Any, other: Any) -> bool:
+    """Whether two states are the same to the last bit; what is no tensor and no container is compared as it is."""
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        alike = isinstance(one, Tensor) and isinstance(other, Tensor)
+        return alike and (one.dtype, one.shape) == (other.dtype, other.shape) and bits(one) == bits(other)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same_tree(one[key], other[key]) for key in one)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(same_tree(a, b) for a, b in zip(one, other, strict=True))
+    if hasattr(one, "__dataclass_fields__"):
+        return all(same_tree(getattr(one, name), getattr(other, name)) for name in one.__dataclass_fields__)
+    return bool(one == other)
