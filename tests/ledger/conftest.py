@@ -46,7 +46,7 @@ def answer_all(book, run, *, first=0, turns=10**9, event=MATCHED, figures=FIGURE
             book.answer(kind, step, turn, digest(rows), event, figures)
 
 
-def measured(seed, *, gap=0.3, noise=2.0, rows=600, width=4):
+def measured(seed, *, gap=0.3, noise=2.0, rows=2500, width=4):
     """Moments of an epoch of made-up rows."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.rand(rows, generator=draw) < 0.4

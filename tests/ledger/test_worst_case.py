@@ -13,7 +13,7 @@ from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.mechanisms import embedding_sum_kl, promise
 from tacit.ledger.moments import Moments
-from tacit.ledger.worst_case import auc_of, forecast, sum_kl_of, worst_case
+from tacit.ledger.worst_case import PRECISE, auc_of, enough, forecast, sum_kl_of, unseen, worst_case
 
 WIDTH = 6
 
@@ -175,6 +175,19 @@ def test_small_epochs_are_taken_together():
     with pytest.raises(UsageError, match="too few"):
         worst_case(small[:1])
     assert worst_case(small) == pytest.approx(world.exact([1.0] * 40), rel=0.5)
+
+
+def test_a_figure_is_known_precisely_or_as_large_for_certain():
+    """The stated error is that of many repetitions; few rows give no figure, unless it is beyond doubt."""
+    same, apart = (World(14, gap=gap, alike=True, width=16, noise=9.0) for gap in (0.0, 30.0))
+    assert not enough([same.epoch(2000)])
+    assert enough([same.epoch(2000) for _ in range(4)])
+    assert enough([same.epoch(8000)])
+    assert enough([apart.epoch(300)])
+    assert not enough([apart.epoch(60)])
+    spread = np.std([worst_case([same.epoch(8000)]) for _ in range(40)])
+    assert 0.3 * PRECISE < spread < PRECISE
+    assert unseen([same.epoch(8000)], 15) == pytest.approx(15 * 2 * 0.7 * PRECISE, rel=0.4)
 
 
 @pytest.mark.parametrize("rank", [0, 2])

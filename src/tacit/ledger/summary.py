@@ -14,7 +14,7 @@ from tacit.ledger._state import Declared
 from tacit.ledger.keys import Keys
 from tacit.ledger.mechanisms import embedding_sum_kl, promise, strange
 from tacit.ledger.moments import WIDEST, Moments
-from tacit.ledger.worst_case import enough, worst_case
+from tacit.ledger.worst_case import auc_of, enough, unseen, worst_case
 
 __all__ = ["RunSummary", "Spent", "Summary", "by_example", "histogram", "spent_in"]
 
@@ -118,8 +118,14 @@ def spent_in(declared: Declared, events: Sequence[Event], moments: Mapping[int, 
     if not enough(measured):
         rows = [sum(one.counts[k] for one in measured) for k in (0, 1)]
         return Spent(None, (f"only {rows[0]} negative and {rows[1]} positive rows were measured: too few to judge",))
-    note = f"the noise of {len(measured)} of {declared.most} epochs was measured; the others count as the last"
-    return Spent(worst_case(measured, declared.most), (note,) if len(measured) < declared.most else ())
+    notes = []
+    if len(measured) < declared.most:
+        notes.append(
+            f"the noise of {len(measured)} of {declared.most} epochs was measured; the others count as the last"
+        )
+    hidden = auc_of(unseen(measured, declared.most))
+    notes.append(f"noise that differs between the classes could tell up to {hidden:.2f} without being seen")
+    return Spent(worst_case(measured, declared.most), tuple(notes))
 
 
 def _features(declared: Declared, acted: Sequence[Event]) -> Spent:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from statistics import NormalDist
 
 import torch
@@ -28,11 +29,15 @@ from torch import Tensor
 from tacit.errors import UsageError
 from tacit.ledger.moments import Moments
 
-__all__ = ["auc_of", "enough", "forecast", "sum_kl_of", "worst_case"]
+__all__ = ["PRECISE", "auc_of", "enough", "forecast", "sum_kl_of", "unseen", "worst_case"]
 
 ROWS_PER_NUMBER = 4
-"""Rows of each class that a covariance of width d needs, for each of its d numbers."""
+"""Rows of each class that a covariance of width d needs at least, for each of its d numbers."""
 
+PRECISE = 0.02
+"""The standard error of a sumKL that is good enough: an AUC of 0.6 allows 0.128."""
+
+_LARGE = 5.0  # standard errors: a sumKL beyond is large for certain, however many rows it is from
 _NOTHING = 1e-12  # of the largest variance: below it a direction is empty
 _CLEARLY = 2.0  # standard errors that the scatter's part must reach: below that it may be none
 
@@ -76,10 +81,30 @@ def sum_kl_of(auc: float) -> float:
 
 
 def enough(epochs: Sequence[Moments]) -> bool:
-    """Whether so many rows were measured that there is a worst case."""
+    """Whether so many rows were measured that the worst case is known: precisely, or as large for certain.
+
+    A difference between two covariances of width d has d^2 / 2 numbers, each with an error of its own, so this takes
+    about 140 rows for each of the d numbers where the classes have equally many, and more where one is rare.
+    """
+    if not _possible(epochs):
+        return False
+    error = _error(_Visits(_merged(epochs), 1))
+    return error <= PRECISE or worst_case(epochs) >= _LARGE * error
+
+
+def unseen(epochs: Sequence[Moments], visits: int) -> float:
+    """The sumKL that the scatter of so many visits could tell without being seen in these moments."""
+    return _CLEARLY * visits * _error(_Visits(_merged(epochs), 1))
+
+
+def _possible(epochs: Sequence[Moments]) -> bool:
     return bool(epochs) and all(
         sum(one.counts[k] for one in epochs) >= ROWS_PER_NUMBER * epochs[0].width for k in (0, 1)
     )
+
+
+def _merged(epochs: Sequence[Moments]) -> Moments:
+    return reduce(Moments.merged, epochs)
 
 
 def worst_case(epochs: Sequence[Moments], visits: int | None = None) -> float:
@@ -87,7 +112,7 @@ def worst_case(epochs: Sequence[Moments], visits: int | None = None) -> float:
 
     Where the gap or the classes' covariances change over the epochs, those of the worst epoch count, under the noise
     of all of them. Epochs with too few rows for a covariance are taken together with those after them. Several runs
-    are independent trainings: their sumKL add up.
+    are independent trainings: their sumKL add up. With few rows the figure is rough: see `enough`.
 
     Args:
         epochs: what was measured in each epoch, in order.
@@ -120,7 +145,7 @@ def forecast(epochs: Sequence[Moments], epochs_left: int, factor: float = 1.0) -
 
 
 def _check(epochs: Sequence[Moments]) -> None:
-    if not enough(epochs):
+    if not _possible(epochs):
         counts = [sum(one.counts[k] for one in epochs) for k in (0, 1)]
         width = epochs[0].width if epochs else 0
         raise UsageError(
@@ -135,7 +160,7 @@ def _grouped(epochs: Sequence[Moments]) -> list[_Visits]:
     rest: _Visits | None = None
     for one in epochs:
         rest = _Visits(one, 1) if rest is None else _joined(rest, _Visits(one, 1))
-        if enough([rest.moments]):
+        if _possible([rest.moments]) and _error(rest) <= PRECISE:
             groups.append(rest)
             rest = None
     if rest is not None:
@@ -230,7 +255,7 @@ def _scatter(groups: Sequence[_Visits]) -> float:
 
 
 def _error(group: _Visits) -> float:
-    """The standard error of what `_scatter` finds in one visit of classes with the same noise."""
+    """The standard error of a sumKL of these moments, where the classes are alike and Gaussian."""
     width = group.moments.width
     halves = [float((1 / group.moments.rows(half)).sum()) for half in (0, 1)]
     return math.sqrt(halves[0] * halves[1] * width * (width + 1) / 2)
