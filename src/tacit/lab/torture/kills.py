@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.lab.torture.bench import Bench, Result
+from tacit.lab.torture.books import check_ledgers
 from tacit.lab.torture.processes import Process, read_events
 from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
 
-__all__ = ["POINTS", "kills", "last_turn", "plain_command"]
+__all__ = ["POINTS", "kills", "last_turn", "ledger", "plain_command"]
 
 POINTS = {
     LABEL: (
@@ -39,6 +40,7 @@ _LONGEST = 1.2  # seconds after a start at which a process is killed at the late
 _PASSES = 14  # of a point before the kill, at most
 _TRAIN = ("-m", "tacit", "train", "--no-audit", "--quiet")
 _WORKER = ("-m", "tacit.lab.torture.workers")
+_IN_A_ROW = 20  # kills after which the ledgers are looked at
 _PATIENCE = 240.0  # seconds for one training with all its kills
 
 
@@ -148,6 +150,7 @@ def _one(bench: Bench, fates: _Fates) -> dict[str, Any]:
         time.sleep(0.005)
     most = bench.same(training)
     check(not training.alarms(), f"an alarm without a reason: {training.alarms()}")
+    entered = check_ledgers(training, bench.folder / "reference", bench.size)
     events = read_events(training.run_folder(FEATURES) / "log.jsonl")
     connected = sum(event["event"] == "connected" for event in events)
     recoveries = [seconds for side in sides for seconds in side.recoveries]
@@ -155,6 +158,7 @@ def _one(bench: Bench, fates: _Fates) -> dict[str, Any]:
     return {
         "recoveries": recoveries,
         "distinct": most,
+        "entered": entered,
         "connections": connected,
     }
 
@@ -230,6 +234,20 @@ def _turn(training: Training) -> int:
     return turn
 
 
+def ledger(bench: Bench) -> Result:
+    """Twenty kills in as few trainings as they fit into: the ledgers are those of the undisturbed run, and right."""
+    fates, trained = _Fates(_IN_A_ROW, random.Random(bench.seed + 1), lambda _: None), []
+    while fates.left > 0:
+        trained.append(_one(bench, fates))
+    by_side = {name: sum(done for (party, _), done in fates.done.items() if party == name) for name in PARTIES}
+    told = ", ".join(f"{done} of {name}" for name, done in by_side.items())
+    return Result(
+        f"{fates.done.total()} kills ({told}), trainings: {len(trained)}; both ledgers equal the undisturbed run's and "
+        f"a count by hand of {trained[0]['entered']} answered rows",
+        {"kills": fates.done.total(), "by_side": by_side, "rows": trained[0]["entered"]},
+    )
+
+
 def kills(bench: Bench) -> Result:
     """Train again and again under kills until there were enough of them."""
     fates = _Fates(bench.kills, random.Random(bench.seed), lambda done: bench.progress("kill -9", done, bench.kills))
@@ -255,7 +273,7 @@ def kills(bench: Bench) -> Result:
     missed = [point for point, done in by_point.items() if not done]
     check(total < 16 * 8 or not missed, f"never killed at {', '.join(missed)}")
     return Result(
-        f"{total} kills in {len(trained)} trainings: all models identical",
+        f"{total} kills in {len(trained)} trainings: all models and ledgers identical",
         {
             "kills": total,
             "trainings": len(trained),

@@ -15,7 +15,7 @@ from tacit.errors import UsageError
 from tacit.lab.torture import network
 from tacit.lab.torture.bench import Bench, Progress, Result
 from tacit.lab.torture.damage import DAMAGE
-from tacit.lab.torture.kills import kills, last_turn, plain_command
+from tacit.lab.torture.kills import kills, last_turn, ledger, plain_command
 from tacit.lab.torture.processes import Processes
 from tacit.lab.torture.refusals import REFUSALS
 from tacit.lab.torture.world import Size, TrialError
@@ -61,6 +61,7 @@ class Outcome:
 
 TRIALS: dict[str, Trial] = {
     "kill -9": Trial("kills", kills),
+    "ledger after 20 kills": Trial("processes", ledger, long=True),
     "kill -9 in the last turn": Trial("processes", last_turn, long=True),
     "kill -9 of the plain command": Trial("processes", plain_command, long=True),
     "cut of 5 s": Trial("network", partial(network.cut, seconds=5.0), long=True),
