@@ -15,7 +15,7 @@ from tacit.lab.conformance.subject import CheckError, Subject, global_randomness
 
 __all__ = ["CHECKS", "Outcome", "asked", "examine"]
 
-Any_ = TypeVar("Any_")
+Examined = TypeVar("Examined")
 
 CHECKS: tuple[Callable[[Subject], str], ...] = (
     form.keeps_shape,
@@ -84,8 +84,8 @@ def asked(check: Callable[..., Any]) -> str:
 
 
 def examine(
-    subject: Any_,
-    checks: Sequence[Callable[[Any_], str]],
+    subject: Examined,
+    checks: Sequence[Callable[[Examined], str]],
     *,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> list[Outcome]:
@@ -106,7 +106,7 @@ def examine(
     return found
 
 
-def _outcome(subject: Any_, check: Callable[[Any_], str]) -> Outcome:
+def _outcome(subject: Examined, check: Callable[[Examined], str]) -> Outcome:
     name, asks = check.__name__, asked(check)
     try:
         return Outcome(name, asks, True, check(subject))

@@ -11,6 +11,7 @@ from torch import Tensor
 from tacit.lab.conformance.subject import Batch, CheckError, Subject, bits, same_tree
 
 __all__ = [
+    "ODD",
     "bare_rows",
     "extreme_sizes",
     "hides_every_row",
@@ -71,6 +72,8 @@ _SIZES: _Odd = {
     "tiny gradients": lambda g, y: (g * 1e-30, y),
     "one huge row": lambda g, y: (torch.cat([g[:-1] * 1e-9, g[-1:]]), y),
 }
+ODD: _Odd = {**_ONE_CLASS, **_ONE_OF_A_CLASS, **_NO_SPREAD, **_ZERO, **_BOTH, **_SIZES}
+"""What each of these makes of an ordinary batch's gradients and labels, by name."""
 
 
 def bare_rows(value: Tensor, grad: Tensor) -> int:

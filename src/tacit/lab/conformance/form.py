@@ -146,7 +146,14 @@ def strides(subject: Subject) -> str:
                 f"an entry differs by {float((got - want).abs().max()):.3g}",
                 "use .reshape instead of .view, and never as_strided",
             )
-    return "turned and spaced"
+    one = batch.grad[:1].expand_as(batch.grad)  # no memory of its own for each row
+    if not bool(subject.protection(one, batch.labels, subject.noise(), batch.embedding).value.isfinite().all()):
+        raise CheckError(
+            "finite numbers for one row that stands for all",
+            "some are not finite",
+            "never write into grad, and divide by no spread that may be 0",
+        )
+    return "turned, spaced, and one row that stands for all"
 
 
 def call_equals_update(subject: Subject) -> str:
