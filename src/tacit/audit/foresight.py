@@ -16,8 +16,10 @@ from tacit.contracts import Protection, View
 
 __all__ = ["QUICK", "Sent", "figures", "on_batches", "on_visits"]
 
-QUICK = ("norm", "cosine", "majority", "hint", "top_share", "residual", "likelihood")
+QUICK = ("norm", "cosine", "majority", "hint", "top_share", "direct_label", "residual", "likelihood")
 """The attacks that steer: the strongest of those that take less than a second on some batches."""
+
+_TOGETHER = (*ACCUMULATED, ("direct_label", "mean"), ("cosine", "mean"))
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,8 @@ def on_batches(sent: Sent, labels: Tensor, *, seed: int, attacks: tuple[str, ...
 
 
 def on_visits(sent: Sent, labels: Tensor, *, seed: int) -> list[Figure]:
-    """The attacks on all visits of an example together; none where there is one visit alone."""
-    if len(sent.view.rows) < 2:
-        return []
+    """The attacks on all visits of an example together, be it one so far."""
     noise = torch.Generator().manual_seed(seed)
     skipped: dict[tuple[str, str], str] = {}
-    attacks = [attack("accumulated", attack=inner, how=how) for inner, how in ACCUMULATED]
+    attacks = [attack("accumulated", attack=inner, how=how) for inner, how in _TOGETHER]
     return figures(attack_all(sent.view, labels, attacks, noise=noise, clean=sent.clean, skipped=skipped), "visits")

@@ -40,6 +40,7 @@ ACCUMULATED = (("norm", "mean"), ("residual", "mean"), ("likelihood", "mean"), (
 """What is tried on all visits of one example together: the attack, and how visits are joined. Sweeps try these."""
 
 JOINED: tuple[str | tuple[str, dict[str, str]], ...] = (
+    "cosine",
     "direct_label",
     ("clustering", {"of": "gradient"}),
     "surrogate_top",

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
+from tacit.cli.audit import audit
 from tacit.cli.bench import bench
 from tacit.cli.days import days
 from tacit.cli.demo import demo
 from tacit.cli.figures import figures
 from tacit.cli.lab import lab
+from tacit.cli.ledger import ledger
 from tacit.cli.run import align, status, train
 from tacit.cli.setup import contract, init, trust
 from tacit.cli.sweep import choose, sweep
@@ -48,7 +50,7 @@ def tacit(
     """
 
 
-for verb in (demo, init, trust, contract, align, train, status, bench, sweep, choose, days, figures):
+for verb in (demo, init, trust, contract, align, train, status, audit, ledger, bench, sweep, choose, days, figures):
     app.command()(verb)
 app.add_typer(lab)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +14,7 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from tacit.audit.run import Finding
-    from tacit.party.auditing import ReadInputs
+    from tacit.report.document import Leak, Report
 
 Folder = Annotated[Path, typer.Option("--folder", help="The party's folder.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and words.")]
@@ -77,48 +76,44 @@ def one_bar(*, quiet: bool, first: str) -> Iterator[Callable[[str, int, int], No
         yield show
 
 
-def print_findings(findings: Sequence[Finding], title: str) -> None:
-    """A table of what each attack reached, the worst one last."""
+def print_report(report: Report, paths: tuple[Path, Path]) -> None:
+    """A table of what each attack reached, the worst one last; what was not tried; and whether a limit holds."""
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    from tacit.audit.run import worst
-
-    table = Table(box=box.SIMPLE_HEAD, title=title)
+    about = "labels" if report.subject.side == "features" else "columns"
+    table = Table(box=box.SIMPLE_HEAD, title=f"What the receiver could tell about {about}")
     table.add_column("attack", no_wrap=True)
-    table.add_column("leak AUC", justify="right")
+    table.add_column("on", no_wrap=True)
+    table.add_column("leak AUC" if about == "labels" else "read", justify="right")
     table.add_column("95% interval", justify="right")
-    for one in findings:
-        alone = one.baseline is not None and one.baseline != one.leak
-        note = f"  (embedding alone: {one.baseline.value:.3f})" if alone and one.baseline is not None else ""
-        table.add_row(one.attack + note, leak(one.leak.value), f"{one.leak.low:.3f} to {one.leak.high:.3f}")
-    most = worst(findings)
-    table.add_section()
-    table.add_row(f"[bold]worst: {most.attack}", f"[bold]{leak(most.leak.value)}", "")
+    for one in report.leaks:
+        note = "" if one.baseline is None else f"  (without messages: {one.baseline:.3f})"
+        table.add_row(escape(one.attack) + note, one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}")
+    if report.worst is not None:
+        table.add_section()
+        table.add_row(f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}", "")
     Console().print(table)
+    for missing in report.not_tested:
+        typer.echo(plain(f"not tested: {missing.what} ({missing.why})"))
+    typer.echo(_words(report))
+    typer.echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
 
 
-def print_read(found: ReadInputs, title: str) -> None:
-    """A table of what each decoder read of the inputs, the worst one last."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+def _figure(one: Leak) -> str:
+    return leak(one.value) if one.measure != "variance_read" else f"{one.value:.3f}"
 
-    table = Table(box=box.SIMPLE_HEAD, title=title)
-    table.add_column("attack", no_wrap=True)
-    table.add_column("read", justify="right")
-    table.add_column("95% interval", justify="right")
-    for one in found.findings:
-        if one.relative is not None:
-            read, low, high = (1 - value for value in (one.relative.value, one.relative.high, one.relative.low))
-            table.add_row(one.attack, f"{max(0.0, read):.1%}", f"{max(0.0, low):.1%} to {max(0.0, high):.1%}")
-    console = Console()
-    console.print(table)
-    console.width = min(console.width, 100)
-    console.print(
-        "Read: the part of the columns' variance that a decoder finds which knows half of the rows and is judged on"
-        f" the others. Distance correlation of columns and embeddings in batches of {found.batch_size}:"
-        f" {found.dependence}.",
-        highlight=False,
-    )
+
+def _words(report: Report) -> str:
+    from tacit.party.reporting import passed
+
+    if report.limit is None:
+        return "No limit was given, so nothing is judged: give one with --limit"
+    over = passed(report.leaks, report.limit)
+    if over:
+        return f"The limit {report.limit:g} is broken, by {', '.join(dict.fromkeys(one.attack for one in over))}"
+    if report.verdict == "held":
+        return f"The limit {report.limit:g} holds against everything that was tried"
+    return f"Whether the limit {report.limit:g} holds could not be judged: see what was not tested"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from tacit.cli._show import Json, Quiet, leak, make_folder, one_bar, plain
+from tacit.cli._show import Json, Quiet, make_folder, one_bar, print_report
 from tacit.errors import UsageError
-
-if TYPE_CHECKING:
-    from tacit.report.document import Leak, Report
 
 _SPELLED = "a file, or FILE:NAME where it holds several things"
 
@@ -101,7 +97,7 @@ def audit(
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        _print(report, paths, typer.echo)
+        print_report(report, paths)
     if report.verdict in ("broken", "not judged"):
         raise typer.Exit(1)
 
@@ -116,45 +112,3 @@ def _side(side: str | None) -> Literal["features", "label"] | None:
     raise UsageError(
         f"--side {side} is unknown: it is `features`, who is after labels, or `label`, who is after features"
     )
-
-
-def _print(report: Report, paths: tuple[Path, Path], echo: Callable[[str], None]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    about = "labels" if report.subject.side == "features" else "columns"
-    table = Table(box=box.SIMPLE_HEAD, title=f"What the receiver could tell about {about}")
-    table.add_column("attack", no_wrap=True)
-    table.add_column("on", no_wrap=True)
-    table.add_column("leak AUC" if about == "labels" else "read", justify="right")
-    table.add_column("95% interval", justify="right")
-    for one in report.leaks:
-        note = "" if one.baseline is None else f"  (without messages: {one.baseline:.3f})"
-        table.add_row(escape(one.attack) + note, one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}")
-    if report.worst is not None:
-        table.add_section()
-        table.add_row(f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}", "")
-    Console().print(table)
-    for missing in report.not_tested:
-        echo(plain(f"not tested: {missing.what} ({missing.why})"))
-    echo(_words(report))
-    echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
-
-
-def _figure(one: Leak) -> str:
-    return leak(one.value) if one.measure != "variance_read" else f"{one.value:.3f}"
-
-
-def _words(report: Report) -> str:
-    from tacit.party.reporting import passed
-
-    if report.limit is None:
-        return "No limit was given, so nothing is judged: give one with --limit"
-    over = passed(report.leaks, report.limit)
-    if over:
-        return f"The limit {report.limit:g} is broken, by {', '.join(dict.fromkeys(one.attack for one in over))}"
-    if report.verdict == "held":
-        return f"The limit {report.limit:g} holds against everything that was tried"
-    return f"Whether the limit {report.limit:g} holds could not be judged: see what was not tested"

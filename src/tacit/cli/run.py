@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._show import Folder, Json, Quiet, one_bar, plain, print_findings, print_read
+from tacit.cli._show import Folder, Json, Quiet, one_bar, plain, print_report
 
 if TYPE_CHECKING:
-    from tacit.audit.run import Finding
-    from tacit.party.auditing import ReadInputs
     from tacit.party.training import Trained
 
 
@@ -58,14 +55,16 @@ def train(
 ) -> None:
     """Train with the other parties. Killed or cut off, the same command goes on where it was.
 
-    All parties give this command at the same time; it waits for them, without limit. Each then attacks what it has
-    sent itself (the label party its gradients, a feature party its embeddings) and writes what it found to audit.json
-    in the run's folder; that stays at home.
+    All parties give this command at the same time; it waits for them, without limit. Each attacks what it sends itself
+    (the label party its gradients, a feature party its embeddings) while it trains, and with everything there is when
+    it is over; what was found is in report.html in the run's folder, and stays at home. Where party.toml sets a limit,
+    the noise is raised before it is passed; where that does not help, training pauses, with exit code 1.
 
     Example: `tacit train --folder airline`
     """
-    from tacit.party.auditing import audited, audited_inputs
+    from tacit.party.replaying import audit_trained
     from tacit.party.training import train as run
+    from tacit.report.rendering import write
 
     with one_bar(quiet=quiet or as_json, first="preparing") as show:
         done = [0, 0]
@@ -79,13 +78,20 @@ def train(
             show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", *done)
 
         trained = run(folder, progress=progress, waiting=waiting, alarm=_alarm)
-        attacking = partial(show, "attacking what was sent")
-        findings = audited(trained, attacking) if audit else []
-        inputs = audited_inputs(trained, attacking) if audit else None
+        report = audit_trained(trained, progress=show) if audit else None
+    paths = None if report is None else write(report, trained.folder)
     if as_json:
-        typer.echo(json.dumps({"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}))
+        told: dict[str, Any] = {"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}
+        judged = (
+            {} if report is None else {"verdict": report.verdict, "worst": report.worst and report.worst.model_dump()}
+        )
+        typer.echo(json.dumps({**told, **judged}))
     else:
-        _print_trained(trained, findings, inputs)
+        _print_trained(trained)
+        if report is not None and paths is not None:
+            print_report(report, paths)
+    if report is not None and report.verdict in ("broken", "not judged"):
+        raise typer.Exit(1)
 
 
 def status(folder: Folder = Path(), as_json: Json = False) -> None:
@@ -105,17 +111,13 @@ def status(folder: Folder = Path(), as_json: Json = False) -> None:
         _print_status(run)
 
 
-def _print_trained(trained: Trained, findings: list[Finding], inputs: ReadInputs | None) -> None:
+def _print_trained(trained: Trained) -> None:
     for line in trained.history:
         told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
         typer.echo(f"epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}")
     typer.echo(
         f"The run {trained.folder.name!r} is finished; this party's half is {trained.folder / 'model.safetensors'}"
     )
-    if findings:
-        print_findings(findings, "What the feature parties could tell from the gradients they received")
-    if inputs is not None:
-        print_read(inputs, "What the label party could read of this party's columns in the embeddings it received")
 
 
 def _print_status(run: dict[str, Any]) -> None:

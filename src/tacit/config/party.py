@@ -131,7 +131,7 @@ class Record(Section):
     """What is kept for the party's own attacks: the last batches, and every visit of a few examples."""
 
     last: Count = 24
-    follow: Count = 4096
+    follow: Count = 8192
 
 
 class Live(Section):
@@ -210,7 +210,7 @@ class Party(File):
         if self.limit is not None and not self.record.last:
             yield "record.last", "a limit is held by attacks on recorded batches, and none are kept: write 24"
         if self.limit is not None and not self.record.follow:
-            yield "record.follow", "a limit holds over all visits too, and no example is followed: write 4096"
+            yield "record.follow", "a limit holds over all visits too, and no example is followed: write 8192"
 
     def _data_problems(self, data: Data, *, label: bool) -> Iterator[Problem]:
         if label and data.label is None:

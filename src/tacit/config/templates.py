@@ -45,7 +45,7 @@ allow_edits = false  # whether a peer may come again with a set that differs by 
 
 [record]  # what is kept on this side, for attacks on oneself
 last = 24  # whole batches, the newest ones
-follow = 4096  # examples of which every visit is kept
+follow = 8192  # examples of which every visit is kept
 
 [live]  # attacks on what is sent, while training runs; what they find stays here
 every = 128  # steps between two looks with the cheap attacks; 0 for none

@@ -28,7 +28,8 @@ from tacit.wire.checkpoint import load, save
 
 __all__ = ["Bookkeeping"]
 
-_MEASURED = 4  # batches of an epoch whose moments are taken, at least
+_ROWS = 60  # of the rarer class that the moments of a width want for each of its numbers: with fewer they are too rough
+_OFTEN = 8  # steps between two looks at moments, at least: one takes about as long as half a step
 _OPEN = re.compile(r"moments-(\d{12})\.safetensors")
 _FIGURES = ("power", "sum_kl", "untouched_rows")  # of a protection's report, that the ledger keeps
 
@@ -42,7 +43,6 @@ class Bookkeeping:
         rows: that are aligned.
         plan: of the training.
         party: that sends.
-        every: steps between two looks at a batch's moments, at most.
     """
 
     def __init__(
@@ -52,8 +52,6 @@ class Bookkeeping:
         rows: Aligned,
         plan: Plan,
         party: LabelParty | FeatureParty,
-        *,
-        every: int,
     ) -> None:
         self.party = party
         self.budget = folder.config.budget
@@ -70,10 +68,10 @@ class Bookkeeping:
             self.former = sum_kl_of(remaining(self._ledger, run, keys, self.budget).spent)
         self._entries = self._ledger.begin(run, keys, budget=self.budget)
         width = sum(math.prod(shape) for shape in contract.cut.widths.values())
-        measurable = isinstance(party, LabelParty) and party.classes == 2 and width <= WIDEST
+        measurable = isinstance(party, LabelParty) and party.classes == 2 and width <= WIDEST and not _clips(party)
         self._moments = Moments.empty(width) if measurable else None
         self._epoch = 0
-        self._every = max(1, min(every or plan.steps, plan.steps // _MEASURED))
+        self._every = _cadence(party, plan, width) if isinstance(party, LabelParty) else 1
 
     def _keys(self, folder: Folder, rows: Aligned, run: Run) -> Keys | None:
         """Keys of the aligned rows: those that the run was declared with, or made of the party's ids."""
@@ -158,5 +156,21 @@ class Bookkeeping:
         return auc_of(self.former + min(float(link.sum_kl) for link in plans))
 
     def close(self) -> None:
-        """Let another process add to the ledger."""
+        """Enter what was measured of an epoch that is not over, and let another process add to the ledger."""
+        if self._moments is not None and min(self._moments.counts) > 0 and self._epoch < self.plan.epochs:
+            self._entries.epoch(self._epoch, self._moments)
         self._ledger.close()
+
+
+def _clips(party: LabelParty) -> bool:
+    """Whether rows are clipped before noise is added: what is taken off a row is no noise, and can't be told apart."""
+    links = getattr(party.protect, "links", (party.protect,))
+    return any(getattr(link, "name", "") == "clip" for link in links)
+
+
+def _cadence(party: LabelParty, plan: Plan, width: int) -> int:
+    """Steps between two batches whose moments are taken, so that there are enough rows of each class in the end."""
+    share = float(party.labels[: plan.train_count].double().mean())
+    rarer = max(1.0, plan.batch_size * min(share, 1 - share))
+    wanted = _ROWS * width / rarer  # batches
+    return max(_OFTEN, int(plan.steps * plan.epochs / wanted))

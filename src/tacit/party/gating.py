@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tacit.audit import foresight
 from tacit.audit.foresight import Sent
-from tacit.audit.gate import Figure, OnLimit, Verdict, decide
+from tacit.audit.gate import Figure, OnLimit, Verdict, decide, grown
 from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.contracts import EmbeddingProtection, View, noise_source
 from tacit.cut.feature_party import FeatureParty
@@ -185,6 +185,7 @@ class GradientGate(Gate):
         self.party = party
         self.base = party.protect
         self.labels = party.labels[: self.plan.train_count]
+        self._looked: tuple[int, list[Figure]] = (-1, [])  # the epoch and what was measured before it
 
     def can_raise(self) -> bool:
         """Whether the protection has a strength."""
@@ -209,14 +210,21 @@ class GradientGate(Gate):
 
     def measured(self, epoch: int) -> list[Figure]:
         """The quick attacks on the last batches, and on all visits so far."""
-        if self.limit is None:
-            return []
-        batches, visits = self._last(None), self._visits()
-        found = foresight.on_batches(batches, self.labels, seed=epoch)
-        return found if visits is None else found + foresight.on_visits(visits, self.labels, seed=epoch)
+        return [] if self.limit is None else self._measured(epoch)
+
+    def _measured(self, epoch: int) -> list[Figure]:
+        if self._looked[0] == epoch:
+            return self._looked[1]
+        found = foresight.on_batches(self._last(None), self.labels, seed=epoch)
+        self._looked = epoch, found + foresight.on_visits(self._visits(), self.labels, seed=epoch)
+        return self._looked[1]
 
     def foreseen(self, level: int, epoch: int) -> list[Figure]:
-        """The same under another strength, with the visits to come; and the ledger's worst case at the end."""
+        """The same under another strength, with the visits to come; and the ledger's worst case at the end.
+
+        Visits to come are foreseen in two ways, and the higher figure counts: tried out on the last clean gradients, as
+        if these did not change any more; and by what the visits so far have told, as if each one to come told as much.
+        """
         spent = self._budgeted(self.books.foreseen(epoch, 2.0 ** (level - self.level)), level)
         if self.limit is None:
             return spent
@@ -225,11 +233,11 @@ class GradientGate(Gate):
         some = self._last(_BATCHES).under(protect, state, self.labels, noise)
         found = foresight.on_batches(some, self.labels, seed=epoch)
         visits = self._visits()
-        if visits is not None:
-            times = self.plan.epochs - len(visits.view.rows)
-            more = visits.again(protect, state, self.labels, noise, times=times, batch=self.plan.batch_size)
-            found += foresight.on_visits(more, self.labels, seed=epoch)
-        return found + spent
+        so_far, planned = len(visits.view.rows), self.plan.epochs
+        more = visits.again(protect, state, self.labels, noise, times=planned - so_far, batch=self.plan.batch_size)
+        found += foresight.on_visits(more, self.labels, seed=epoch)
+        louder = 2.0 ** (level - self.level)
+        return found + grown(self._measured(epoch), so_far, planned, louder) + spent
 
     def _budgeted(self, measured: float | None, level: int) -> list[Figure]:
         """The ledger's worst case against the budget: as measured, else as the protection plans it, else everything."""
@@ -265,9 +273,7 @@ class GradientGate(Gate):
         view = View.of(transcript.view.gradient[first:], rows=transcript.view.rows[first:])
         return Sent(view, transcript.clean[first:], transcript.view.embedding[first:])
 
-    def _visits(self) -> Sent | None:
-        if not self.recorder.follow:
-            return None
+    def _visits(self) -> Sent:
         transcript = self.recorder.visits()
         return Sent(transcript.view, transcript.clean, transcript.view.embedding)
 

@@ -39,7 +39,7 @@ class Oversight:
         self.party = party
         config, where = folder.config, folder.run_folder(contract)
         self.watch = Watch(where, party, contract, config.record, config.live)
-        self.books = Bookkeeping(folder, contract, rows, plan, party, every=config.live.every)
+        self.books = Bookkeeping(folder, contract, rows, plan, party)
         self.gate = self._gate(where, config, plan)
 
     def _gate(self, where: Path, config: Party, plan: Plan) -> Gate | None:
@@ -47,7 +47,7 @@ class Oversight:
             return None
         recorder = self.watch.recorder
         if recorder is None or (config.limit is not None and not recorder.follow):
-            raise UsageError("limit is set, but no example can be followed over its visits: set [record] follow = 4096")
+            raise UsageError("limit is set, but no example can be followed over its visits: set [record] follow = 8192")
         common = {
             "folder": where, "limit": config.limit, "on_limit": config.on_limit, "plan": plan, "recorder": recorder,
         }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from tacit.party.aligning import aligned
 from tacit.party.building import build_party
 from tacit.party.folder import Folder
 from tacit.party.messages import Messages, read_messages
+from tacit.party.records import with_records
 from tacit.party.reporting import (
     Missing,
     Side,
@@ -36,11 +38,13 @@ from tacit.party.reporting import (
     versions,
     worst_of,
 )
+from tacit.party.training import Trained
+from tacit.protect import ladder
 from tacit.report.document import Leak, Report, Subject
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.recorded import RecordedRun
 
-__all__ = ["audit_files", "audit_run", "find_run"]
+__all__ = ["audit_files", "audit_run", "audit_trained", "find_run"]
 
 Progress = Callable[[str, int, int], None]
 """Told which attack runs, how many are done and how many there are."""
@@ -131,20 +135,62 @@ def audit_run(
     rows = aligned(folder)
     plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
     party, guard = build_party(folder, contract, rows, plan, None)
+    if isinstance(party, FeatureParty):
+        newest = Checkpoints(where / "checkpoints").newest()
+        if newest is not None:  # what is hidden may be a layer of the model as it is now
+            party.bottom.load_state_dict(newest.state["model"])
+    return _run_report(folder, where, party, transcript, guard["protection"], limit, repeat, progress)
+
+
+def audit_trained(trained: Trained, *, progress: Progress = lambda *_: None) -> Report | None:
+    """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded.
+
+    Args:
+        trained: what the training left.
+        progress: told before each attack.
+    """
+    folder, where = find_run(trained.folder)
+    transcript = trained.transcript
+    if not isinstance(transcript, RecordedRun):
+        return None
+    party, limit = trained.party, folder.config.limit
+    protect = party.protect if isinstance(party, LabelParty) else party.shield.protect
+    repeat = (f"tacit audit {shlex.quote(str(where))}",)
+    return _run_report(folder, where, party, transcript, repr(protect), limit, repeat, progress)
+
+
+def _run_report(
+    folder: Folder,
+    where: Path,
+    party: LabelParty | FeatureParty,
+    transcript: RecordedRun,
+    protection: str,
+    limit: float | None,
+    repeat: Sequence[str],
+    progress: Progress,
+) -> Report:
+    """Every attack on what a party recorded, and what the run's folder tells."""
+    config, contract, rows = folder.config, folder.contract, aligned(folder)
+    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
     missing = _unseen(transcript, plan)
     if isinstance(party, LabelParty):
         leaks = _own_labels(party, transcript, plan, missing, progress)
+        events = [getattr(party.protect, "event", None)]
     else:
-        leaks = _own_inputs(party, transcript, where, missing, progress)
+        leaks = _own_inputs(party, transcript, missing, progress)
+        events = [one.event for one in party.shield.protect]
+    spelled = " + ".join(ladder.spelled(one) for one in events if one is not None) or protection
     subject = Subject(
-        kind="run", side=looking, run=contract.run, party=config.name, role=config.role, peers=folder.peers(contract),
-        contract=contract.digest, alignment=rows.id, protection=guard["protection"], rows=plan.train_count,
+        kind="run", side="features" if config.role == "label" else "label", run=contract.run, party=config.name,
+        role=config.role, peers=folder.peers(contract), contract=contract.digest, alignment=rows.id,
+        protection=spelled, rows=plan.train_count,
         width=sum(math.prod(shape) for shape in contract.cut.widths.values()) if config.role == "label" else
         math.prod(contract.cut.widths[config.name]),
         epochs=contract.epochs, steps=transcript.steps, versions=versions(),
     )  # fmt: skip
     report = _report(subject, leaks, missing, limit=limit, notes=(), repeat=repeat)
-    return report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
+    report = report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
+    return with_records(report, folder, where)
 
 
 def find_run(path: str | Path) -> tuple[Folder, Path]:
@@ -240,12 +286,10 @@ def _own_labels(
 
 
 def _own_inputs(
-    party: FeatureParty, transcript: RecordedRun, where: Path, missing: list[Missing], progress: Progress
+    party: FeatureParty, transcript: RecordedRun, missing: list[Missing], progress: Progress
 ) -> tuple[Leak, ...]:
-    newest = Checkpoints(where / "checkpoints").newest()
-    if newest is None or not transcript.recorded:
+    if not transcript.recorded:
         return ()
-    party.bottom.load_state_dict(newest.state["model"])  # what is hidden may be a layer of the model as it is now
     visits = _visits(transcript)
     seen = transcript.batches().view
     try:

@@ -18,6 +18,8 @@ _BATCH = 512
 _RATE = 1e-2
 _LABEL_RATE = 0.5
 _PRIOR = 1.0  # weight of the labels' mean against the known share
+_STEEP = 0.5  # deviation of the first surrogate's logits
+_LEAST = 0.05  # so far from 0 and 1 the first soft labels stay
 _SURE = 0.02  # weight of the labels' entropy
 
 
@@ -75,7 +77,7 @@ def fitted(z: Tensor, gradient: Tensor, slot: Tensor, examples: int, share: floa
         source: where first weights and the order of the rows come from.
     """
     top = _initial(z, gradient, share, source)
-    label = torch.full((examples, 1), math.log(share / (1 - share)), device=z.device, requires_grad=True)
+    label = _first_labels(top.explained(z, gradient)[0], slot, examples).requires_grad_()
     rows = min(_BATCH, len(z))
     draw = source.uniform((_UPDATES, rows), dtype=torch.float64, device=z.device)
     picked = (draw * len(z)).long().clamp_max(len(z) - 1)  # (updates, batch)
@@ -91,6 +93,13 @@ def fitted(z: Tensor, gradient: Tensor, slot: Tensor, examples: int, share: floa
         for optimizer in optimizers:
             optimizer.step()
     return top
+
+
+def _first_labels(explained: Tensor, slot: Tensor, examples: int) -> Tensor:
+    """Logits of soft labels that go with a surrogate: all the same, and fitting would turn the surrogate to them."""
+    total = torch.zeros(examples, dtype=explained.dtype, device=explained.device).index_add_(0, slot, explained)
+    count = torch.zeros_like(total).index_add_(0, slot, torch.ones_like(explained))
+    return (total / count.clamp_min(1)).clamp(_LEAST, 1 - _LEAST).logit().float()[:, None]
 
 
 def _loss(top: Surrogate, z: Tensor, gradient: Tensor, soft: Tensor, share: float) -> Tensor:
@@ -113,14 +122,15 @@ def _initial(z: Tensor, gradient: Tensor, share: float, source: NoiseSource) -> 
     if width != layer:
         straight = functional.normalize(source.normal((width,), dtype=torch.float32, device=z.device), dim=0)
         way = straight[:, None] * line
+    steep = _STEEP / float((z @ straight).std(correction=0).clamp_min(1e-6))
     spread = max((share * (1 - share)) ** 0.5, 0.05)
     top = Surrogate(
         inside=source.normal((width, _HIDDEN), dtype=torch.float32, device=z.device) / width**0.5,
         bias=torch.zeros(_HIDDEN, device=z.device),
         outside=torch.zeros(_HIDDEN, device=z.device),
-        straight=straight.clone(),
+        straight=straight * steep,
         offset=torch.full((), math.log(share / (1 - share)), device=z.device),
-        size=torch.full((), math.log(layer**0.5 / spread), device=z.device),
+        size=torch.full((), math.log(layer**0.5 / (spread * steep)), device=z.device),
         way=way,
     )
     for weight in top.weights:
