@@ -35,6 +35,19 @@ def test_labels_follow_from_gradients_and_the_share_alone(noise, share):
     assert baseline < 0.9, "the surrogate's own prediction of what the embedding says"
 
 
+def test_few_positives_of_whom_a_sure_model_is_wrong_do_not_turn_the_surrogate_around(noise):
+    """A trained model gives most negatives a small p: only positives have long gradients."""
+    g = torch.Generator().manual_seed(5)
+    y = (torch.rand(4096, generator=g) < 0.08).long()
+    z = 3 * torch.randn(4096, 16, generator=g)
+    slope = torch.randn(16, generator=g)
+    p = torch.sigmoid(0.2 * z @ slope / slope.norm() - 4.0)
+    gradient = (p - y)[:, None] * (slope + 0.3 * torch.randn(4096, 16, generator=g))
+    view = View.of(gradient.reshape(4, 1024, 16), embedding=z.reshape(4, 1024, 16))
+    guess = surrogate_top()(view, Known(share=0.08), noise)
+    assert float(auc(guess.score[0], y)) > 0.99
+
+
 def test_all_visits_of_an_example_are_explained_by_one_label(noise):
     once, y = behind_a_network(2, loud=3.0)
     often, y_often = behind_a_network(2, loud=3.0, visits=8)

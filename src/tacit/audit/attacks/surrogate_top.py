@@ -24,12 +24,12 @@ def surrogate_top(share: float | None = None) -> Attack:
     and one soft label for each example, both at once, such that the gradient of the surrogate's loss with respect to
     the embedding is what was received. Two more terms pull the mean of the soft labels to the known share of positives
     and each of them away from the middle. No label is known. The first slope of the surrogate is the leading direction
-    of the gradients, turned so that about the known share of rows lies on its positive side. The score is the label
-    that explains all visits of an example best under the finished surrogate. At a layer other than the cut the way
-    from there to the cut is fitted as well, as a matrix.
+    of the gradients, turned so that about the known share of rows lies on its positive side, and the first labels are
+    those that go with it. The score is the label that explains all visits of an example best under the finished
+    surrogate. At a layer other than the cut the way from there to the cut is fitted as well, as a matrix.
 
     Under noise what stays is what the surrogate has learned about embeddings; so the guess carries a baseline, which is
-    what the finished model predicts where that is granted (known.prediction), else the surrogate's own prediction.
+    what the finished model predicts where that is granted (known.prediction), else the surrogate's own logit.
 
     Knows: the party's own embeddings, the gradients and the row ids; known.share, unless `share` is given.
     Costs: a fixed number of updates of one small layer and of the labels in it, and one pass over all rows.
