@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tacit.audit.attacks._surrogate import Surrogate, _initial
+from tacit.audit.attacks._surrogate import Surrogate, _first_labels, _initial
 from tacit.audit.attacks.surrogate_top import surrogate_top
 from tacit.audit.metrics.leak_auc import auc, leak_auc
 from tacit.contracts import Guess, Known, View, noise_source
@@ -35,7 +35,7 @@ def test_labels_follow_from_gradients_and_the_share_alone(noise, share):
     assert baseline < 0.9, "the surrogate's own prediction of what the embedding says"
 
 
-def test_few_positives_of_whom_a_sure_model_is_wrong_do_not_turn_the_surrogate_around(noise):
+def test_few_positives_of_whom_a_sure_model_is_wrong_are_found(noise):
     """A trained model gives most negatives a small p: only positives have long gradients."""
     g = torch.Generator().manual_seed(5)
     y = (torch.rand(4096, generator=g) < 0.08).long()
@@ -46,6 +46,21 @@ def test_few_positives_of_whom_a_sure_model_is_wrong_do_not_turn_the_surrogate_a
     view = View.of(gradient.reshape(4, 1024, 16), embedding=z.reshape(4, 1024, 16))
     guess = surrogate_top()(view, Known(share=0.08), noise)
     assert float(auc(guess.score[0], y)) > 0.99
+
+
+def test_the_first_labels_go_with_the_first_slope(noise):
+    """Labels that all start in the middle let the surrogate turn around, as one did on flights without protection."""
+    view, y = behind_a_network(6, share=0.15, visits=2)
+    z, gradient = (x.flatten(0, 1) for x in (view.embedding, view.gradient))
+    top = _initial(z, gradient, 0.15, noise_source(noise))
+    explained, _ = top.explained(z, gradient)
+    slot = view.rows.flatten()
+    label = _first_labels(explained, slot, len(y)).sigmoid()[:, 0]
+    assert float(auc(label, y)) > 0.9
+    assert label.min() >= 0.05 - 1e-6
+    assert label.max() <= 0.95 + 1e-6
+    mine = explained[slot == 7].mean().clamp(0.05, 0.95)
+    assert float(label[7]) == pytest.approx(float(mine), abs=1e-5)
 
 
 def test_all_visits_of_an_example_are_explained_by_one_label(noise):
