@@ -140,7 +140,24 @@ def test_names_and_refusals():
     assert accumulated("norm").name == "accumulated(norm)"
     assert accumulated(norm(), "sum").name == "accumulated(norm, sum)"
     assert accumulated(attacks.attack("hint", k=3), scale=False).name == "accumulated(hint(k=3), scale=False)"
-    with pytest.raises(UsageError, match="'mean', 'sum' or 'spread'"):
+    with pytest.raises(UsageError, match="'mean', 'precise', 'sum' or 'spread'"):
         accumulated("norm", "median")
     with pytest.raises(UsageError, match="no attack named"):
         accumulated("nothing")
+
+
+def test_precise_visits_are_not_drowned_by_louder_ones():
+    """Of four visits the last three carry thirty times the noise: their mean tells little, the quiet one tells all."""
+    noise = torch.Generator().manual_seed(3)
+    truth = (torch.arange(400) % 4 == 0).long()
+    clean = torch.randn(400, 8, generator=noise) * 0.1 + truth[:, None].float()
+    sizes = torch.tensor([0.5, 15.0, 15.0, 15.0])[:, None, None]
+    view = View.of(clean + sizes * torch.randn(4, 400, 8, generator=noise), rows=torch.arange(400).expand(4, -1))
+    known = Known(positive_gradient=clean[:1].expand(4, -1))
+    quiet = View.of(view.gradient[:1], rows=view.rows[:1])
+    alone, plain, precise = (
+        leak_auc(accumulated("cosine", how=how)(seen, known, noise), truth).value
+        for seen, how in ((quiet, "mean"), (view, "mean"), (view, "precise"))
+    )
+    assert precise == pytest.approx(alone, abs=0.03)
+    assert precise > plain + 0.1

@@ -19,7 +19,10 @@ __all__ = ["QUICK", "Sent", "figures", "on_batches", "on_visits"]
 QUICK = ("norm", "cosine", "majority", "hint", "top_share", "direct_label", "residual", "likelihood")
 """The attacks that steer: the strongest of those that take less than a second on some batches."""
 
-_TOGETHER = (*ACCUMULATED, ("direct_label", "mean"), ("cosine", "mean"))
+_TOGETHER = (
+    *ACCUMULATED,
+    *((inner, how) for inner in ("direct_label", "cosine") for how in ("mean", "precise")),
+)
 
 
 @dataclass(frozen=True)

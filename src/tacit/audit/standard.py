@@ -39,13 +39,15 @@ ATTACKS: tuple[str | tuple[str, dict[str, str]], ...] = (
 ACCUMULATED = (("norm", "mean"), ("residual", "mean"), ("likelihood", "mean"), ("likelihood", "spread"))
 """What is tried on all visits of one example together: the attack, and how visits are joined. Sweeps try these."""
 
-JOINED: tuple[str | tuple[str, dict[str, str]], ...] = (
-    "cosine",
-    "direct_label",
-    ("clustering", {"of": "gradient"}),
-    "surrogate_top",
+JOINED: tuple[tuple[str | tuple[str, dict[str, str]], str], ...] = (
+    ("cosine", "mean"),
+    ("cosine", "precise"),
+    ("direct_label", "mean"),
+    ("direct_label", "precise"),
+    (("clustering", {"of": "gradient"}), "mean"),
+    ("surrogate_top", "mean"),
 )
-"""What is tried beside them on the mean of an example's visits."""
+"""What is tried beside them on an example's visits: the attack with its options, and how visits are joined."""
 
 Progress = Callable[[int, int], None]
 
@@ -86,7 +88,7 @@ def on_visits(
 ) -> list[Finding]:
     """The attacks that add up all visits of one example; the arguments are those of `on_batches`."""
     attacks = [attack("accumulated", attack=inner, how=how) for inner, how in ACCUMULATED]
-    attacks += [attack("accumulated", attack=_built(one)) for one in JOINED]
+    attacks += [attack("accumulated", attack=_built(one), how=how) for one, how in JOINED]
     return _tried(attacks, view, clean, labels, seed, progress, skipped)
 
 

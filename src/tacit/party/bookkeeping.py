@@ -147,13 +147,16 @@ class Bookkeeping:
             return None
         return auc_of(self.former + forecast(epochs, self.plan.epochs - epoch, factor))
 
-    def planned(self, protect: Protection) -> float:
-        """The same before anything was measured, by what the protection itself plans for; 1 where it plans nothing."""
+    def planned(self, protect: Protection, former: float) -> float | None:
+        """The same before anything was measured, by what the protection plans for; None where it plans nothing.
+
+        Args:
+            protect: the protection.
+            former: the sumKL that former runs have left.
+        """
         links: tuple[Any, ...] = getattr(protect, "links", (protect,))
         plans = [link for link in links if getattr(link, "visits", 0) >= self.plan.epochs]
-        if not plans:
-            return 1.0
-        return auc_of(self.former + min(float(link.sum_kl) for link in plans))
+        return auc_of(former + min(float(link.sum_kl) for link in plans)) if plans else None
 
     def close(self) -> None:
         """Enter what was measured of an epoch that is not over, and let another process add to the ledger."""

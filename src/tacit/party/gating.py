@@ -243,7 +243,8 @@ class GradientGate(Gate):
         """The ledger's worst case against the budget: as measured, else as the protection plans it, else everything."""
         if self.books.budget is None:
             return []
-        value = self.books.planned(self._at(level)) if measured is None else measured
+        value = self.books.planned(self._at(level), self.books.former) if measured is None else measured
+        value = 1.0 if value is None else value
         return [Figure("the ledger's worst case", "visits", value, value, value, self.books.budget)]
 
     def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
@@ -260,7 +261,16 @@ class GradientGate(Gate):
         once = Sent(View.of(first[None], rows=rows), clean[None], z[None])
         visits = once.again(protect, state, labels, noise, times=self.plan.epochs - 1, batch=len(labels))
         found = foresight.on_batches(visits, labels, seed=0) + foresight.on_visits(visits, labels, seed=0)
-        return [replace(one, low=one.value, upper=one.value) for one in found] + spent
+        return [replace(one, low=one.value, upper=one.value) for one in found] + self._promised(level) + spent
+
+    def _promised(self, level: int) -> list[Figure]:
+        """What the protection itself lets through over all visits, and how far a measurement of it may lie above."""
+        value = self.books.planned(self._at(level), former=0.0)
+        if value is None:
+            return []
+        positive = float(self.labels.double().mean()) * min(self.recorder.follow, len(self.labels))
+        half = 1.96 * (1 / (12 * max(1.0, positive))) ** 0.5
+        return [Figure("what the protection plans for", "visits", value, 0.5, min(1.0, value + half))]
 
     def _at(self, level: int) -> Any:
         protect = ladder.stronger(self.base, level)

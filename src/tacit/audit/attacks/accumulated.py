@@ -15,7 +15,7 @@ from tacit.errors import UsageError
 
 __all__ = ["accumulated"]
 
-How = Literal["mean", "sum", "spread"]
+How = Literal["mean", "precise", "sum", "spread"]
 
 
 def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: bool = True) -> Attack:
@@ -23,6 +23,8 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: boo
 
     - "mean" averages the gradients of an example over its visits, which averages fresh noise away, and shows the other
       attack one large batch of averages.
+    - "precise" is the mean with quieter visits weighing more: each by one over the size of what came with it. Where
+      noise was raised on the way, the louder visits drown the earlier ones in a plain mean.
     - "sum" lets the other attack look at every visit and adds its scores, each standardized within its batch.
     - "spread" shows the other attack each visit minus the example's mean: the example's own gradient drops out, what
       stays is bare noise, which may differ between the classes. Scores are added as in "sum"; examples that came only
@@ -34,8 +36,8 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: boo
     Knows: the row ids; whatever the other attack knows, of known.positive_gradient (for "mean") its mean.
     Costs: one pass over the gradients, and the other attack.
     """
-    if how not in ("mean", "sum", "spread"):
-        raise UsageError(f"how is 'mean', 'sum' or 'spread', not {how!r}")
+    if how not in ("mean", "precise", "sum", "spread"):
+        raise UsageError(f"how is 'mean', 'precise', 'sum' or 'spread', not {how!r}")
     return _Accumulated(_common.built(attack), how, scale)
 
 
@@ -65,6 +67,13 @@ class _Accumulated:
         score, seen = visits.summed(guess.score, counted)
         baseline = None if guess.baseline is None else visits.summed(guess.baseline, counted)[0]
         return Guess(visits.ids[None], score, counted=seen, baseline=baseline)
+
+    def _weight(self, view: View) -> Tensor | None:
+        """How much each step's rows count, 1 on average; None where all count alike.  (steps,)"""
+        if self.how != "precise":
+            return None
+        weight = 1 / _common.batch_rms(_common.gradient(view)).flatten()
+        return weight / weight.mean()
 
     def _scaled(self, view: View) -> Tensor:
         gradient = _common.gradient(view)
