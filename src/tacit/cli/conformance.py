@@ -92,7 +92,7 @@ def _print(found: Conformance) -> None:
         style="red" if failed else "green",
     )
     if not failed and found.limit is None and found.data is not None:
-        console.print("Attacks were not judged: say --limit 0.6 to hold them against a limit.")
+        console.print("Attacks were not judged: give a --limit to hold them against.")
 
 
 def _escaped(text: str) -> str:
@@ -139,6 +139,10 @@ def _print_attacked(console: Console, found: Conformance) -> None:
         table.add_row(f"[bold]holds {limit:g}", *("yes" if one.holds(limit) else "no" for one in found.attacked))
     table.add_row("test AUC of the model", *(f"{one.test_auc:.3f}" for one in found.attacked))
     console.print(table)
+    if found.limit is not None:
+        beside = found.attacked[1:]
+        held = ", ".join(one.protection for one in beside if one.holds(found.limit)) or "none of them"
+        console.print(f"Of ours, {held} holds {found.limit:g} on these rows.", markup=False)
     for name, reason in found.attacked[0].skipped.items():
         console.print(f"Not tried: {name}: {reason}.", markup=False)
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from tacit.audit.input_attacks.decoder import decoder
+from tacit.audit.input_attacks.linear_decoder import linear_decoder
 from tacit.audit.inputs import InputFinding, attack_inputs
 from tacit.audit.metrics.leak_auc import auc
-from tacit.contracts import EmbeddingProtection, View
+from tacit.contracts import EmbeddingProtection, InputAttack, View
 from tacit.cut.simulate import simulate
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data
@@ -20,12 +22,11 @@ from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.gradient.none import none
 from tacit.wire.record import Recorder
 
-__all__ = ["Read", "beside", "check_share", "read"]
+__all__ = ["Read", "beside", "check_share", "decoders", "read", "up_to"]
 
 _EPOCHS = 3
 _BATCH = 512
 _LAST = 12
-_DECODERS = ("linear_decoder", "decoder")
 
 Progress = Callable[[str, int, int], None]
 
@@ -75,6 +76,11 @@ def check_share(limit: float | None) -> None:
         )
 
 
+def decoders() -> list[InputAttack]:
+    """What reads: a line, and a network that is smaller and learns for a shorter time than that of a whole audit."""
+    return [linear_decoder(), decoder(hidden=(256, 256), updates=800)]
+
+
 def beside() -> dict[str, Sequence[EmbeddingProtection]]:
     """What is run beside it: nothing, and noise as large as the embedding."""
     return {"none": (), "gaussian(snr=1)": (gaussian(snr=1.0),)}
@@ -119,6 +125,6 @@ def read(
     seen = recorder.batches().view
     rows, places = seen.rows.unique(return_inverse=True)
     view = View.of_embeddings(seen.embedding, rows=places)
-    findings = attack_inputs(view, trained.party.hidden(rows), _DECODERS, noise=torch.Generator().manual_seed(seed))
+    findings = attack_inputs(view, trained.party.hidden(rows), decoders(), noise=torch.Generator().manual_seed(seed))
     logits = trained.predict(test.features, test.own, noise=torch.Generator().manual_seed(seed))
     return Read(name, float(auc(logits, test.labels)), tuple(findings))
