@@ -54,8 +54,9 @@ def counted(slot: Tensor, groups: int) -> Tensor:
 
 
 def on_means(
-    attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, scale: bool, least: int = 1
-) -> Guess:
+    attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, scale: bool, least: int = 1,
+    precise: bool = False,
+) -> Guess:  # fmt: skip
     """An attack on one batch that holds each group once, with its mean gradient and its mean embedding.
 
     Args:
@@ -66,17 +67,21 @@ def on_means(
         noise: the attack's own randomness.
         scale: whether each batch is scaled to one root mean square first, so that early ones do not drown later ones.
         least: groups of fewer rows are left out.
+        precise: whether quieter batches weigh more: each by one over its root mean square.
     """
     received = _common.gradient(view)
     kept = visits.count >= least
-    gradient = visits.mean(_common.scaled(received) if scale else received)[kept][None]
+    size = _common.batch_rms(received)  # (steps, 1, 1)
+    weight = (size.mean() / size if precise else torch.ones_like(size)).to(received.dtype)
+    told = visits.mean(weight * (_common.scaled(received) if scale else received))
+    gradient = (told / visits.mean(weight.expand(*view.rows.shape, 1)))[kept][None]
     embedding = None
     if any(message.kind == "embedding" for message in view.messages):
         embedding = visits.mean(_common.embedding(view, attack.name))[kept][None]
     one = View.of(gradient, rows=visits.ids[kept][None], embedding=embedding, role=view.role)
     if known.positive_gradient is not None:
         clean = known.positive_gradient
-        if scale and clean.shape[0] == view.rows.shape[0]:
-            clean = clean / _common.batch_rms(received)[:, 0]
+        if clean.shape[0] == view.rows.shape[0]:
+            clean = clean * (weight[:, 0] / size[:, 0] if scale else weight[:, 0]).to(clean.dtype)
         known = replace(known, positive_gradient=clean.mean(0, keepdim=True).to(gradient))
     return attack(one, known, noise)

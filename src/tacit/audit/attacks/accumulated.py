@@ -54,8 +54,9 @@ class _Accumulated:
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
         visits = Visits.of(view)
-        if self.how == "mean":
-            return on_means(self.attack, view, visits, known, noise, scale=self.scale)
+        if self.how in ("mean", "precise"):
+            precise = self.how == "precise"
+            return on_means(self.attack, view, visits, known, noise, scale=self.scale, precise=precise)
         counted = torch.ones_like(view.rows, dtype=torch.bool)
         if self.how == "spread":
             counted = (visits.count > 1)[visits.slot]
@@ -67,13 +68,6 @@ class _Accumulated:
         score, seen = visits.summed(guess.score, counted)
         baseline = None if guess.baseline is None else visits.summed(guess.baseline, counted)[0]
         return Guess(visits.ids[None], score, counted=seen, baseline=baseline)
-
-    def _weight(self, view: View) -> Tensor | None:
-        """How much each step's rows count, 1 on average; None where all count alike.  (steps,)"""
-        if self.how != "precise":
-            return None
-        weight = 1 / _common.batch_rms(_common.gradient(view)).flatten()
-        return weight / weight.mean()
 
     def _scaled(self, view: View) -> Tensor:
         gradient = _common.gradient(view)
