@@ -15,7 +15,7 @@ from tacit.lab.conformance.subject import bits, generator, global_randomness, ma
 from tacit.protect.embedding import embedding_protection
 from tacit.protect.gradient import protection
 
-DRAWS = 150
+DRAWS = 80
 OPEN = {"hides_every_row", "one_class", "one_of_a_class", "no_spread", "zero_rows", "extreme_sizes"}
 
 

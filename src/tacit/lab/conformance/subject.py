@@ -103,7 +103,9 @@ def global_randomness(seed: int) -> Iterator[None]:
 
 def seed_world(seed: int) -> None:
     """Set every generator that belongs to nobody; only where `global_randomness` puts them back."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # before that torch.manual_seed would note the whole stack, each time
+        torch.cuda.manual_seed_all(seed)
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
 
