@@ -12,6 +12,7 @@ from tacit.cli.audit import audit
 from tacit.cli.bench import bench
 from tacit.cli.days import days
 from tacit.cli.demo import demo
+from tacit.cli.export import export
 from tacit.cli.figures import figures
 from tacit.cli.lab import lab
 from tacit.cli.ledger import ledger
@@ -50,7 +51,23 @@ def tacit(
     """
 
 
-for verb in (demo, init, trust, contract, align, train, status, audit, ledger, bench, sweep, choose, days, figures):
+for verb in (
+    demo,
+    init,
+    trust,
+    contract,
+    align,
+    train,
+    status,
+    audit,
+    ledger,
+    export,
+    bench,
+    sweep,
+    choose,
+    days,
+    figures,
+):
     app.command()(verb)
 app.add_typer(lab)
 

@@ -138,6 +138,9 @@ def _print_status(run: dict[str, Any]) -> None:
     for line in run.get("history", [])[-1:]:
         told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
         typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}"))
+    if run["gate"] is not None and run["gate"]["limit"] is not None:
+        gate = run["gate"]
+        typer.echo(plain(f"  limit {gate['limit']:g}, {gate['strength']} (level {gate['level']}): {gate['reason']}"))
     if "journal_bytes" in run:
         typer.echo(f"  journal {run['journal_bytes'] / 2**20:.0f} MiB, alarms {run['alarms']}, at {plain(run['time'])}")
     for event in run["events"]:

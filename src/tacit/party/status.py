@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import UsageError
+from tacit.errors import StorageError, UsageError
+from tacit.party import chained
 from tacit.party._files import replaced, storing
 from tacit.party.folder import Folder
 
@@ -131,6 +132,7 @@ def _run(path: Path) -> dict[str, Any]:
     times = [event.get("times", 1) for event in events if event["event"] == "refused"]
     content["alarms"] = sum(many if type(many) is int else 1 for many in times)
     content["events"] = events[-5:]
+    content["gate"] = _gate(path.with_name("gate.jsonl"), problems)
     content["alive"] = _alive(content.get("pid"))
     content["problems"] = problems
     return dict(content)
@@ -178,6 +180,16 @@ def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:
     if lost:
         problems.append(f"{path}: {lost} of {len(events) + lost} lines can't be read; a crash cuts the last one short")
     return events
+
+
+def _gate(path: Path, problems: list[str]) -> dict[str, Any] | None:
+    """The last decision about a limit; None where there was none."""
+    try:
+        told = chained.read(path)
+    except (OSError, StorageError) as error:
+        problems.append(str(error))
+        return None
+    return told[-1] if told else None
 
 
 def _alive(pid: Any) -> bool:

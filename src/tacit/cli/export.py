@@ -1,0 +1,40 @@
+"""The verb export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.cli._show import Folder, Json
+
+
+def export(
+    out: Annotated[Path, typer.Option("--out", help="The safetensors file to write.", metavar="FILE")],
+    folder: Folder = Path(),
+    override: Annotated[
+        str | None, typer.Option(help="Let it out though its limit is broken: who answers for it.", metavar="NAME")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; it stays on record and in the report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy this party's trained half out of its run, with its verdict in the file's metadata.
+
+    A run that broke its limit, or whose limit nobody has judged, is refused with exit code 1. Who lets it out all the
+    same is on record in the run's folder and in its report.
+
+    Examples:
+
+    `tacit export --folder airline --out top.safetensors`
+
+    `tacit export --folder airline --out top.safetensors --override "A. Owner" --reason "test data only"`
+    """
+    from tacit.party.releasing import export as run
+
+    path = run(folder, out, override=override, reason=reason)
+    if as_json:
+        typer.echo(json.dumps({"file": str(path), "override": override}))
+    else:
+        typer.echo(f"{path} holds this party's half" + ("; the override is on record" if override else ""))

@@ -1,0 +1,154 @@
+"""Letting a trained model out: a run that broke its owner's limit stays where it is, unless somebody answers for it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Plan
+from tacit.errors import DataError, LimitError, UsageError
+from tacit.party import chained
+from tacit.party._files import replaced
+from tacit.party.aligning import aligned
+from tacit.party.building import build_party
+from tacit.party.folder import Folder
+from tacit.party.gating import decisions
+from tacit.party.records import OVERRIDES, overrides
+from tacit.party.replaying import find_run
+from tacit.party.reporting import now
+from tacit.protect import ladder
+from tacit.report.document import Report
+from tacit.report.rendering import read, write
+
+__all__ = ["clear", "export", "load_for_serving"]
+
+_MODEL = "model.safetensors"
+
+
+def clear(path: str | Path, what: str, *, override: str | None = None, reason: str | None = None) -> Report | None:
+    """Return where a run may be let out; a `LimitError` where it broke its limit, or was never judged.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        what: is to be done with it, for the record.
+        override: the name of somebody who lets it out all the same, and goes on record for it.
+        reason: why.
+
+    Returns:
+        The run's report; None where there is none, and no limit was ever set.
+    """
+    folder, where = find_run(path)
+    report = read(where / "report.json") if (where / "report.json").exists() else None
+    problem = _problem(folder, where, report)
+    if override is not None:
+        if not override.strip() or not (reason or "").strip():
+            raise UsageError("an override is on record with a name and a reason: give both, --override and --reason")
+        if problem is not None:
+            return _overridden(where, report, what, override.strip(), str(reason).strip())
+    if problem is not None:
+        raise LimitError(
+            f"{where}: {problem}. It is not let out; who answers for it all the same says so with --override NAME "
+            "--reason WHY, which stays on record and in the report"
+        )
+    return report
+
+
+def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
+    """What speaks against letting a run out; None where nothing does."""
+    limits = [one["limit"] for one in decisions(where) if one["limit"] is not None]
+    limit = limits[-1] if limits else folder.config.limit
+    if limit is None:
+        return None
+    if report is None:
+        return f"it has a limit of {limit:g}, and no report says whether that was held: run `tacit audit {where}` first"
+    if report.limit is None or report.limit > limit:
+        said = "none" if report.limit is None else f"{report.limit:g}"
+        return f"it was trained under a limit of {limit:g}, and its report judges another one ({said}): audit it again"
+    if report.verdict != "held":
+        return f"its limit of {report.limit:g} is {report.verdict}, as {where / 'report.html'} says"
+    return None
+
+
+def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:
+    chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+    if report is None:
+        return None
+    report = report.model_copy(update={"overrides": overrides(where)})
+    write(report, where)
+    return report
+
+
+def export(path: str | Path, out: Path, *, override: str | None = None, reason: str | None = None) -> Path:
+    """Copy the party's trained half out of its run, with what is known about it in the file's metadata.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        out: the safetensors file to write; never over another one.
+        override: see `clear`.
+        reason: see `clear`.
+    """
+    folder, where = find_run(path)
+    if out.exists():
+        raise UsageError(f"{out} is there already: choose another name, or move it away")
+    weights = _weights(where)
+    report = clear(path, f"export to {out.name}", override=override, reason=reason)
+    about = {
+        "tacit_run": folder.contract.run,
+        "tacit_party": folder.config.name,
+        "tacit_contract": folder.contract.digest,
+        "tacit_limit": "none" if report is None or report.limit is None else f"{report.limit:g}",
+        "tacit_verdict": "no limit" if report is None else report.verdict,
+        "tacit_overrides": "; ".join(f"{one.time} {one.who}: {one.reason}" for one in overrides(where)),
+        "tacit_report_sha256": _digest(where / "report.json"),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    replaced(out, lambda file: file.write(save(weights, metadata=about)))
+    return out
+
+
+def load_for_serving(
+    path: str | Path, *, override: str | None = None, reason: str | None = None
+) -> LabelParty | FeatureParty:
+    """The party as its run left it, to answer about new rows: a feature party's `embed`, a label party's `top`.
+
+    What a feature party's protections did at the end of its training they do here as well.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        override: see `clear`.
+        reason: see `clear`.
+    """
+    folder, where = find_run(path)
+    weights = _weights(where)
+    clear(path, "serving", override=override, reason=reason)
+    contract, rows = folder.contract, aligned(folder)
+    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+    party, _ = build_party(folder, contract, rows, plan, None)
+    model = party.top if isinstance(party, LabelParty) else party.bottom
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise DataError(
+            f"{where / _MODEL} does not fit the model of party.toml ({error}): put [model] back as it was in training"
+        ) from None
+    told = decisions(where)
+    if isinstance(party, FeatureParty) and told:
+        raised = ladder.stronger_embedding(party.shield.protect, told[-1]["level"])
+        party.shield.steer(party.shield.protect if raised is None else raised)
+    return party
+
+
+def _weights(where: Path) -> dict[str, Tensor]:
+    path = where / _MODEL
+    if not path.exists():
+        raise UsageError(f"{path} is missing: the training is not over; `tacit train` goes on where it was")
+    return load_file(path)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
