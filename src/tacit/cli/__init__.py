@@ -10,6 +10,7 @@ import typer
 from tacit._version import __version__
 from tacit.cli.audit import audit
 from tacit.cli.bench import bench
+from tacit.cli.conformance import conformance
 from tacit.cli.days import days
 from tacit.cli.demo import demo
 from tacit.cli.export import export
