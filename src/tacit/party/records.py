@@ -58,7 +58,7 @@ def overrides(where: Path) -> tuple[Override, ...]:
 def _moments(
     where: Path, told: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measure, configured: str
 ) -> tuple[Moment, ...]:
-    """An epoch each: the strength that was decided for it, the worst look, and how good the model was after it."""
+    """An epoch each: the strength that was decided for it, the worst that was seen, and how good the model was then."""
     history = _history(where)
     epochs = sorted({one["epoch"] for one in seen} | {int(line["epoch"]) for line in history})
     found = []
@@ -72,11 +72,24 @@ def _moments(
                 epoch=epoch + 1,
                 strength=before[-1]["strength"] if before else configured,
                 level=before[-1]["level"] if before else 0,
-                worst=_worst([one for one in seen if one["epoch"] == epoch], measure),
+                worst=_measured(told, epoch, measure)
+                or _worst([one for one in seen if one["epoch"] == epoch], measure),
                 figures=figures,
             )
         )
     return tuple(found)
+
+
+def _measured(told: Sequence[dict[str, Any]], epoch: int, measure: Measure) -> Worst | None:
+    """What the gate measured at the end of an epoch, before it let the next one begin; None where it did not look."""
+    worst = next((one["worst"] for one in told if one["epoch"] == epoch + 2 and one["worst"] is not None), None)
+    if worst is None or worst["limit"] is not None:
+        return None
+    value = worst["value"]
+    return Worst(
+        attack=worst["attack"], value=value, low=min(worst["low"], value), high=max(worst["upper"], value),
+        measure=measure,
+    )  # fmt: skip
 
 
 def _worst(seen: Sequence[dict[str, Any]], measure: Measure) -> Worst | None:
