@@ -30,10 +30,13 @@ from tacit.party.folder import Folder, create
 from tacit.protect.gradient import protection
 from tacit.wire.journal import Journal, Place, Record
 
-__all__ = ["WIDTH", "party", "set_up", "weights"]
+__all__ = ["NOTHING", "WIDTH", "party", "set_up", "weights"]
 
 WIDTH = 128
 _STEPS = 10**6  # far more than are ever asked for
+
+NOTHING = "record = { last = 0, follow = 0 }\nlive.every = 0"
+"""Settings of a party that does not look at what it sends."""
 
 _CONTRACT = f"""\
 run = "bench"
@@ -51,18 +54,27 @@ _PARTY = """\
 name = "{name}"
 role = "{role}"
 network.{where} = "{address}"
-data = {{ path = "none.parquet", ids = ["id"], {more} }}
-{protect}record = {{ last = 0, follow = 0 }}
+{protect}
 training = {{ checkpoint_every = 200, threads = {threads} }}
+{settings}
 """
 
 
-def set_up(folder: Path, listen: int, connect: int, *, rows: int, threads: int) -> None:
+def set_up(
+    folder: Path,
+    listen: int,
+    connect: int,
+    *,
+    rows: int,
+    threads: int,
+    epochs: int | None = None,
+    settings: str = NOTHING,
+) -> None:
     """Two folders with keys, trust and a contract, as if their ids had been aligned; the ports may be a relay's."""
+    epochs = min(-(-_STEPS // (rows // BATCH)), 100_000) if epochs is None else epochs
     made: dict[str, Folder] = {}
     for name, role, where, port in (("label", "label", "listen", listen), ("features", "features", "connect", connect)):
         made[name] = create(folder / name, role=role, name=name)  # type: ignore[arg-type]
-        label = role == "label"
         (folder / name / "party.toml").write_text(
             _PARTY.format(
                 name=name,
@@ -70,12 +82,11 @@ def set_up(folder: Path, listen: int, connect: int, *, rows: int, threads: int) 
                 where=where,
                 address=f"127.0.0.1:{port}",
                 threads=threads,
-                more='label = "y"' if label else 'numeric = ["x"]',
-                protect='protect.gradient.name = "none"\n' if label else "",
+                protect='protect.gradient.name = "none"' if role == "label" else "protect.embedding = []",
+                settings=settings,
             )
         )
-        epochs = -(-_STEPS // (rows // BATCH))
-        (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=min(epochs, 100_000)))
+        (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=epochs))
         where_run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
         store(where_run, run="bench", id="00", seed=0, digest="00", rows=np.arange(rows))
     made["label"].trust(folder / "features" / "features.crt")
