@@ -198,8 +198,6 @@ def test_what_is_tried_here_is_a_check():
 @every
 def test_keeps_the_contract(case, device):
     failed = {one.name for one in examine(Subject(case.make(embedded=False), device), CHECKED) if not one.passed}
-    if len(case.parts) > 1:
-        failed -= {"call_equals_update"}  # called on one batch a chain's links have no warm-up
     assert failed == ({"other_noise_other_bytes"} if case.names <= NOISELESS else set())
 
 

@@ -28,6 +28,10 @@ class Chain:
         """Every link's own state."""
         return tuple(link.init() for link in self.links)
 
+    def fresh(self) -> tuple[Any, ...]:
+        """Every link's own state for a batch on its own."""
+        return tuple(getattr(link, "fresh", link.init)() for link in self.links)
+
     def update(
         self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
     ) -> Protected:
@@ -38,7 +42,7 @@ class Chain:
 
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
         """The same for one batch on its own."""
-        return self._run(grad, [lambda g, i=i: self.links[i](g, labels, noise, embedding) for i in self._places])
+        return self.update(grad, labels, self.fresh(), noise, embedding)
 
     def steps_to_change(self, state: tuple[Any, ...]) -> int | None:
         """As many as the first link to change allows; 0 where a link can't tell."""
