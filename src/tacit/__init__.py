@@ -103,7 +103,10 @@ _HOME = {
     "simulate": "tacit.cut.simulate",
     "worst": "tacit.audit.run",
 }
-_PACKAGES = ("align", "audit", "contracts", "cut", "dependence", "errors", "lab", "models", "party", "protect", "wire")
+_PACKAGES = (
+    "align", "audit", "contracts", "cut", "dependence", "errors", "lab", "ledger", "models", "party", "protect",
+    "report", "wire",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tacit.cut.label_party import LabelParty
     from tacit.party.aligning import Aligned, Source
     from tacit.party.training import Trained
+    from tacit.report.document import Report
 
 __all__ = ["Folder", "create"]
 
@@ -249,6 +250,18 @@ class Folder:
         from tacit.party.training import train
 
         return train(self, party)
+
+    def audit(self, *, limit: float | None = None) -> Report:
+        """Attack what this party recorded of its run with all attacks; see `tacit.party.replaying.audit_run`."""
+        from tacit.party.replaying import audit_run
+
+        return audit_run(self, limit=limit)
+
+    def export(self, out: str | Path, *, override: str | None = None, reason: str | None = None) -> Path:
+        """Copy the trained half out, unless its run broke its limit; see `tacit.party.releasing.export`."""
+        from tacit.party.releasing import export
+
+        return export(self, Path(out), override=override, reason=reason)
 
     def peers(self, contract: Contract) -> tuple[str, ...]:
         """Whom this party talks to: the label party to all feature parties, these to the label party alone."""

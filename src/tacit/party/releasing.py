@@ -30,7 +30,9 @@ __all__ = ["clear", "export", "load_for_serving"]
 _MODEL = "model.safetensors"
 
 
-def clear(path: str | Path, what: str, *, override: str | None = None, reason: str | None = None) -> Report | None:
+def clear(
+    path: Folder | str | Path, what: str, *, override: str | None = None, reason: str | None = None
+) -> Report | None:
     """Return where a run may be let out; a `LimitError` where it broke its limit, or was never judged.
 
     Args:
@@ -83,7 +85,7 @@ def _overridden(where: Path, report: Report | None, what: str, who: str, reason:
     return report
 
 
-def export(path: str | Path, out: Path, *, override: str | None = None, reason: str | None = None) -> Path:
+def export(path: Folder | str | Path, out: Path, *, override: str | None = None, reason: str | None = None) -> Path:
     """Copy the party's trained half out of its run, with what is known about it in the file's metadata.
 
     Args:
@@ -112,7 +114,7 @@ def export(path: str | Path, out: Path, *, override: str | None = None, reason: 
 
 
 def load_for_serving(
-    path: str | Path, *, override: str | None = None, reason: str | None = None
+    path: Folder | str | Path, *, override: str | None = None, reason: str | None = None
 ) -> LabelParty | FeatureParty:
     """The party as its run left it, to answer about new rows: a feature party's `embed`, a label party's `top`.
 

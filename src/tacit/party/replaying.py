@@ -104,7 +104,7 @@ def audit_files(
 
 
 def audit_run(
-    path: str | Path,
+    path: Folder | str | Path,
     *,
     side: Side | None = None,
     limit: float | None = None,
@@ -193,7 +193,7 @@ def _run_report(
     return with_records(report, folder, where)
 
 
-def find_run(path: str | Path) -> tuple[Folder, Path]:
+def find_run(path: Folder | str | Path) -> tuple[Folder, Path]:
     """The party's folder and the run's folder that a path means."""
     path = Path(path)
     inside = path.resolve().parent.name == "runs" and not (path / "party.toml").exists()
