@@ -1,4 +1,4 @@
-"""Writes the parts of the docs that are made from the code: protections, attacks, data sets, figures, reports.
+"""Writes the pages that are made from the code: protections, attacks, data sets, figures, reports and settings.
 
 Run it after a change to a docstring; a test compares.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+from docs_settings import settings
+from docs_tables import HEAD, attributes, cell, grid, kind
 from tacit.align.tables import Columns as Inputs
 from tacit.audit import attacks, input_attacks
 from tacit.config._base import Section
@@ -26,7 +26,6 @@ from tacit.protect import embedding, gradient
 from tacit.report.document import Report
 
 DOCS = Path(__file__).parent.parent / "docs"
-HEAD = "<!-- made by scripts/make_docs.py from the docstrings; do not edit -->\n"
 
 
 def table(package: str, names: list[str]) -> str:
@@ -200,11 +199,9 @@ def one_data_set(name: str, source: Source) -> str:
 
 def keys(described: type[Section]) -> str:
     """What a description may say, from the attributes of its docstring."""
-    _, _, listed = inspect.getdoc(described).partition("Attributes:\n")
-    found = re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE)
     return grid(
         ("key", "what it is", "default"),
-        [(f"`{key}`", " ".join(text.split()), default(described, key)) for key, text in found],
+        [(f"`{key}`", text, default(described, key)) for key, text in attributes(described).items()],
     )
 
 
@@ -213,11 +210,6 @@ def default(described: type[Section], key: str) -> str:
     if field.is_required():
         return "must be given"
     return f"`{json.dumps(field.default)}`" if isinstance(field.default, str | int | float) else ""
-
-
-def grid(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |".replace("| --- ", "|---").replace("--- |", "---|") for row in rows)
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -259,10 +251,6 @@ def sizes(recipe: Recipe) -> tuple[str, str]:
     return ", ".join(paper[:counted]), ", ".join(f"{number:,}" for number in recipe.small[:counted])
 
 
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 _REPORT = """\
@@ -287,26 +275,11 @@ def report() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def kind(field: Mapping[str, Any]) -> str:
-    """The type of a field of a JSON schema, as people say it."""
-    if "$ref" in field:
-        name = field["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
-    if "anyOf" in field:
-        return " or ".join(kind(one) for one in field["anyOf"])
-    if "const" in field or "enum" in field:
-        return " or ".join(f'"{one}"' for one in field.get("enum", [field.get("const")]))
-    if field["type"] == "array":
-        return f"list of {kind(field['items'])}"
-    if field["type"] == "object":
-        return f"names to {kind(field['additionalProperties'])}"
-    return str(field["type"])
-
-
 def pages() -> dict[str, str]:
     return {
         "ref-data-sets.md": data_sets(),
         "ref-figures.md": figures(),
+        "ref-party-toml.md": settings(),
         "ref-report.md": report(),
         "report-schema.json": json.dumps(Report.model_json_schema(), indent=2) + "\n",
         "ref-sweep-results.md": f"{HEAD}# The results of a sweep\n\n{inspect.getdoc(results)}\n",

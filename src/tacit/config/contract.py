@@ -32,7 +32,12 @@ class Cut(Section):
 
 
 class Alignment(Section):
-    """How many ids a side may bring: too many cost the other side work, too few would probe for single ids."""
+    """How many ids a side may bring: too many cost the other side work, too few would probe for single ids.
+
+    Attributes:
+        largest_set: ids of a side, at most; more are refused before any work is done for them.
+        smallest_set: of a side's ids and of the common ones, at least.
+    """
 
     largest_set: Whole = 10_000_000
     smallest_set: Whole = 1000
@@ -55,13 +60,31 @@ class Minimum(Section):
 
 
 class Share(Section):
-    """Which of `METRICS` the label party tells the others at the end of an epoch."""
+    """What the label party tells the others.
+
+    Attributes:
+        metrics: figures of the whole model, at the end of an epoch; nothing else is told.
+    """
 
     metrics: Annotated[tuple[Literal["test_auc", "test_loss", "train_loss"], ...], AfterValidator(as_set)] = ()
 
 
 class Contract(File):
-    """What all parties agree on, from `contract.toml`; see the comments of its template for each field."""
+    """What all parties agree on, from `contract.toml`.
+
+    Attributes:
+        run: the name of this training; a new name is a new training.
+        label_party: its name, as in its certificate.
+        feature_parties: one to eight names.
+        loss: "binary" is one logit and labels 0 or 1, "softmax" one logit for each class.
+        epochs: how often every example is visited.
+        batch_size: examples in a batch.
+        test_share: of the common rows, the last ones in their order, which nobody chose; 0 for none.
+        cut: what crosses the wire.
+        alignment: bounds of the private set intersection.
+        minimum: the least protection on both sides.
+        share: what the label party tells.
+    """
 
     FILE: ClassVar[str] = "contract.toml"
 

@@ -33,7 +33,7 @@ class Embedding(Section):
     """One thing that a feature party does so that its embeddings give less away.
 
     Attributes:
-        name: one of `EMBEDDING_OPTIONS`.
+        name: of the protection.
         weight: of the loss that it adds to the party's own.
         log: whether the logarithm of the distance correlation is the loss.
         unbiased: whether the distance correlation is the one that does not depend on the size of the batch.

@@ -33,7 +33,12 @@ class Gradient(Section):
     """What the label party does to a gradient before it is sent, with its one strength.
 
     Attributes:
-        name: one of `KNOBS`; "none" sends the bare gradient and must be written out.
+        name: of the protection; "none" sends the bare gradient and must be written out.
+        leak_auc: strength of `matched` and `marvell`: the AUC that its model of gradients leaves the best attacker.
+        sum_kl: strength of `marvell`: what is left of the divergence between the classes.
+        scale: strength of `matched` and `marvell`: noise power over the squared distance of the class means.
+        detection_error: strength of `marvell`: the error that any attacker is left with on balanced classes.
+        t: strength of `iso`: noise power over the largest squared norm in the batch.
         visits: for `matched`, over how many visits of one example the strength holds; "epochs" is as many as there are.
     """
 

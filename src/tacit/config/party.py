@@ -15,7 +15,12 @@ __all__ = ["Align", "Data", "Live", "Model", "Network", "Party", "Protect", "Rec
 
 
 class Network(Section):
-    """Where the label party listens, or where a feature party finds it."""
+    """Where the label party listens, or where a feature party finds it.
+
+    Attributes:
+        listen: host and port that feature parties connect to; the label party's alone.
+        connect: host and port of the label party; a feature party's alone.
+    """
 
     listen: Address | None = None
     connect: Address | None = None
@@ -59,7 +64,7 @@ class Model(Section):
     """The party's half of the model: one of ours by name, or its own.
 
     Attributes:
-        name: "wide_deep".
+        name: of a model of ours.
         layers: ReLU layers in this half.
         embedding: the width of an embedded category, in a bottom.
         sparse: whether tables are updated row by row, for very many categories.
@@ -85,8 +90,9 @@ class Training(Section):
     """How the party trains its half.
 
     Attributes:
-        optimizer: "adam" or "sgd".
-        threads: of this process; 0 for all cores.
+        optimizer: of this party's half.
+        learning_rate: of the optimizer.
+        threads: of this process; 0 leaves it to torch, which takes all cores.
         checkpoint_every: steps between two checkpoints.
         seed: of the first weights; fresh ones are drawn where it is not given.
     """
@@ -102,10 +108,11 @@ class Protect(Section):
     """What the party does to what it sends.
 
     Attributes:
-        gradient: the label party's protection.
+        gradient: the label party's protection; without a default where `[data]` is given.
         label_distance_correlation: a label party's wish that embeddings tell less about its labels: the weight of the
             distance correlation between the two, which then falls while the bottom learns.
-        embedding: a feature party's protections, in their order; an empty list sends bare embeddings.
+        embedding: a feature party's protections, in their order; an empty list sends bare embeddings. Without a default
+            where `[data]` is given.
     """
 
     gradient: Gradient | None = Field(
@@ -128,7 +135,12 @@ class Align(Section):
 
 
 class Record(Section):
-    """What is kept for the party's own attacks: the last batches, and every visit of a few examples."""
+    """What is kept for the party's own attacks: the last batches, and every visit of a few examples.
+
+    Attributes:
+        last: whole batches that are kept, the newest ones.
+        follow: examples of which every visit is kept; fewer where all of them would take more than 64 MiB.
+    """
 
     last: Count = 24
     follow: Count = 8192
@@ -153,11 +165,21 @@ class Party(File):
     A party that trains from Python may leave `[data]` out, and brings its table and its model with it.
 
     Attributes:
+        name: of the party, as in its certificate.
+        role: "label" has the column to be learnt, "features" has columns that help.
         limit: that no attack on what this party sends may pass: of a label party the leak AUC of its labels (0.5 is a
             coin flip), of a feature party the share of its columns' variance that can be read (0 is nothing).
         on_limit: what to do where it would be passed. Where noise can't be raised any further, training pauses.
         budget: of a label party: the leak AUC that the ledger's worst case may reach for any example, over all visits
             in all runs.
+        network: the address.
+        data: the party's table.
+        model: the party's half.
+        training: how it learns.
+        protect: what is done to what is sent.
+        align: how often peers may align.
+        record: what is kept for attacks on oneself.
+        live: how often these run.
     """
 
     FILE: ClassVar[str] = "party.toml"

@@ -1,0 +1,84 @@
+"""The page of the settings, from the classes that read them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from docs_tables import HEAD, attributes, cell, grid, kind
+from tacit.config import Contract, Embedding, Gradient, Party
+from tacit.config._base import File, Section
+
+_SETTINGS = """\
+Two files of TOML. `party.toml` belongs to one party and nobody else sees it; `tacit init` writes it with a comment for
+each line. `contract.toml` is equal on all sides; `tacit contract --new` writes a draft, and `tacit contract` shows its
+digest.
+
+An unknown key is an error, and all mistakes of a file are told at once, each with its place and the next act. A key
+without a default may be left out, if nothing else is said. What a run was begun with stays: where its data, model,
+optimizer or protection has changed it refuses to go on. `limit`, `on_limit` and the address may change."""
+
+_PARTS = {
+    Gradient: '`gradient = { name = "matched", leak_auc = 0.6 }`: a name and one strength. See '
+    "[the protections](ref-protections.md).",
+    Embedding: '`embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]`: a list of names with their options. See '
+    "[the protections](ref-embedding-protections.md).",
+}
+
+
+def settings() -> str:
+    parts = [f"{HEAD}# Settings: `party.toml` and `contract.toml`", _SETTINGS]
+    for file in (Party, Contract):
+        parts += [f"## `{file.FILE}`", *file_keys(file)]
+    for part, words in _PARTS.items():
+        parts += [f"## {part.__name__}", inspect.getdoc(part).splitlines()[0], words, setting_keys(part)]
+    return "\n\n".join(parts) + "\n"
+
+
+def file_keys(file: type[File]) -> list[str]:
+    """The keys of a file that are no tables, and one heading for each of its tables."""
+    tables = {key: found for key in file.model_fields if (found := table_of(file, key)) is not None}
+    parts = [setting_keys(file, but=tables)]
+    for key, one in tables.items():
+        parts += [f"### `[{key}]`", inspect.getdoc(one).partition("Attributes:")[0].strip(), setting_keys(one)]
+    return parts
+
+
+def table_of(described: type[Section], key: str) -> type[Section] | None:
+    """The class of a key that is a table of its own."""
+    held = described.model_fields[key].annotation
+    found = [one for one in (held, *get_args(held)) if inspect.isclass(one) and issubclass(one, Section)]
+    return found[0] if found and found[0] not in _PARTS else None
+
+
+def setting_keys(described: type[Section], but: Iterable[str] = ()) -> str:
+    """Every key with its type, default and meaning; one without a meaning is an error."""
+    schema, meanings = described.model_json_schema(), attributes(described)
+    lines = [
+        (f"`{key}`", toml_kind(field), setting_default(described, key), cell(meanings[key]))
+        for key, field in schema["properties"].items()
+        if key not in but
+    ]
+    return grid(("key", "type", "default", "meaning"), lines)
+
+
+def toml_kind(field: Mapping[str, Any]) -> str:
+    """The type of a key as people say it; TOML has no null, a key is left out instead."""
+    some = [one for one in field.get("anyOf", [field]) if one.get("type") != "null"]
+    return " or ".join(f"{kind(one)}{bounds(one)}" for one in some)
+
+
+def bounds(field: Mapping[str, Any]) -> str:
+    """Between which numbers a key lies."""
+    words = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
+    told = [f"{word} {field[name]:,}" for name, word in words.items() if name in field]
+    return f" {', '.join(told)}" if told else ""
+
+
+def setting_default(described: type[Section], key: str) -> str:
+    field = described.model_fields[key]
+    if field.is_required():
+        return "must be given"
+    return "" if field.default is None else f"`{json.dumps(field.default)}`"

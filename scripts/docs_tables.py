@@ -1,0 +1,42 @@
+"""What pages that are made from the code share: tables, and what a docstring says about each attribute."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+HEAD = "<!-- made by scripts/make_docs.py from the docstrings; do not edit -->\n"
+
+
+def grid(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |".replace("| --- ", "|---").replace("--- |", "---|") for row in rows)
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def kind(field: Mapping[str, Any]) -> str:
+    """The type of a field of a JSON schema, as people say it."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in field:
+        return " or ".join(kind(one) for one in field["anyOf"])
+    if "const" in field or "enum" in field:
+        return " or ".join(f'"{one}"' for one in field.get("enum", [field.get("const")]))
+    if field["type"] == "array":
+        return f"list of {kind(field['items'])}"
+    if field["type"] == "object":
+        return f"names to {kind(field['additionalProperties'])}"
+    return str(field["type"])
+
+
+def attributes(described: type) -> dict[str, str]:
+    """What a docstring says about each attribute."""
+    _, _, listed = inspect.getdoc(described).partition("Attributes:\n")
+    found = re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE)
+    return {key: " ".join(text.split()) for key, text in found}
