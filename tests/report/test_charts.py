@@ -101,12 +101,14 @@ def test_one_point_is_enough(limit):
     )
     assert "<circle" in tradeoff(AUC, [moment], "test_auc", limit)
     assert "nan" not in curves(AUC, [LiveCurve(attack="a", steps=(1,), values=(0.5,))], limit)
+    assert "<circle" in curves(AUC, [LiveCurve(attack="a", steps=(1,), values=(0.5,))], limit)  # a line can't be seen
+    assert "<circle" not in curves(AUC, [LiveCurve(attack="a", steps=(1, 2), values=(0.5, 0.6))], limit)
     assert "nan" not in strengths([moment], [])
 
 
 def test_the_gate_stands_where_it_decided():
     moments = [Moment(epoch=i, strength="s", level=level) for i, level in enumerate((0, 0, 1, 1), start=1)]
-    raised = Decision(time="t", epoch=2, decision="raise", reason="r")
-    drawn = strengths(moments, [raised, raised.model_copy(update={"decision": "keep", "epoch": 3})])
-    assert re.findall(r'<svg x="([\d.]+)%" y="([\d.]+)%"', drawn) == [("50.00", "100.00")]
-    assert "epoch 2: raise" in drawn
+    raised = Decision(time="t", epoch=3, decision="raise", reason="r")
+    drawn = strengths(moments, [raised, raised.model_copy(update={"decision": "keep", "epoch": 4})])
+    assert re.findall(r'<svg x="([\d.]+)%" y="([\d.]+)%"', drawn) == [("50.00", "0.00")]  # where the third one begins
+    assert "before epoch 3: raise" in drawn

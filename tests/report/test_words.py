@@ -3,7 +3,7 @@
 import pytest
 
 from tacit.report.document import Leak, LiveCurve, Report, Subject, Worst
-from tacit.report.measures import MEASURES, judged
+from tacit.report.measures import MEASURES, Judged, judged
 from tacit.report.rendering import render
 from tacit.report.words import headline, over_limit, spelled
 
@@ -198,3 +198,29 @@ def test_figures_are_finite():
 def test_a_curve_has_a_value_for_each_step():
     with pytest.raises(ValueError, match="2 steps and 1 values"):
         LiveCurve(attack="a", steps=(1, 2), values=(0.5,))
+
+
+def test_what_single_batches_reach_counts_too():
+    report = one_attack(0.57, verdict="broken")
+    loud = report.leaks[0].model_copy(update={"quantile": 0.62})
+    report = changed(report, leaks=(loud,))
+    assert over_limit(report) == [loud]
+    assert headline(report).verdict.endswith("57 times in 100, and 0.620 can't be ruled out.")
+    page = render(report)
+    assert "95% of batches under 0.620" in page
+    assert "over the limit" in page
+
+
+def test_who_does_worse_with_messages_learns_nothing():
+    (leak,) = one_attack(0.62, baseline=0.69).leaks
+    assert judged(leak) == Judged(0.5, 0.5, 0.5, 0.69)
+    page = render(one_attack(0.62, baseline=0.69))
+    assert "0.690 without messages, 0.620 with them (0.610 to 0.630)" in page
+
+
+def test_code_names_are_not_for_readers():
+    leak = one_attack(0.55).leaks[0].model_copy(update={"knows": "the gradients; known.labels.", "costs": "`k` passes"})
+    page = render(changed(one_attack(0.55), leaks=(leak,)))
+    assert "the gradients; the labels that it is told." in page
+    assert "known.labels" not in page
+    assert "k passes" in page

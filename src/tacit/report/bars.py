@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from tacit.report._svg import at, el, line, near, picture, text
 from tacit.report.document import Leak
-from tacit.report.measures import MEASURES, Judged, Measure, judged
+from tacit.report.measures import MEASURES, Judged, Measure, judged, upper_end
 from tacit.report.words import decimals
 
 __all__ = ["Mark", "histogram", "interval", "scale"]
@@ -86,7 +86,7 @@ def interval(leak: Leak, limit: float | None) -> Markup:
         limit: drawn across, where there is one.
     """
     measure, figure = MEASURES[leak.measure], judged(leak)
-    over = limit is not None and figure.high > limit
+    over = limit is not None and upper_end(leak) > limit
     drawn = [line(0, 0.5, 1, 0.5, "axis"), line(0, 0.2, 0, 0.8, "axis"), line(1, 0.2, 1, 0.8, "axis")]
     if limit is not None:
         drawn.append(line(measure.share(limit), 0, measure.share(limit), 1, "limit"))

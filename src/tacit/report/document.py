@@ -163,7 +163,7 @@ class Decision(_Part):
 
     Attributes:
         time: when.
-        epoch: the epoch that it is about, counted from 1.
+        epoch: before which it was taken, counted from 1.
         decision: what was done.
         reason: why, for the owner alone.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tacit.report.document import Leak, Measured, Report
 
-__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure"]
+__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure", "upper_end"]
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,19 @@ class Judged:
 
 
 def judged(leak: Leak) -> Judged:
-    """A leak without what its attacker has before it sees any message."""
+    """A leak without what its attacker has before it sees any message; who does worse with them has learnt nothing."""
     if leak.baseline is None:
         return Judged(leak.value, leak.low, leak.high)
-    off = leak.baseline - MEASURES[leak.measure].chance
-    return Judged(leak.value - off, leak.low - off, leak.high - off, leak.baseline)
+    chance = MEASURES[leak.measure].chance
+    value, low, high = (max(chance, chance + one - leak.baseline) for one in (leak.value, leak.low, leak.high))
+    return Judged(value, low, high, leak.baseline)
+
+
+def upper_end(leak: Leak) -> float:
+    """What a limit is held against: the interval's upper end, or what 95 of 100 batches stay under if more."""
+    if leak.quantile is None or leak.quantile <= leak.high:
+        return judged(leak).high
+    return judged(leak.model_copy(update={"high": leak.quantile})).high
 
 
 def main_measure(report: Report) -> Measured:

@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from tacit.report.bars import Mark, histogram, interval, scale
 from tacit.report.document import Decision, Leak, LiveCurve, Measured, Moment, Report
-from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measure
+from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
 from tacit.report.plots import SERIES, curves, strengths, tradeoff
-from tacit.report.words import count, decimals, headline, spelled, worst_leak
+from tacit.report.words import count, decimals, headline, said, spelled, worst_leak
 
 __all__ = ["content"]
 
@@ -37,6 +37,7 @@ class _Row:
     over: bool
     worst: bool
     judged: Judged
+    upper: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def content(report: Report, digest: str) -> dict[str, object]:
         "trade": _trade(report),
         **_ledger(report),
         "count": count,
+        "said": said,
         "spelled": spelled,
         "moment": _moment,
     }
@@ -96,9 +98,10 @@ def _groups(report: Report) -> list[_Group]:
                 _Row(
                     leak=one,
                     bar=interval(one, limit),
-                    over=limit is not None and judged(one).high > limit,
+                    over=limit is not None and upper_end(one) > limit,
                     worst=one is most,
                     judged=judged(one),
+                    upper=upper_end(one),
                 )
                 for one in some
             ]

@@ -39,7 +39,7 @@ class _Axis:
 
 
 def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Markup:
-    """How many steps above the configured strength each epoch was, as stairs, with what the gate decided."""
+    """How many steps above the configured strength each epoch was, as stairs, with what was decided before them."""
     first, last = moments[0].epoch, moments[-1].epoch
     across, up = _Axis(first - 1, last), _Axis(0, max(1, *(one.level for one in moments)))
     drawn = _grid_across(up, [level for level in ticks(0, up.high, 5) if level == int(level)], "{:.0f}")
@@ -56,9 +56,11 @@ def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Marku
         shape = _SHAPES.get(decision.decision)
         if shape is None:
             continue
-        mark = el("path", el("title", f"epoch {decision.epoch}: {decision.decision}"), d=shape, class_="decision")
-        height = 1 - up.share(levels.get(decision.epoch, 0))
-        drawn.append(el("svg", mark, x=at(across.share(decision.epoch)), y=at(height), overflow="visible"))
+        mark = el(
+            "path", el("title", f"before epoch {decision.epoch}: {decision.decision}"), d=shape, class_="decision"
+        )
+        height = 1 - up.share(levels.get(decision.epoch, moments[-1].level))
+        drawn.append(el("svg", mark, x=at(across.share(decision.epoch - 1)), y=at(height), overflow="visible"))
     steps = [one for before, one in pairwise((None, *moments)) if one and (before is None or before.level != one.level)]
     told = "; ".join(f"from epoch {one.epoch}: {one.level}" for one in steps)
     return picture("Steps above the configured strength, by epoch", told, *drawn, height=140, class_="plot")
@@ -80,7 +82,11 @@ def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) ->
     )
     for place, one in reversed(list(enumerate(shown))):
         points = [None if value is None else (across.share(step), 1 - up.share(value)) for step, value in _thinned(one)]
-        drawn.append(stretched(points, f"series s{place + 1}" if place < SERIES else "series rest"))
+        style = f"series s{place + 1}" if place < SERIES else "series rest"
+        drawn.append(stretched(points, style))
+        known = [point for point in points if point is not None]
+        if len(known) == 1:  # a line of one point can't be seen
+            drawn.append(el("circle", cx=at(known[0][0]), cy=at(known[0][1]), r=4, class_=style))
     drawn += [*_limit_across(up, limit), *_names("step", measure.name)]
     told = "; ".join(f"{one.attack}: {_range(one)}" for one in shown)
     return picture(f"{measure.name} while training ran", told, *drawn, height=240, class_="plot")

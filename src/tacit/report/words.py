@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.report.document import Leak, Report
-from tacit.report.measures import MEASURES, Judged, judged, main_measure
+from tacit.report.measures import MEASURES, Judged, judged, main_measure, upper_end
 
-__all__ = ["Headline", "count", "decimals", "headline", "over_limit", "spelled", "worst_leak"]
+__all__ = ["Headline", "count", "decimals", "headline", "over_limit", "said", "spelled", "worst_leak"]
 
 _STAMPS = {
     "held": ("Limit held", "good"),
@@ -15,6 +15,16 @@ _STAMPS = {
     "no limit": ("No limit set", "open"),
     "not judged": ("Not judged", "open"),
 }
+_GRANTED = {
+    "known.labels": "the labels that it is told",
+    "known.positive_gradient": "the bare gradient of a positive example",
+    "known.share": "the share of positives",
+    "known.prediction": "the model's predictions",
+    "known.inputs": "the columns that it is told",
+    "known.attribute": "the attribute where it is told",
+    "known.samples": "columns of other examples",
+    "`": "",
+}  # what attackers are granted, by the names that attacks have for it
 
 
 @dataclass(frozen=True)
@@ -53,11 +63,11 @@ def worst_leak(report: Report) -> Leak | None:
 
 
 def over_limit(report: Report) -> list[Leak]:
-    """The attacks whose interval does not end under the limit."""
+    """The attacks whose upper end is not under the limit."""
     if report.limit is None:
         return []
     measure = main_measure(report)
-    return [one for one in report.leaks if one.measure == measure and judged(one).high > report.limit]
+    return [one for one in report.leaks if one.measure == measure and upper_end(one) > report.limit]
 
 
 def count(number: int, noun: str) -> str:
@@ -68,6 +78,17 @@ def count(number: int, noun: str) -> str:
 def spelled(name: str) -> str:
     """The name of a figure as people say it."""
     return " ".join("AUC" if part == "auc" else part for part in name.split("_"))
+
+
+def said(told: str) -> str:
+    """What an attack's file says, for readers who don't know the code.
+
+    >>> said("the gradients; known.labels.")
+    'the gradients; the labels that it is told.'
+    """
+    for name, words in _GRANTED.items():
+        told = told.replace(name, words)
+    return told
 
 
 def decimals(value: float | None) -> str:
@@ -106,7 +127,7 @@ def _beyond(report: Report, figure: Judged) -> str:
     over = over_limit(report)
     if not over:
         return ", but the limit was passed while training ran"
-    return f", and {decimals(max(judged(one).high for one in over))} can't be ruled out"
+    return f", and {decimals(max(upper_end(one) for one in over))} can't be ruled out"
 
 
 def _meaning(report: Report, figure: Judged | None) -> tuple[str, ...]:
