@@ -117,18 +117,27 @@ def _print_attacks(found: AttackTable) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tacit.lab._attack_words import body, note
+    from tacit.cli._show import leak
+    from tacit.lab._attack_words import BLOCKS, cell, lines, note
 
-    head, *sections = body(found)
     table = Table(box=box.SIMPLE_HEAD, title="Leak AUC of every attack under every protection", padding=(0, 1, 0, 0))
-    for place, name in enumerate(head[0]):
-        table.add_column(name.strip("`").replace("(", "\n("), justify="right" if place else "left", overflow="fold")
-    for section in sections:
-        for row in section:
-            table.add_row(*(one.strip("*") for one in row))
+    table.add_column("attack", overflow="fold")
+    for column in found.columns:
+        shown = column.protection.replace("(", "\n(").replace(", ", ",\n")
+        table.add_column(shown, justify="right", overflow="fold", min_width=7)
+    for on, title in BLOCKS.items():
+        block = lines(found, on)
+        if block:
+            table.add_row(f"[bold]{title.format(**found.recipe)}")
+        for name, each in block:
+            table.add_row(name, *(cell(one) for one in each))
         table.add_section()
+    table.add_row("[bold]worst, as the protocol allows", *(leak(one.worst.leak.value) for one in found.columns))
+    table.add_row("test AUC of the model", *(f"{one.test_auc:.3f}" for one in found.columns))
     console = Console(highlight=False)
     console.print(table)
+    for one in found.columns:
+        console.print(f"worst under {one.protection}: {one.worst.attack}", markup=False)
     console.width = min(console.width, 100)
     console.print(note(found), markup=False)
 
