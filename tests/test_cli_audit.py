@@ -161,3 +161,15 @@ def test_a_file_of_python_objects_is_refused_and_nothing_of_it_runs(files, tmp_p
 def test_help_shows_examples():
     done = run("--help")
     assert "tacit audit --gradients g.npy" in " ".join(done.stdout.split())
+
+
+def test_figures_are_whole_on_a_narrow_screen(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    pair = ("--gradients", files / "noise.npy", "--labels", files / "y.npy", "--embeddings", files / "z.npy")
+    done = run(*pair, "--batch-size", BATCH, "--out", tmp_path, "--quiet")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert any(one["baseline"] is not None for one in report["leaks"])
+    for one in report["leaks"]:
+        assert f"{one['value']:.3f}   {one['low']:.3f} to {one['high']:.3f}" in done.stdout
+        assert one["baseline"] is None or f"{one['baseline']:.3f}" in done.stdout
+    assert "nothing is judged: give one with --limit" in done.stdout

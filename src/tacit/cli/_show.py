@@ -85,21 +85,31 @@ def print_report(report: Report, paths: tuple[Path, Path]) -> None:
 
     about = "labels" if report.subject.side == "features" else "columns"
     table = Table(box=box.SIMPLE_HEAD, title=f"What the receiver could tell about {about}")
-    table.add_column("attack", no_wrap=True)
+    table.add_column("attack", overflow="fold")
     table.add_column("on", no_wrap=True)
-    table.add_column("leak AUC" if about == "labels" else "read", justify="right")
-    table.add_column("95% interval", justify="right")
+    table.add_column("leak AUC" if about == "labels" else "read", justify="right", no_wrap=True)
+    table.add_column("95% interval", justify="right", no_wrap=True)
+    known = any(one.baseline is not None for one in report.leaks)
+    if known:
+        table.add_column("without\nmessages", justify="right", no_wrap=True)
     for one in report.leaks:
-        note = "" if one.baseline is None else f"  (without messages: {one.baseline:.3f})"
-        table.add_row(escape(one.attack) + note, one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}")
+        before = "" if one.baseline is None else f"{one.baseline:.3f}"
+        row = (escape(one.attack), one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}")
+        table.add_row(*row, *([before] if known else []))
     if report.worst is not None:
         table.add_section()
-        table.add_row(f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}", "")
+        table.add_row(f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}")
     Console().print(table)
     for missing in report.not_tested:
         typer.echo(plain(f"not tested: {missing.what} ({missing.why})"))
     typer.echo(_words(report))
     typer.echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
+
+
+_REMEDY = {
+    "run": "set limit in party.toml, or give one to `tacit audit` with --limit",
+    "files": "give one with --limit",
+}
 
 
 def _figure(one: Leak) -> str:
@@ -110,10 +120,12 @@ def _words(report: Report) -> str:
     from tacit.party.reporting import passed
 
     if report.limit is None:
-        return "No limit was given, so nothing is judged: give one with --limit"
+        return f"No limit was given, so nothing is judged: {_REMEDY[report.subject.kind]}"
     over = passed(report.leaks, report.limit)
     if over:
         return f"The limit {report.limit:g} is broken, by {', '.join(dict.fromkeys(one.attack for one in over))}"
+    if report.verdict == "broken":
+        return f"The limit {report.limit:g} was broken while the training ran; the report says when"
     if report.verdict == "held":
         return f"The limit {report.limit:g} holds against everything that was tried"
     return f"Whether the limit {report.limit:g} holds could not be judged: see what was not tested"
