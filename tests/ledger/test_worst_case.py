@@ -13,7 +13,16 @@ from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.mechanisms import embedding_sum_kl, promise
 from tacit.ledger.moments import Moments
-from tacit.ledger.worst_case import PRECISE, auc_of, enough, forecast, sum_kl_of, unseen, worst_case
+from tacit.ledger.worst_case import (
+    PRECISE,
+    auc_of,
+    enough,
+    forecast,
+    rows_needed,
+    sum_kl_of,
+    unseen,
+    worst_case,
+)
 
 WIDTH = 6
 
@@ -183,6 +192,9 @@ def test_a_figure_is_known_precisely_or_as_large_for_certain():
     assert not enough([same.epoch(2000)])
     assert enough([same.epoch(2000) for _ in range(4)])
     assert enough([same.epoch(8000)])
+    needed = rows_needed(16, 0.3)
+    assert not enough([same.epoch(int(0.9 * needed))])
+    assert enough([same.epoch(int(1.1 * needed))])
     assert enough([apart.epoch(300)])
     assert not enough([apart.epoch(60)])
     spread = np.std([worst_case([same.epoch(8000)]) for _ in range(40)])

@@ -29,7 +29,7 @@ from torch import Tensor
 from tacit.errors import UsageError
 from tacit.ledger.moments import Moments
 
-__all__ = ["PRECISE", "auc_of", "enough", "forecast", "sum_kl_of", "unseen", "worst_case"]
+__all__ = ["PRECISE", "auc_of", "enough", "forecast", "rows_needed", "sum_kl_of", "unseen", "worst_case"]
 
 ROWS_PER_NUMBER = 4
 """Rows of each class that a covariance of width d needs at least, for each of its d numbers."""
@@ -90,6 +90,19 @@ def enough(epochs: Sequence[Moments]) -> bool:
         return False
     error = _error(_Visits(_merged(epochs), 1))
     return error <= PRECISE or worst_case(epochs) >= _LARGE * error
+
+
+def rows_needed(width: int, share: float) -> float:
+    """Rows that have to be measured until the worst case is known precisely, however small it is.
+
+    Args:
+        width: numbers for each example.
+        share: of positives among the rows.
+
+    >>> round(rows_needed(128, 0.5)), round(rows_needed(128, 0.1))
+    (36345, 100958)
+    """
+    return 2 / (share * (1 - share)) * math.sqrt(width * (width + 1) / 2) / PRECISE
 
 
 def unseen(epochs: Sequence[Moments], visits: int) -> float:

@@ -21,15 +21,15 @@ from tacit.ledger.keys import Keys, keys_of, load_keys
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.moments import WIDEST, Moments
 from tacit.ledger.run import Run
-from tacit.ledger.worst_case import auc_of, enough, forecast, sum_kl_of
+from tacit.ledger.worst_case import auc_of, enough, forecast, rows_needed, sum_kl_of
 from tacit.party._aligned import Aligned
 from tacit.party.folder import Folder
 from tacit.wire.checkpoint import load, save
 
 __all__ = ["Bookkeeping"]
 
-_ROWS = 60  # of the rarer class that the moments of a width want for each of its numbers: with fewer they are too rough
-_OFTEN = 8  # steps between two looks at moments, at least: one takes about as long as half a step
+_SPARE = 1.25  # times the rows that are needed: batches differ in how many positives they have
+_OFTEN = 64  # numbers of a row for each step that lies between two looks at moments, at least: wide rows take long
 _OPEN = re.compile(r"moments-(\d{12})\.safetensors")
 _FIGURES = ("power", "sum_kl", "untouched_rows")  # of a protection's report, that the ledger keeps
 
@@ -172,8 +172,8 @@ def _clips(party: LabelParty) -> bool:
 
 
 def _cadence(party: LabelParty, plan: Plan, width: int) -> int:
-    """Steps between two batches whose moments are taken, so that there are enough rows of each class in the end."""
-    share = float(party.labels[: plan.train_count].double().mean())
-    rarer = max(1.0, plan.batch_size * min(share, 1 - share))
-    wanted = _ROWS * width / rarer  # batches
-    return max(_OFTEN, int(plan.steps * plan.epochs / wanted))
+    """Steps between two batches whose moments are taken, so that the worst case is known in the end."""
+    least = 1 / (plan.train_count + 1)
+    share = min(max(float(party.labels[: plan.train_count].double().mean()), least), 1 - least)
+    wanted = _SPARE * rows_needed(width, share) / plan.batch_size  # batches
+    return max(2, width // _OFTEN, int(plan.steps * plan.epochs / wanted))
