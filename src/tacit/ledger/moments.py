@@ -76,7 +76,7 @@ class Moments:
             )
         if not bool(((y == 0) | (y == 1)).all()):
             raise LabelsError("moments: labels must be 0 or 1")
-        if not bool(torch.isfinite(rows).all() & torch.isfinite(gone).all()):
+        if not all(bool(edge.isfinite()) for each in (rows, gone) if len(y) for edge in torch.aminmax(each)):
             raise TensorError("moments: rows are not finite: look at the learning rate")
         size = rows.square().mean().sqrt()
         if not size > 0:

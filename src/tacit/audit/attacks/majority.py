@@ -41,7 +41,7 @@ def _disagreement(rows: Tensor) -> Tensor:
     """Minus the mean sign of each row's cosine with the others.  (steps, batch, width) -> (steps, batch)"""
     steps, batch, _ = rows.shape
     agree = [
-        (rows[:, block] @ rows.mT).sign().sum(-1)  # (steps, block)
+        (rows[:, block] @ rows.mT).sign_().sum(-1)  # (steps, block); in place, for new memory costs as much again
         for block in _common.slices(batch, steps * batch)
     ]
     itself = (rows != 0).any(-1)  # a row agrees with itself; that says nothing
