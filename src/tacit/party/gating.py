@@ -66,6 +66,7 @@ class Gate(ABC):
     recorder: RecordedRun
     level: int = 0
     _epoch: int = -1
+    _seen: tuple[int, list[Figure]] = (-1, [])  # the epoch and what was seen before it
 
     @property
     def stopped(self) -> bool:
@@ -134,6 +135,7 @@ class Gate(ABC):
             "time": time, "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
             "level": verdict.level, "strength": self.spelled(verdict.level), "limit": self.limit,
             "reason": verdict.reason, "broken": verdict.broken,
+            "measured": [asdict(one) for one in self._seen[1]] if self._seen[0] == task.epoch else [],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
         chained.append(self.folder / GATE, said)
@@ -154,9 +156,19 @@ class Gate(ABC):
     def spelled(self, level: int) -> str:
         """The protection at a level, in one line."""
 
-    @abstractmethod
     def measured(self, epoch: int) -> list[Figure]:
-        """What attacks reach on what was sent."""
+        """What attacks reach on what was sent; nothing where no limit is to be held."""
+        return [] if self.limit is None else self.seen(epoch)
+
+    def seen(self, epoch: int) -> list[Figure]:
+        """What attacks reach on what was sent before an epoch; they run once."""
+        if self._seen[0] != epoch:
+            self._seen = epoch, self.look(epoch)
+        return self._seen[1]
+
+    @abstractmethod
+    def look(self, epoch: int) -> list[Figure]:
+        """Attack what was sent before an epoch."""
 
     @abstractmethod
     def foreseen(self, level: int, epoch: int) -> list[Figure]:
@@ -185,7 +197,6 @@ class GradientGate(Gate):
         self.party = party
         self.base = party.protect
         self.labels = party.labels[: self.plan.train_count]
-        self._looked: tuple[int, list[Figure]] = (-1, [])  # the epoch and what was measured before it
 
     def can_raise(self) -> bool:
         """Whether the protection has a strength."""
@@ -208,16 +219,10 @@ class GradientGate(Gate):
         event = getattr(protect, "event", None)
         return repr(protect) if event is None else ladder.spelled(event)
 
-    def measured(self, epoch: int) -> list[Figure]:
+    def look(self, epoch: int) -> list[Figure]:
         """The quick attacks on the last batches, and on all visits so far."""
-        return [] if self.limit is None else self._measured(epoch)
-
-    def _measured(self, epoch: int) -> list[Figure]:
-        if self._looked[0] == epoch:
-            return self._looked[1]
         found = foresight.on_batches(self._last(None), self.labels, seed=epoch)
-        self._looked = epoch, found + foresight.on_visits(self._visits(), self.labels, seed=epoch)
-        return self._looked[1]
+        return found + foresight.on_visits(self._visits(), self.labels, seed=epoch)
 
     def foreseen(self, level: int, epoch: int) -> list[Figure]:
         """The same under another strength, with the visits to come; and the ledger's worst case at the end.
@@ -237,7 +242,7 @@ class GradientGate(Gate):
         more = visits.again(protect, state, self.labels, noise, times=planned - so_far, batch=self.plan.batch_size)
         found += foresight.on_visits(more, self.labels, seed=epoch)
         louder = 2.0 ** (level - self.level)
-        return found + grown(self._measured(epoch), so_far, planned, louder) + spent
+        return found + grown(self.seen(epoch), so_far, planned, louder) + spent
 
     def _budgeted(self, measured: float | None, level: int) -> list[Figure]:
         """The ledger's worst case against the budget: as measured, else as the protection plans it, else everything."""
@@ -310,7 +315,7 @@ class EmbeddingGate(Gate):
         """The protections as they are at a level."""
         return " + ".join(ladder.spelled(one.event) for one in self._at(level)) or "none"
 
-    def measured(self, epoch: int) -> list[Figure]:
+    def look(self, epoch: int) -> list[Figure]:
         """A decoder that knows half of the rows, on the last batches and on the mean of all visits."""
         batches = self.recorder.batches().view
         found = self._read(batches, "batches", epoch)

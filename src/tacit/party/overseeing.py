@@ -10,9 +10,9 @@ from tacit.config import Contract, Party
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan
+from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
-from tacit.errors import UsageError
+from tacit.errors import TensorError, UsageError
 from tacit.party._aligned import Aligned
 from tacit.party.bookkeeping import Bookkeeping
 from tacit.party.folder import Folder
@@ -40,14 +40,22 @@ class Oversight:
         config, where = folder.config, folder.run_folder(contract)
         self.watch = Watch(where, party, contract, config.record, config.live)
         self.books = Bookkeeping(folder, contract, rows, plan, party)
-        self.gate = self._gate(where, config, plan)
+        self._plan = plan
+        self._observer = self._gate(where, config, plan)
+        self.gate = None if config.limit is None and config.budget is None else self._observer
 
     def _gate(self, where: Path, config: Party, plan: Plan) -> Gate | None:
-        if config.limit is None and config.budget is None:
-            return None
+        """What measures and decides; None where there is nothing to measure, and no limit that would ask for it."""
         recorder = self.watch.recorder
-        if recorder is None or (config.limit is not None and not recorder.follow):
-            raise UsageError("limit is set, but no example can be followed over its visits: set [record] follow = 8192")
+        if recorder is None or not recorder.follow or not config.record.last:
+            if config.limit is not None:
+                raise UsageError(
+                    "limit is set, but what it is measured on is not kept: set [record] last = 24 and follow = 8192"
+                )
+            if config.budget is None or recorder is None:
+                return None
+        if isinstance(self.party, LabelParty) and self.party.classes > 2 and config.limit is None:
+            return None
         common = {
             "folder": where, "limit": config.limit, "on_limit": config.on_limit, "plan": plan, "recorder": recorder,
         }  # fmt: skip
@@ -99,6 +107,22 @@ class Oversight:
         if isinstance(self.party, LabelParty) and task.what == "train":
             self.books.measure(task, seen["clean"], seen["sent"], self.party.labels[task.rows])
         self.books.turned(task)
+        if (task.turn + 1) % self._plan.epoch_turns == 0 and self._due(task.epoch):
+            self._look_closely(task)
+
+    def _due(self, epoch: int) -> bool:
+        """Whether it is time for the attacks that take longer; a matter of the steps that lie behind alone."""
+        steps, apart = self._plan.steps, self.watch.live.fitted
+        return bool(self.watch.live.every) and (epoch + 1) * steps // apart > epoch * steps // apart
+
+    def _look_closely(self, task: Task) -> None:
+        if self._observer is None or self.watch.recorder is None or not self.watch.recorder.follow:
+            return
+        try:
+            found = self._observer.seen(task.epoch + 1)
+        except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
+            return
+        self.watch.note(task, {one.attack: one.value for one in found})
 
     def close(self) -> None:
         """Let go of what only one process may have."""

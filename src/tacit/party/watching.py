@@ -18,6 +18,7 @@ from tacit.audit.live import look_at_embedding, look_at_gradient
 from tacit.config import Contract, Live, Record
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Task
 from tacit.cut.session import Turned
 from tacit.errors import TensorError, UsageError
 from tacit.party._files import replaced, storing
@@ -86,8 +87,7 @@ class Watch:
             started = time.perf_counter()
             found = self._look(task.rows, seen, step)
             self.seconds += time.perf_counter() - started
-            if found:
-                self._note({"step": step, "turn": task.turn, "epoch": task.epoch, "found": found})
+            self.note(task, found)
 
     def _look(self, rows: Tensor, seen: Any, step: int) -> dict[str, float]:
         if isinstance(self.party, LabelParty):
@@ -99,7 +99,11 @@ class Watch:
         except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
             return {}
 
-    def _note(self, line: dict[str, Any]) -> None:
+    def note(self, task: Task, found: dict[str, float]) -> None:
+        """Write down what attacks reached after a step."""
+        if not found:
+            return
+        line = {"step": self.party.steps - 1, "turn": task.turn, "epoch": task.epoch, "found": found}
         with storing(self._path), self._path.open("ab") as file:
             file.write(json.dumps(line).encode() + b"\n")
 
