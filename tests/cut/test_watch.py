@@ -203,10 +203,11 @@ def test_every_attack_runs_at_a_watched_layer(monkeypatch):
     )  # fmt: skip
     layers = ["cut", "layer1", "layer2.linear"]
     transcript = recorder.batches()
-    findings = attack_all(transcript.view, labels, names(), noise=generator(5), clean=transcript.cleans, layers=layers)
-    assert [finding.layer for finding in findings] == [layer for layer in layers for _ in names()]
+    every = [name for name in names() if name != "duplicates"]  # no request was answered twice here
+    findings = attack_all(transcript.view, labels, every, noise=generator(5), clean=transcript.cleans, layers=layers)
+    assert [finding.layer for finding in findings] == [layer for layer in layers for _ in every]
     reached = {(finding.attack.partition("(")[0], finding.layer): finding.leak.value for finding in findings}
-    assert {attack for attack, _ in reached} == set(names())
+    assert {attack for attack, _ in reached} == set(every)
     for layer in layers:
         assert reached["norm", layer] > 0.6, layer
         assert reached["cosine", layer] > 0.7, layer
