@@ -47,7 +47,7 @@ def test_the_tutorial_works_as_it_stands(followed):
     assert "is ready for it" in together
     assert "flights (airline, label): finished" in together
     assert "flights-python (airport, features): finished" in together
-    assert "What the feature parties could tell" in together
+    assert "What the receiver could tell about labels" in together
     for party in ("airline", "airport"):
         for run in ("flights", "flights-python"):
             assert (folder / party / "runs" / run / "model.safetensors").exists()
