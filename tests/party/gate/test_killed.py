@@ -1,0 +1,100 @@
+"""A gated run that is killed takes the same decisions and ends with the same bits as one that was left alone."""
+
+import pytest
+
+from tacit.ledger.ledger import Ledger
+from tacit.party import chained
+from tacit.wire.recorded import RecordedRun
+
+AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.75'
+AIRPORT = 'protect.embedding = [{ name = "gaussian", snr = 20.0 }]\nlimit = 0.5'
+
+
+def left(companies):
+    """Everything that a run leaves with both parties, but for the times of day."""
+    found = {}
+    for folder in (companies.airline, companies.airport):
+        where, recorded = companies.run(folder), RecordedRun.open(companies.run(folder) / "transcript")
+        (declared,) = Ledger(folder / "ledger").runs()
+        found |= {
+            (folder.name, "decisions"): [{**one, "time": ""} for one in companies.told(folder)],
+            (folder.name, "looks"): (where / "live.jsonl").read_text(),
+            (folder.name, "weights"): companies.weights(folder),
+            (folder.name, "steps"): (recorded.steps, recorded.unrecorded),
+            (folder.name, "visited"): declared.visits().tolist(),
+            (folder.name, "moments"): {epoch: kept.sha256 for epoch, kept in declared.epochs.items()},
+        }
+        for what, seen in (("batches", recorded.batches()), ("visits", recorded.visits())):
+            for name in ("rows", "gradient", "embedding", "own_embedding"):
+                found[folder.name, what, name] = getattr(seen.view, name).numpy().tobytes()
+            found[folder.name, what, "clean"] = seen.clean.numpy().tobytes()
+    return found
+
+
+@pytest.fixture(name="alone", scope="module")
+def _alone(prepared, tmp_path_factory):
+    """A run that nobody disturbs: its folders before it began, and what it left."""
+    before = prepared(tmp_path_factory.mktemp("before") / "companies")
+    before.set(AIRLINE, AIRPORT, "epochs = 4")
+    done = before.copy(tmp_path_factory.mktemp("alone") / "companies")
+    for outcome in done.train():
+        assert not isinstance(outcome, Exception), outcome
+    for folder in (done.airline, done.airport):
+        assert [one["decision"] for one in done.told(folder)] == ["raise", "raise", "keep"], "there is much to decide"
+    return before, left(done)
+
+
+@pytest.fixture(name="same")
+def _same(alone, tmp_path):
+    """Train in a copy of the folders, with kills, and compare with what the undisturbed run left."""
+    before, expected = alone
+
+    def train(**kills):
+        companies = before.copy(tmp_path / "companies")
+        for outcome in companies.train(**kills):
+            assert not isinstance(outcome, Exception), outcome
+        found = left(companies)
+        assert found.keys() == expected.keys()
+        differ = [what for what, value in found.items() if value != expected[what]]
+        assert not differ
+
+    return train
+
+
+@pytest.mark.parametrize("first", [4, 70])
+def test_the_label_party_is_killed_at_any_point(same, kills, first):
+    kill = kills(first, 9, 47, 30, 61, 14)
+    same(airline=kill)
+    assert kill.done == 6
+
+
+def test_the_feature_party_is_killed_at_any_point(same, kills):
+    kill = kills(2, 9, 47, 30, 61, 14)
+    same(airport=kill)
+    assert kill.done == 6
+
+
+def test_both_are_killed_again_and_again(same, kills):
+    airline, airport = kills(11, 53, 17, 29), kills(31, 20, 44, 3)
+    same(airline=airline, airport=airport)
+    assert (airline.done, airport.done) == (4, 4)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("whose", ["airline", "airport"])
+def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, killed, when, whose):
+    """Each of the three decisions is cut off once; what was written counts, what was not is decided again, alike."""
+    append, seen = chained.append, set()
+
+    def cut(path, said):
+        first = path.parent.parent.parent.name == whose and said["epoch"] not in seen
+        seen.add(said["epoch"])
+        if first and when == "before":
+            raise killed
+        append(path, said)
+        if first:
+            raise killed
+
+    monkeypatch.setattr(chained, "append", cut)
+    same()
+    assert len(seen) == 3
