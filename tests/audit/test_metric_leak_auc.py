@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from tacit.audit.metrics.leak_auc import _chi_squared, auc, delong, fold, leak_auc, leak_quantile, leak_upper
+from tacit.audit.metrics.leak_auc import (
+    _chi_squared,
+    auc,
+    delong,
+    fold,
+    judged,
+    leak_auc,
+    leak_quantile,
+    leak_upper,
+)
 from tacit.contracts import Guess
 from tacit.errors import LabelsError, TensorError, UsageError
 
@@ -210,6 +219,15 @@ def test_the_upper_figure_sees_that_some_batches_leak_more_than_others():
     guess, truth = _batches([0.52] * 18 + [0.8] * 6)
     assert leak_upper(guess, truth) > leak_auc(guess, truth).high
     assert leak_upper(guess, truth) == pytest.approx(0.77, abs=0.05)
+
+
+@pytest.mark.parametrize(("share", "levels"), [(0.3, None), (0.3, 2), (0.03, None)])
+def test_all_figures_at_once_are_each_by_itself(share, levels):
+    score, label = batches(11, 12, 40, share=share, levels=levels)
+    guess, truth = guess_of(score), label.flatten()
+    assert judged(guess, truth) == (leak_auc(guess, truth), leak_quantile(guess, truth), leak_upper(guess, truth))
+    with pytest.raises(LabelsError, match="no batch holds both classes"):
+        judged(guess, torch.zeros_like(truth))
 
 
 def test_chi_squared_is_that_of_scipy():

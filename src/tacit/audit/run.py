@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit.audit.attacks import _common
-from tacit.audit.metrics.leak_auc import leak_auc, leak_quantile, leak_upper
+from tacit.audit.metrics.leak_auc import judged, leak_auc
 from tacit.contracts import Attack, Estimate, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError, UsageError
 
@@ -186,8 +186,8 @@ def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor, seconds: fl
     baseline = None
     if guess.baseline is not None:
         baseline = leak_auc(replace(guess, score=guess.baseline), truth)
-    leak, upper = leak_auc(guess, truth), leak_upper(guess, truth)
-    return Finding(attack.name, layer, leak, leak_quantile(guess, truth), baseline, upper, seconds)
+    leak, quantile, upper = judged(guess, truth)
+    return Finding(attack.name, layer, leak, quantile, baseline, upper, seconds)
 
 
 def _clean_positives(view: View, truth: Tensor, clean: Tensor, noise: Noise) -> Tensor:

@@ -8,6 +8,7 @@ batch is never zero. `leak_quantile` is the papers' figure, which does fold each
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,8 +17,9 @@ from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Guess
 from tacit.errors import LabelsError, UsageError
 
-__all__ = ["auc", "delong", "fold", "leak_auc", "leak_quantile", "leak_upper"]
+__all__ = ["auc", "delong", "fold", "judged", "leak_auc", "leak_quantile", "leak_upper"]
 
+_LACKING = "no batch holds both classes among the rows that count: take more rows or larger batches"
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _Z90 = 1.6448536269514722  # its 95% quantile
 
@@ -48,9 +50,7 @@ def auc(score: Tensor, label: Tensor, counted: Tensor | None = None) -> Tensor:
     0.75
     """
     score, positive, negative, broken = _split(score, label, counted)
-    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
-    a = (_below(score, negative) * positive).sum(-1) / (n1 * n0)  # 0 / 0 is the NaN of a batch that lacks a class
-    return a.masked_fill(broken, torch.nan)
+    return _area(_below(score, negative), positive, negative).masked_fill(broken, torch.nan)
 
 
 def delong(score: Tensor, label: Tensor, counted: Tensor | None = None, *, pairs: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -63,13 +63,14 @@ def delong(score: Tensor, label: Tensor, counted: Tensor | None = None, *, pairs
     Returns:
         AUC and variance of each batch, float64.  (...), (...)
     """
-    score, positive, negative, broken = _split(score, label, counted)
-    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
-    high = _below(score, negative) / n0[..., None]
-    low = 1 - _below(score, positive) / n1[..., None]
-    a = (high * positive).sum(-1) / n1
-    spread = _variance(high, positive, a, n1, pairs) + _variance(low, negative, a, n0, pairs)
-    return a.masked_fill(broken, torch.nan), spread.masked_fill(broken, torch.nan)
+    return _ranked(score, label, counted).delong(pairs)
+
+
+def judged(guess: Guess, truth: Tensor) -> tuple[Estimate, float, float]:
+    """`leak_auc`, `leak_quantile` and `leak_upper` of a guess, with its scores ranked once: that is what takes time."""
+    ranked = _ranked(*_checked(guess, truth))
+    leak = _estimate(ranked)
+    return leak, _quantile(ranked.auc(), 0.95), _upper(ranked, leak.high)
 
 
 def leak_auc(guess: Guess, truth: Tensor) -> Estimate:
@@ -83,13 +84,15 @@ def leak_auc(guess: Guess, truth: Tensor) -> Estimate:
         guess: what an attack returned.
         truth: the label of each row id.  (number of ids,)
     """
-    score, label, counted = _judged(guess, truth)
-    a = auc(score, label, counted)
-    whole = ~a.isnan()
+    return _estimate(_ranked(*_checked(guess, truth)))
+
+
+def _estimate(ranked: _Ranked) -> Estimate:
+    whole = ~ranked.auc().isnan()
     batches = int(whole.sum())
     if batches == 0:
-        raise LabelsError("no batch holds both classes among the rows that count: take more rows or larger batches")
-    a, spread = delong(score[whole], label[whole], counted[whole], pairs=1 / batches)
+        raise LabelsError(_LACKING)
+    a, spread = (each[whole] for each in ranked.delong(1 / batches))
     error = (spread.mean() / batches).sqrt()
     if batches > 1:
         error = torch.maximum(error, a.std() / batches**0.5)
@@ -105,10 +108,13 @@ def leak_quantile(guess: Guess, truth: Tensor, q: float = 0.95) -> float:
     """
     if not 0 <= q <= 1:
         raise UsageError(f"a quantile lies between 0 and 1, not at {q}")
-    a = fold(auc(*_judged(guess, truth)))
-    a = a[~a.isnan()]
+    return _quantile(auc(*_checked(guess, truth)), q)
+
+
+def _quantile(a: Tensor, q: float) -> float:
+    a = fold(a[~a.isnan()])
     if a.numel() == 0:
-        raise LabelsError("no batch holds both classes among the rows that count: take more rows or larger batches")
+        raise LabelsError(_LACKING)
     return float(torch.quantile(a, q))
 
 
@@ -120,10 +126,14 @@ def leak_upper(guess: Guess, truth: Tensor) -> float:
     variance counts, and of that no more than is certain at 95%: where steps are alike, the quantile is the mean.
     `leak_quantile`, the papers' figure, would break every limit by chance alone.
     """
-    score, label, counted = _judged(guess, truth)
-    a, chance = delong(score, label, counted)
+    ranked = _ranked(*_checked(guess, truth))
+    return _upper(ranked, _estimate(ranked).high)
+
+
+def _upper(ranked: _Ranked, high: float) -> float:
+    a, chance = ranked.delong(0.0)
     whole = ~(a.isnan() | chance.isnan())
-    high, batches = leak_auc(guess, truth).high, int(whole.sum())
+    batches = int(whole.sum())
     if batches < 2:
         return high
     mean = float(fold(a[whole].mean()))
@@ -137,7 +147,47 @@ def _chi_squared(freedom: int) -> float:
     return float(freedom * (1 - 2 / (9 * freedom) + _Z90 * (2 / (9 * freedom)) ** 0.5) ** 3)
 
 
-def _judged(guess: Guess, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Ranked:
+    """Scores against each other: all that the figures of a guess need of them.
+
+    Attributes:
+        positive: rows of class 1 that count.  (..., batch)
+        negative: rows of class 0 that count.
+        over: for each row, how many negatives score below it; equal ones count half.
+        under: the same for positives.
+        broken: batches that hold what can't be judged.  (...)
+    """
+
+    positive: Tensor
+    negative: Tensor
+    over: Tensor
+    under: Tensor
+    broken: Tensor
+
+    def auc(self) -> Tensor:
+        return _area(self.over, self.positive, self.negative).masked_fill(self.broken, torch.nan)
+
+    def delong(self, pairs: float) -> tuple[Tensor, Tensor]:
+        n1, n0 = self.positive.sum(-1).double(), self.negative.sum(-1).double()
+        high, low = self.over / n0[..., None], 1 - self.under / n1[..., None]
+        a = (high * self.positive).sum(-1) / n1
+        spread = _variance(high, self.positive, a, n1, pairs) + _variance(low, self.negative, a, n0, pairs)
+        return a.masked_fill(self.broken, torch.nan), spread.masked_fill(self.broken, torch.nan)
+
+
+def _ranked(score: Tensor, label: Tensor, counted: Tensor | None) -> _Ranked:
+    score, positive, negative, broken = _split(score, label, counted)
+    return _Ranked(positive, negative, _below(score, negative), _below(score, positive), broken)
+
+
+def _area(over: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    """AUC from how many negatives score below each row; 0 / 0 is the NaN of a batch that lacks a class.  (...)"""
+    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
+    return (over * positive).sum(-1) / (n1 * n0)
+
+
+def _checked(guess: Guess, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, labels and mask of a guess, checked on every device: an estimate waits for it anyway."""
     if truth.dim() != 1:
         raise LabelsError(f"truth is one label for each row id, (number of ids,), not {tuple(truth.shape)}")
