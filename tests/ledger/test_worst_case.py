@@ -1,5 +1,6 @@
 """The worst case over many visits, against brute force and against formulas written down another way."""
 
+import functools
 import math
 
 import numpy as np
@@ -245,10 +246,11 @@ def test_moments_are_those_of_numpy_in_units_of_each_batch():
     scaled = [(clean / np.sqrt((clean**2).mean()), sent / np.sqrt((clean**2).mean())) for clean, sent, _ in batches]
     clean, sent = (np.concatenate(parts) for parts in zip(*scaled, strict=True))
     labels = np.concatenate([labels for _, _, labels in batches])
+    weight = np.repeat([1 / ((sent - clean) ** 2).mean() for clean, sent in scaled], 500)
     for k in (0, 1):
-        own, noise = clean[labels == k], (sent - clean)[labels == k]
+        own, noise, weights = clean[labels == k], (sent - clean)[labels == k], weight[labels == k]
         np.testing.assert_allclose(moments.covariances[k], np.cov(own.T), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(moments.noises[k], noise.T @ noise / len(noise), rtol=1e-9)
+        np.testing.assert_allclose(moments.noises[k], (weights * noise.T) @ noise / weights.sum(), rtol=1e-9)
         assert moments.counts[k] == len(own)
     np.testing.assert_allclose(moments.gap, clean[labels == 1].mean(0) - clean[labels == 0].mean(0), atol=1e-12)
     halves = [moments.rows(half) for half in (0, 1)]
@@ -376,3 +378,20 @@ def test_a_feature_partys_figure_is_about_any_two_embeddings(made, where):
         book = ledger.begin(run, None)
         made.answer_all(book, run, event=Event("gaussian", {"std": 8.0, "clip": 0.5}))
         assert ledger.summary().worst_case == pytest.approx(auc_of(3 / 64))
+
+
+def test_a_few_very_loud_batches_do_not_drown_the_others():
+    """As at the beginning of a training: what they add to the picture is that a visit in them told nothing."""
+    world = World(17, alike=True, width=16)
+    plain = [world.epoch(2000) for _ in range(10)]
+    loud = world.epoch(100, power=1e5)
+    assert worst_case([functools.reduce(Moments.merged, [loud, *plain])], 4) == pytest.approx(
+        worst_case([functools.reduce(Moments.merged, plain)], 4), rel=0.05
+    )
+
+
+def test_epochs_of_other_noise_add_up_by_their_precisions_also_where_they_are_taken_together():
+    world = World(18, alike=True, width=16)
+    powers = [1.0, 4.0, 4.0, 64.0] * 4
+    together = functools.reduce(Moments.merged, [world.epoch(2500, power=power) for power in powers])
+    assert worst_case([together], len(powers)) == pytest.approx(world.exact(powers), rel=0.1)

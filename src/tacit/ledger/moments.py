@@ -16,6 +16,7 @@ WIDEST = 2048
 """Numbers for each example, at most: eight matrices of that side are kept for each epoch."""
 
 _HALVES = 2
+_BARE = 1e-12  # noise power, in units of the clean rows', that counts as none
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class Moments:
     of one counts its own error as a difference between the classes (at width 128 and a thousand positives an error as
     large as the whole budget of an AUC of 0.6).
 
+    What was added counts by the inverse of its power in the batch, because over visits precisions add up: an average
+    of noises that differ by their power alone is then the noise whose precision is the mean of theirs. A few batches
+    with very much noise, as at the beginning of a training, would else be all that is seen.
+
     The sums add up: `add` gives the moments with one batch more, `merged` those of two samples together. Nothing in
     here may reach a peer.
 
@@ -34,12 +39,14 @@ class Moments:
         count: rows.  (class, half)
         total: sum of the clean rows.  (class, half, width)
         square: sum of their outer products.  (class, half, width, width)
-        noise: sum of the outer products of what was added.  (class, half, width, width)
+        weight: rows over the noise power of their batches.  (class, half)
+        noise: sum of the outer products of what was added, over the same power.  (class, half, width, width)
     """
 
     count: Tensor
     total: Tensor
     square: Tensor
+    weight: Tensor
     noise: Tensor
 
     @classmethod
@@ -51,7 +58,8 @@ class Moments:
                 "ones, but has no worst case for them"
             )
         many = torch.zeros(2, _HALVES, width, width, dtype=torch.float64)
-        return cls(many[..., 0, 0].clone(), many[..., 0].clone(), many, many.clone())
+        count = many[..., 0, 0]
+        return cls(count.clone(), many[..., 0].clone(), many, count.clone(), many.clone())
 
     @property
     def width(self) -> int:
@@ -83,7 +91,8 @@ class Moments:
             return self
         added = (gone - rows) / size
         rows = rows / size
-        sums = [self._sums(rows[part], added[part]) for k in (0, 1) for part in _halves(y == k)]
+        weight = 1 / added.square().mean().clamp(min=_BARE)
+        sums = [self._sums(rows[part], added[part], weight) for k in (0, 1) for part in _halves(y == k)]
         together = (torch.stack(each) for each in zip(*sums, strict=True))
         return Moments(*(old + new.reshape(old.shape) for old, new in zip(self._parts, together, strict=True)))
 
@@ -114,7 +123,7 @@ class Moments:
     @property
     def noises(self) -> Tensor:
         """N0 and N1, of what was added, about zero.  (2, width, width)"""
-        return self.noise.sum(1) / self.count.sum(1)[:, None, None]
+        return self.noise.sum(1) / self.weight.sum(1)[:, None, None]
 
     def rows(self, half: int | None) -> Tensor:
         """Rows of each class in a half, or in both for None.  (2,)"""
@@ -135,23 +144,24 @@ class Moments:
 
     def noises_of(self, half: int | None) -> Tensor:
         """The noise covariances in a half.  (2, width, width)"""
-        return self.noises if half is None else self.noise[:, half] / self.count[:, half, None, None]
+        return self.noises if half is None else self.noise[:, half] / self.weight[:, half, None, None]
 
     # --- keeping them ---
 
     @property
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.count, self.total, self.square, self.noise
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        return self.count, self.total, self.square, self.weight, self.noise
 
     @staticmethod
-    def _sums(rows: Tensor, added: Tensor) -> tuple[Tensor, ...]:
-        return rows.new_tensor(len(rows)), rows.sum(0), rows.T @ rows, added.T @ added
+    def _sums(rows: Tensor, added: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        count = rows.new_tensor(len(rows))
+        return count, rows.sum(0), rows.T @ rows, weight * count, weight * (added.T @ added)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything, for a file or a checkpoint; of the symmetric matrices one triangle."""
         upper = torch.triu_indices(self.width, self.width)
         square, noise = (each[..., upper[0], upper[1]].contiguous() for each in (self.square, self.noise))
-        return {"count": self.count, "total": self.total, "square": square, "noise": noise}
+        return {"count": self.count, "total": self.total, "square": square, "weight": self.weight, "noise": noise}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Moments:
@@ -164,7 +174,8 @@ class Moments:
             full[..., upper[0], upper[1]] = tensors[name]
             full[..., upper[1], upper[0]] = tensors[name]
             whole.append(full)
-        return cls(tensors["count"], tensors["total"], *whole)
+        square, noise = whole
+        return cls(tensors["count"], tensors["total"], square, tensors["weight"], noise)
 
 
 def _halves(chosen: Tensor) -> tuple[Tensor, Tensor]:
