@@ -98,7 +98,7 @@ class Bookkeeping:
         self._entries.sync()
         if self._moments is None:
             return
-        tensors = {name: getattr(self._moments, name) for name in ("count", "total", "square", "noise")}
+        tensors = {name: getattr(self._moments, name) for name in ("count", "total", "square", "weight", "noise")}
         save(self._open(turn), {"epoch": self._epoch, "moments": tensors})
         for old in sorted(path for path in self._where.iterdir() if _OPEN.fullmatch(path.name))[:-3]:
             old.unlink()
