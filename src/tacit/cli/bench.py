@@ -19,8 +19,8 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run. [default: all]", metavar="NAME")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of the table.")] = False,
 ) -> None:
-    """Measure speed, as ratios side by side in one run: attack, embedding, loaders, parties, protect,
-    solver, step, sweep.
+    """Measure speed, as ratios side by side in one run: attack, audit, embedding, loaders, parties,
+    protect, solver, step, sweep.
 
     A ratio of 1.2x means 1.2 times as long as what it is compared with. Where a goal is set, a figure that misses it
     is marked, and the exit code is 1.

@@ -1,0 +1,216 @@
+"""What it costs a party to keep an eye on what it sends, over the step that it does anyway."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.bench._measure import Result, seconds
+from tacit.bench._two_processes import set_up
+from tacit.bench.protect import gradients
+from tacit.bench.step import BATCH, CATEGORIES, NUMBERS, VOCABULARY, models
+from tacit.config import Training
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Plan, Task
+from tacit.cut.session import Turned
+from tacit.models import adam
+from tacit.party.aligning import aligned
+from tacit.party.folder import Folder
+from tacit.party.gating import Gate
+from tacit.party.overseeing import Oversight
+from tacit.party.replaying import audit_files
+from tacit.protect.gradient import protection
+from tacit.protect.keyed_noise import KeyedNoise
+from tacit.wire.memory import pair
+from tacit.wire.recorded import RecordedRun
+
+STEPS, EPOCHS = 256, 3  # of an epoch; the contract's template has three
+MEASURED = 512  # steps, by turns with and without: two epochs, four looks and two checkpoints
+EVERY = Training().checkpoint_every
+SETTINGS = ""  # of party.toml, beside what it needs: all as it is by default
+GOAL = 1.03
+FOLLOWED, WIDTH, BATCHES = 8192, 128, (12, 24)
+NAMES = {"label": "label party", "features": "feature party"}
+PARTS = {
+    "recording what was sent": ("write", "keep"),
+    "looks": ("look",),
+    "entries of the ledger": ("answer", "send"),
+    "moments, and the ledger at checkpoints": ("measure", "turned", "books"),
+}
+"""What a party does beside its step, and the calls that do it."""
+
+
+def run() -> Iterator[Result]:
+    """One thread: what is measured runs beside a peer that has the other core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            yield from _steps(Path(scratch))
+        for batches in BATCHES:
+            with tempfile.TemporaryDirectory() as scratch:
+                yield from _gate(Path(scratch), batches)
+        with tempfile.TemporaryDirectory() as scratch:
+            yield _audit(Path(scratch))
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Watched:
+    """A party, with or without an eye on what it sends, and the seconds that everything has taken.
+
+    Args:
+        party: that steps.
+        oversight: of it; None for a plain one.
+    """
+
+    def __init__(self, party: LabelParty | FeatureParty, oversight: Oversight | None = None) -> None:
+        self.party: Any = party
+        self.oversight = oversight
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._session = SimpleNamespace(now=None, resumed=0)
+        self._durable = SimpleNamespace(keeping=lambda turn: None)
+        if oversight is not None:
+            oversight.attach(cast(Any, self._session), cast(Any, self._durable))
+            recorder, watch, books = oversight.watch.recorder, oversight.watch, oversight.books
+            for owner, call, name in (
+                (recorder, "write", "write"), (watch, "step", "look"), (watch, "keep", "keep"),
+                (books, "answer", "answer"), (books, "send", "send"), (books, "measure", "measure"),
+                (books, "turned", "turned"), (books, "keep", "books"),
+            ):  # fmt: skip
+                setattr(owner, call, self._timed(getattr(owner, call), name))
+
+    def _timed(self, call: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def timed(*args: Any, **named: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return call(*args, **named)
+            finally:
+                self.seconds[name] += time.perf_counter() - started
+
+        return timed
+
+    def do(self, task: Task, work: Callable[[], Any]) -> Any:
+        """A part of a step."""
+        self._session.now = task
+        started = time.perf_counter()
+        done = work()
+        self.seconds["step"] += time.perf_counter() - started
+        return done
+
+    def turned(self, task: Task, figures: dict[str, Tensor]) -> None:
+        """What follows a step, and a checkpoint's share of it."""
+        if self.oversight is None:
+            return
+        started = time.perf_counter()
+        self.oversight.turned(Turned(task, False, figures))
+        if (task.turn + 1) % EVERY == 0:
+            self._durable.keeping(task.turn + 1)
+        self.seconds["step"] += time.perf_counter() - started
+
+    def of(self, part: str) -> float:
+        """Seconds of a part."""
+        taken = sum(self.seconds[name] for name in PARTS[part])
+        return taken - self.seconds["write"] if part == "looks" else taken  # a look's call has recorded, too
+
+
+def _steps(scratch: Path) -> Iterator[Result]:
+    """Both parties with and without, step by step, so that a busy machine disturbs them alike."""
+    set_up(scratch, 0, 0, rows=STEPS * BATCH, threads=1, epochs=EPOCHS, settings=SETTINGS)
+    folders = {role: Folder(scratch / role) for role in ("label", "features")}
+    plan = Plan(STEPS * BATCH, BATCH, EPOCHS, seed=0)
+    table = _table(plan.count)
+    plainly = [Watched(party) for party in _parties(*table).values()]
+    watching = [Watched(party, _oversight(folders[role], plan, party)) for role, party in _parties(*table).items()]
+    _train(itertools.islice(plan.tasks(), MEASURED), (plainly, watching))
+    for plain, watched in zip(plainly, watching, strict=True):
+        who, bare = NAMES["label" if isinstance(plain.party, LabelParty) else "features"], plain.seconds["step"]
+        yield Result("audit", f"{who}'s plain step, batch {BATCH} x {WIDTH}", bare / MEASURED * 1e3, "ms")
+        for part in PARTS:
+            goal = GOAL if part == "looks" else None
+            yield Result("audit", f"{who}'s step with {part} over plain", 1 + watched.of(part) / bare, "x", goal)
+        yield Result("audit", f"{who}'s step with all of it over plain", watched.seconds["step"] / bare, "x")
+    for role, watched in zip(folders, watching, strict=True):
+        cast(Oversight, watched.oversight).close()
+        size = (folders[role].path / "ledger" / "log").stat().st_size
+        yield Result("audit", f"{NAMES[role]}'s ledger, for each step", size / MEASURED, "bytes")
+
+
+def _oversight(folder: Folder, plan: Plan, party: LabelParty | FeatureParty) -> Oversight:
+    return Oversight(folder, folder.contract, aligned(folder), plan, party)
+
+
+def _train(tasks: Iterable[Task], sides: Sequence[Sequence[Watched]]) -> None:
+    channels = [pair() for _ in sides]
+    for task in tasks:
+        for (label, features), (left, right) in zip(sides, channels, strict=True):
+            features.do(task, partial(features.party.send, task.rows, left))
+            told = label.do(task, partial(label.party.step, task.rows, right))
+            label.turned(task, told)
+            features.turned(task, features.do(task, partial(features.party.finish, left)))
+
+
+def _parties(codes: Tensor, numbers: Tensor, labels: Tensor) -> dict[str, LabelParty | FeatureParty]:
+    bottom, top = models()
+    noise = KeyedNoise(bytes(range(32)), "gradient")
+    label = LabelParty(
+        top=top, labels=labels, features=(codes, numbers), optimizer=adam(top), noise=noise,
+        protect=protection("matched", leak_auc=0.6, visits=EPOCHS),
+    )  # fmt: skip
+    return {"label": label, "features": FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))}
+
+
+def _table(rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes and numbers of Criteo's columns, and labels."""
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.randint(VOCABULARY, (rows, CATEGORIES), generator=generator)
+    numbers = torch.rand(rows, NUMBERS, generator=generator)
+    return codes, numbers, (torch.rand(rows, generator=generator) < 0.25).float()
+
+
+def _gate(scratch: Path, batches: int) -> Iterator[Result]:
+    """Before the third epoch, with two visits of the followed examples on record: a look back, and one ahead."""
+    plan = Plan(max(BATCHES) * BATCH, BATCH, 2 * EPOCHS, seed=0)
+    settings = f"limit = 0.7\nrecord = {{ last = {batches}, follow = {FOLLOWED} }}"
+    set_up(scratch, 0, 0, rows=plan.count, threads=1, epochs=plan.epochs, settings=settings)
+    clean, labels = gradients(plan.count, WIDTH)
+    protect, top = protection("matched", leak_auc=0.6, visits=plan.epochs), nn.Linear(WIDTH, 1)
+    party = LabelParty(top=top, labels=labels, optimizer=torch.optim.SGD(top.parameters()), protect=protect)
+    oversight = _oversight(Folder(scratch / "label"), plan, party)
+    gate, recorder = cast(Gate, oversight.gate), cast(RecordedRun, oversight.watch.recorder)
+    recorder.resume(0, 0)
+    noise = torch.Generator().manual_seed(0)
+    for task in itertools.islice(plan.tasks(), 2 * plan.steps):
+        g, z = clean[task.rows], clean[task.rows.roll(1)]
+        done = protect.update(g, labels[task.rows], party.state, noise, z)
+        party.state = done.state
+        recorder.write(rows=task.rows, embedding=z, gradient=done.value, clean=g, layers={})
+    on = f"{batches} batches and {FOLLOWED} followed examples"
+    looked = seconds(lambda: gate.measured(2))
+    yield Result("audit", f"the gate's attacks on {on}", looked, "s")
+    yield Result("audit", f"its decision at one strength on {on}", looked + seconds(lambda: gate.foreseen(0, 2)), "s")
+    oversight.close()
+
+
+def _audit(scratch: Path) -> Result:
+    """All attacks on somebody's messages."""
+    clean, labels = gradients(max(BATCHES) * BATCH, WIDTH)
+    sent = protection("matched", leak_auc=0.6)(clean, labels, torch.Generator().manual_seed(0)).value
+    files = {"gradients": sent, "clean": clean, "embeddings": clean.roll(1, 0), "labels": labels}
+    for name, value in files.items():
+        np.save(scratch / f"{name}.npy", value.numpy())
+    paths: dict[str, Any] = {name: str(scratch / f"{name}.npy") for name in files}
+    taken = seconds(lambda: audit_files(batch_size=BATCH, **paths))
+    return Result("audit", f"tacit audit of {max(BATCHES)} x {BATCH} x {WIDTH} gradients", taken, "s")

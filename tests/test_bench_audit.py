@@ -1,0 +1,31 @@
+"""The benchmark of the audit, in small: everything that a party does beside its step is measured."""
+
+import pytest
+
+from tacit.bench import audit
+
+
+@pytest.fixture
+def small(monkeypatch):
+    for name, value in {"STEPS": 4, "MEASURED": 8, "EVERY": 4, "FOLLOWED": 256, "BATCHES": (2,)}.items():
+        monkeypatch.setattr(audit, name, value)
+    monkeypatch.setattr(audit, "SETTINGS", "live.every = 4\nrecord = { last = 2, follow = 256 }")
+    monkeypatch.setattr(audit, "audit_files", lambda **files: None)
+
+
+def test_every_part_is_measured_for_both_parties(small):
+    results = {result.case: result for result in audit.run()}
+    for who in audit.NAMES.values():
+        for part in audit.PARTS:
+            result = results[f"{who}'s step with {part} over plain"]
+            assert result.unit == "x"
+            assert result.goal == (1.03 if part == "looks" else None)
+            assert result.value > 1
+        assert results[f"{who}'s step with all of it over plain"].value > 0
+        assert 40 < results[f"{who}'s ledger, for each step"].value < 1000
+    attacks, decision, audited = (
+        next(result for case, result in results.items() if word in case)
+        for word in ("the gate's attacks on 2 batches and 256", "decision at one strength", "tacit audit of 2 x 1024")
+    )
+    assert 0 < attacks.value < decision.value
+    assert audited.unit == attacks.unit == decision.unit == "s"
