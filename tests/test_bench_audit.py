@@ -1,5 +1,7 @@
 """The benchmark of the audit, in small: everything that a party does beside its step is measured."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from tacit.bench import audit
@@ -7,10 +9,17 @@ from tacit.bench import audit
 
 @pytest.fixture
 def small(monkeypatch):
-    for name, value in {"STEPS": 4, "MEASURED": 8, "EVERY": 4, "FOLLOWED": 256, "BATCHES": (2,)}.items():
+    for name, value in {"STEPS": 4, "MEASURED": 8, "BLOCK": 4, "EVERY": 4, "FOLLOWED": 256, "BATCHES": (2,)}.items():
         monkeypatch.setattr(audit, name, value)
     monkeypatch.setattr(audit, "SETTINGS", "live.every = 4\nrecord = { last = 2, follow = 256 }")
     monkeypatch.setattr(audit, "audit_files", lambda **files: None)
+    monkeypatch.setattr(audit, "two_processes", pretended)
+
+
+@contextmanager
+def pretended(*_, settings, **__):
+    """Two processes that take a tenth longer where they watch."""
+    yield lambda steps: (steps * (1.0 if settings == audit.NOTHING else 1.1), "")
 
 
 def test_every_part_is_measured_for_both_parties(small):
@@ -23,6 +32,9 @@ def test_every_part_is_measured_for_both_parties(small):
             assert result.value > 1
         assert results[f"{who}'s step with all of it over plain"].value > 0
         assert 40 < results[f"{who}'s ledger, for each step"].value < 1000
+    watching = results["step of two processes that watch over two that do not"]
+    assert watching.value == pytest.approx(1.1)
+    assert watching.holds is False
     attacks, decision, audited = (
         next(result for case, result in results.items() if word in case)
         for word in ("the gate's attacks on 2 batches and 256", "decision at one strength", "tacit audit of 2 x 1024")

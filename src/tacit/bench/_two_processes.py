@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from tacit.bench.step import BATCH, data, models
+from tacit.bench.step import BATCH, ROWS, data, models
 from tacit.config import Contract
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.models import adam
 from tacit.party import training
-from tacit.party.aligning import store
+from tacit.party.aligning import aligned, store
 from tacit.party.folder import Folder, create
 from tacit.protect.gradient import protection
 from tacit.wire.journal import Journal, Place, Record
@@ -93,9 +93,9 @@ def set_up(
     made["features"].trust(folder / "label" / "label.crt")
 
 
-def party(role: str, protect: str) -> LabelParty | FeatureParty:
+def party(role: str, protect: str, rows: int = ROWS) -> LabelParty | FeatureParty:
     """The papers' Wide&Deep over Criteo's columns, either half."""
-    (bottom, top), (codes, numbers, labels) = models(), data()
+    (bottom, top), (codes, numbers, labels) = models(), data(rows)
     if role == "features":
         return FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))
     name, _, strength = protect.partition("=")
@@ -152,7 +152,7 @@ def main(folder: Path, role: str, protect: str, journal: str) -> None:
     """Train until the reader of the times has enough."""
     if journal == "none":
         vars(training)["Journal"] = Forgetful
-    half = party(role, protect)
+    half = party(role, protect, aligned(Folder(folder / role)).count)
     trained = half.bottom if isinstance(half, FeatureParty) else half.top
     left = [0]
     started = [0.0]

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from tacit.bench._measure import Result, seconds
-from tacit.bench._two_processes import set_up
+from tacit.bench._two_processes import NOTHING, set_up
+from tacit.bench.parties import PROTECT, two_processes
 from tacit.bench.protect import gradients
-from tacit.bench.step import BATCH, CATEGORIES, NUMBERS, VOCABULARY, models
+from tacit.bench.step import BATCH, data, models
 from tacit.config import Training
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
@@ -37,6 +39,7 @@ from tacit.wire.memory import pair
 from tacit.wire.recorded import RecordedRun
 
 STEPS, EPOCHS = 256, 3  # of an epoch; the contract's template has three
+BLOCK = 64  # steps of two processes at a time
 MEASURED = 512  # steps, by turns with and without: two epochs, four looks and two checkpoints
 EVERY = Training().checkpoint_every
 SETTINGS = ""  # of party.toml, beside what it needs: all as it is by default
@@ -59,6 +62,7 @@ def run() -> Iterator[Result]:
     try:
         with tempfile.TemporaryDirectory() as scratch:
             yield from _steps(Path(scratch))
+        yield from _together()
         for batches in BATCHES:
             with tempfile.TemporaryDirectory() as scratch:
                 yield from _gate(Path(scratch), batches)
@@ -131,7 +135,7 @@ def _steps(scratch: Path) -> Iterator[Result]:
     set_up(scratch, 0, 0, rows=STEPS * BATCH, threads=1, epochs=EPOCHS, settings=SETTINGS)
     folders = {role: Folder(scratch / role) for role in ("label", "features")}
     plan = Plan(STEPS * BATCH, BATCH, EPOCHS, seed=0)
-    table = _table(plan.count)
+    table = data(plan.count)
     plainly = [Watched(party) for party in _parties(*table).values()]
     watching = [Watched(party, _oversight(folders[role], plan, party)) for role, party in _parties(*table).items()]
     _train(itertools.islice(plan.tasks(), MEASURED), (plainly, watching))
@@ -172,12 +176,20 @@ def _parties(codes: Tensor, numbers: Tensor, labels: Tensor) -> dict[str, LabelP
     return {"label": label, "features": FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))}
 
 
-def _table(rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes and numbers of Criteo's columns, and labels."""
-    generator = torch.Generator().manual_seed(0)
-    codes = torch.randint(VOCABULARY, (rows, CATEGORIES), generator=generator)
-    numbers = torch.rand(rows, NUMBERS, generator=generator)
-    return codes, numbers, (torch.rand(rows, generator=generator) < 0.25).float()
+def _together() -> Iterator[Result]:
+    """Two processes that keep an eye on what they send and two that do not, by turns; what a party does while it waits
+    for its peer costs nothing here.
+    """
+    rows = STEPS * BATCH
+    with ExitStack() as stack:
+        variants = [
+            stack.enter_context(two_processes(PROTECT, "journal", rows=rows, epochs=EPOCHS, settings=settings))
+            for settings in (NOTHING, SETTINGS)
+        ]
+        times = [[work(BLOCK)[0] for work in variants] for _ in range(MEASURED // BLOCK)]
+    plain, watched = (sum(column) / MEASURED for column in zip(*times, strict=True))
+    yield Result("audit", "step of two processes that do not watch", plain * 1e3, "ms")
+    yield Result("audit", "step of two processes that watch over two that do not", watched / plain, "x", GOAL)
 
 
 def _gate(scratch: Path, batches: int) -> Iterator[Result]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -41,8 +42,8 @@ def run() -> Iterator[Result]:
     with ExitStack() as stack:
         variants: list[Work] = [
             _one_process(PROTECT),
-            stack.enter_context(_two_processes(PROTECT, "journal")),
-            stack.enter_context(_two_processes(PROTECT, "none")),
+            stack.enter_context(two_processes(PROTECT, "journal")),
+            stack.enter_context(two_processes(PROTECT, "none")),
         ]
         for work in variants:
             work(STEPS)
@@ -61,7 +62,7 @@ def _differing() -> float:
     """Whether two processes come to other weights than one: bare gradients, for the noise of a run is its own."""
     alone = _one_process("none")
     alone(1)
-    with _two_processes("none", "journal", threads=torch.get_num_threads()) as together:  # it has done its first step
+    with two_processes("none", "journal", threads=torch.get_num_threads()) as together:  # it has done its first step
         return float(alone(STEPS)[1] != together(STEPS)[1])
 
 
@@ -95,7 +96,7 @@ def _one_process(protect: str) -> Work:
 def _bytes() -> float:
     """What TLS sends for a step, in both directions, over an embedding and a gradient."""
     port = _free_port()
-    with Relay(port) as relay, _two_processes(PROTECT, "journal", port, relay.port) as work:
+    with Relay(port) as relay, two_processes(PROTECT, "journal", port, relay.port) as work:
         work(STEPS)
         before = relay.passed
         work(STEPS)
@@ -103,21 +104,27 @@ def _bytes() -> float:
 
 
 @contextmanager
-def _two_processes(
-    protect: str, journal: str, listen: int | None = None, connect: int | None = None, *, threads: int = 1
+def two_processes(
+    protect: str,
+    journal: str,
+    listen: int | None = None,
+    connect: int | None = None,
+    *,
+    threads: int = 1,
+    rows: int = ROWS,
+    **settings: Any,
 ) -> Iterator[Work]:
-    """Both parties as processes, after their first step."""
+    """Both parties as processes, after their first step; `settings` are those of `set_up`."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         port = listen or _free_port()
-        set_up(Path(scratch), port, connect or port, rows=ROWS, threads=threads)
+        set_up(Path(scratch), port, connect or port, rows=rows, threads=threads, **settings)
         command = [sys.executable, "-m", "tacit.bench._two_processes", scratch]
-        label = subprocess.Popen([*command, "label", protect, journal])
+        label = stack.enter_context(subprocess.Popen([*command, "label", protect, journal]))
         stack.callback(label.kill)
-        features = subprocess.Popen(
-            [*command, "features", protect, journal],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        features = stack.enter_context(
+            subprocess.Popen(
+                [*command, "features", protect, journal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
         )
         stack.callback(features.kill)
         assert features.stdin is not None

@@ -43,12 +43,12 @@ def models() -> tuple[Any, Any]:
     return wide_deep(columns, NUMBERS, own_cardinalities=columns, own_numeric=NUMBERS, sparse=True)
 
 
-def data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def data(rows: int = ROWS) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Codes, numbers and labels, the same each time."""
     generator = torch.Generator().manual_seed(0)
-    codes = torch.randint(VOCABULARY, (ROWS, CATEGORIES), generator=generator)
-    numbers = torch.rand(ROWS, NUMBERS, generator=generator)
-    labels = (torch.rand(ROWS, generator=generator) < 0.25).float()
+    codes = torch.randint(VOCABULARY, (rows, CATEGORIES), generator=generator)
+    numbers = torch.rand(rows, NUMBERS, generator=generator)
+    labels = (torch.rand(rows, generator=generator) < 0.25).float()
     return codes, numbers, labels
 
 
