@@ -42,6 +42,10 @@ class RunLedger:
     def _declared(self) -> Declared:
         return self._book.state.runs[self._number]
 
+    def answered(self, kind: str) -> int:
+        """How many steps of this kind are written down: those before it, without a gap."""
+        return len(self._declared.places[kind])
+
     def answer(
         self, kind: str, step: int, turn: int, rows: bytes, event: Event, figures: Mapping[str, float] | None = None
     ) -> None:

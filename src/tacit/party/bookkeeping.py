@@ -107,6 +107,10 @@ class Bookkeeping:
         """The moments of the epoch that is open at a checkpoint."""
         return self._where / f"moments-{turn:012d}.safetensors"
 
+    def entered(self) -> bool:
+        """Whether the training step that is about to be sent is in the ledger already, from before a kill."""
+        return self.party.steps < self._entries.answered("train")
+
     def answer(self, task: Task, sent: Protected) -> None:
         """A label party is about to send a gradient."""
         figures = {name: float(sent.report[name].sum()) for name in _FIGURES if name in sent.report}

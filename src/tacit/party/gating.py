@@ -54,6 +54,7 @@ class Gate(ABC):
         folder: of the run.
         limit: that the owner set; None where there is only a budget.
         on_limit: what to do where it would be passed.
+        held: whether there is a limit or a budget; where it was taken away, the strength stays as it was decided.
         plan: of the training.
         recorder: of what was sent.
         level: of the strength now.
@@ -62,6 +63,7 @@ class Gate(ABC):
     folder: Path
     limit: float | None
     on_limit: OnLimit
+    held: bool
     plan: Plan
     recorder: RecordedRun
     level: int = 0
@@ -74,52 +76,57 @@ class Gate(ABC):
         told = decisions(self.folder)
         return bool(told) and told[-1]["decision"] == "stop"
 
+    def check(self) -> None:
+        """A `LimitError` where the run has ended for good."""
+        if self.stopped:
+            reason = decisions(self.folder)[-1]["reason"]
+            raise LimitError(f"this run was stopped by its limit: {reason}. A new run needs another name")
+
     def resume(self, turn: int) -> None:
         """Go on from the checkpoint of a turn, as the one before it was done."""
-        epoch = max(0, turn - 1) // self.plan.epoch_turns
-        before = [one for one in decisions(self.folder) if one["epoch"] <= epoch + 1]
-        self.level = int(before[-1]["level"]) if turn and before else 0
+        before = [one for one in decisions(self.folder) if one["turn"] < turn]
+        self.level = int(before[-1]["level"]) if before else 0
         self.restore(self.level)
 
-    def enter(self, task: Task, *batch: Tensor) -> None:
+    def enter(self, task: Task, *batch: Tensor, sent: bool = False) -> None:
         """Before anything is sent in a training step: at the first one of an epoch, decide, or do as was decided.
+
+        A step that was sent before a kill is sent again as it was, whatever limit was set since then: one that is set
+        or changed in the middle of a run is held from the next epoch on.
 
         Args:
             task: the step.
             batch: what this side needs of it to try the first one out.
+            sent: whether it is on record that this step was sent already.
 
         Raises:
             LimitError: nothing more is to be sent.
         """
         if task.epoch == self._epoch:
             return
-        before = [one for one in decisions(self.folder) if one["epoch"] <= task.epoch + 1]
-        last = before[-1] if before else None
-        if last is not None and last["decision"] == "stop":
-            raise LimitError(f"this run was stopped by its limit: {last['reason']}. A new run needs another name")
-        self.level = int(last["level"]) if last is not None else 0
-        if last is None or last["decision"] == "pause" or self._due(task, last["epoch"] - 1):
+        before = [one for one in decisions(self.folder) if one["turn"] <= task.turn]
+        self.level = int(before[-1]["level"]) if before else 0
+        begins = task.turn % self.plan.epoch_turns == 0
+        if begins and not sent and (not before or self._due(task, before[-1])):
             self._decide(task, batch, before)
         self._epoch = task.epoch
         self.apply(self.level)
 
-    def _due(self, task: Task, since: int) -> bool:
-        """Whether so much was sent since an epoch that it is time to look again; early on, always."""
-        return task.epoch > since and (since < 2 or (task.epoch - since) * self.plan.steps >= _APART)
+    def _due(self, task: Task, last: dict[str, Any]) -> bool:
+        """Whether the owner wants something else, or so much was sent that it is time to look again; early on, always.
+
+        Args:
+            task: the step that is about to be sent.
+            last: what was decided last.
+        """
+        if last["decision"] == "pause" or last["limit"] != self.limit:
+            return True
+        since = last["epoch"] - 1
+        return self.held and task.epoch > since and (since < 2 or (task.epoch - since) * self.plan.steps >= _APART)
 
     def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
         paused = bool(before) and before[-1]["decision"] == "pause"
-        first = not self.recorder.recorded
-        raised = [one["epoch"] for one in before if one["decision"] == "raise"]
-        verdict = decide(
-            [] if first else self.measured(task.epoch),
-            lambda level: self.tried_out(level, *batch) if first else self.foreseen(level, task.epoch),
-            limit=1.0 if self.limit is None else self.limit,
-            on_limit=self.on_limit,
-            level=self.level,
-            highest=ladder.HIGHEST if self.can_raise() else 0,
-            may_lower=not first and all(task.epoch + 1 - epoch > _QUIET for epoch in raised),
-        )
+        verdict = self._verdict(task, batch, before) if self.held else Verdict("keep", self.level, "there is no limit")
         action = "resume" if paused and verdict.action in ("keep", "raise", "lower") else verdict.action
         self._write(task, replace(verdict, action=action))
         if verdict.action in ("pause", "stop"):
@@ -129,13 +136,28 @@ class Gate(ABC):
             )
         self.level = verdict.level
 
+    def _verdict(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> Verdict:
+        first = not self.recorder.recorded
+        raised = [one["epoch"] for one in before if one["decision"] == "raise"]
+        return decide(
+            [] if first else self.measured(task.epoch),
+            lambda level: self.tried_out(level, *batch) if first else self.foreseen(level, task.epoch),
+            limit=1.0 if self.limit is None else self.limit,
+            on_limit=self.on_limit,
+            level=self.level,
+            highest=ladder.HIGHEST if self.can_raise() else 0,
+            may_lower=not first and all(task.epoch + 1 - epoch > _QUIET for epoch in raised),
+        )
+
     def _write(self, task: Task, verdict: Verdict) -> None:
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        judged = self.limit is not None and self._seen[0] == task.epoch  # what else was seen is not there after a kill
+        measured = self._seen[1] if judged else []
         said = {
             "time": time, "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
             "level": verdict.level, "strength": self.spelled(verdict.level), "limit": self.limit,
             "reason": verdict.reason, "broken": verdict.broken,
-            "measured": [asdict(one) for one in self._seen[1]] if self._seen[0] == task.epoch else [],
+            "measured": [asdict(one) for one in measured],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
         chained.append(self.folder / GATE, said)
@@ -180,8 +202,8 @@ class Gate(ABC):
 
 
 _NEXT = {
-    "pause": "The peers only see that they wait. Raise `limit` or the strength in party.toml and give the same command "
-    "again, or leave the run as it is",
+    "pause": "The peers only see that they wait. Raise `limit` in party.toml and give the same command again, or agree "
+    "on a new run with a stronger protection",
     "stop": "The peers are told that the run has ended, not why",
 }
 

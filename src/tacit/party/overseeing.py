@@ -16,7 +16,7 @@ from tacit.errors import TensorError, UsageError
 from tacit.party._aligned import Aligned
 from tacit.party.bookkeeping import Bookkeeping
 from tacit.party.folder import Folder
-from tacit.party.gating import EmbeddingGate, Gate, GradientGate
+from tacit.party.gating import EmbeddingGate, Gate, GradientGate, decisions
 from tacit.party.watching import Watch
 
 __all__ = ["Oversight"]
@@ -42,7 +42,8 @@ class Oversight:
         self.books = Bookkeeping(folder, contract, rows, plan, party)
         self._plan = plan
         self._observer = self._gate(where, config, plan)
-        self.gate = None if config.limit is None and config.budget is None else self._observer
+        held = config.limit is not None or config.budget is not None
+        self.gate = self._observer if held or decisions(where) else None
 
     def _gate(self, where: Path, config: Party, plan: Plan) -> Gate | None:
         """What measures and decides; None where there is nothing to measure, and no limit that would ask for it."""
@@ -52,12 +53,15 @@ class Oversight:
                 raise UsageError(
                     "limit is set, but what it is measured on is not kept: set [record] last = 24 and follow = 8192"
                 )
-            if config.budget is None or recorder is None:
+            if recorder is None and decisions(where):
+                raise UsageError("a limit has steered this run, and nothing is recorded any more: set [record] again")
+            if recorder is None or not (config.budget is not None or decisions(where)):
                 return None
         if isinstance(self.party, LabelParty) and self.party.classes > 2 and config.limit is None:
             return None
         common = {
             "folder": where, "limit": config.limit, "on_limit": config.on_limit, "plan": plan, "recorder": recorder,
+            "held": config.limit is not None or config.budget is not None,
         }  # fmt: skip
         if isinstance(self.party, LabelParty):
             return GradientGate(self.party, self.books, **common)
@@ -67,6 +71,11 @@ class Oversight:
     def stopped(self) -> bool:
         """Whether the limit has ended the run for good."""
         return self.gate is not None and self.gate.stopped
+
+    def check(self) -> None:
+        """A `LimitError` where the limit has ended the run for good."""
+        if self.gate is not None:
+            self.gate.check()
 
     def attach(self, session: LabelSession | FeatureSession, durable: Durable) -> None:
         """From now on nothing is sent, and no checkpoint written, without it."""
@@ -83,7 +92,8 @@ class Oversight:
     def _attach_label(self, party: LabelParty, session: LabelSession | FeatureSession) -> None:
         def before(clean: Tensor, embedding: Tensor) -> None:
             if self.gate is not None:
-                self.gate.enter(session.now, clean, embedding, party.labels[session.now.rows])
+                labels = party.labels[session.now.rows]
+                self.gate.enter(session.now, clean, embedding, labels, sent=self.books.entered())
 
         party.before = before
         party.leaving = lambda sent: self.books.answer(session.now, sent)
@@ -91,7 +101,7 @@ class Oversight:
     def _attach_features(self, party: FeatureParty, session: LabelSession | FeatureSession) -> None:
         def before(rows: Tensor, z: Tensor) -> None:
             if self.gate is not None:
-                self.gate.enter(session.now, rows, z)
+                self.gate.enter(session.now, rows, z, sent=self.books.entered())
 
         party.before = before
         party.leaving = lambda kind, rows: self.books.send(session.now, kind)

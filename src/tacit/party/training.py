@@ -154,7 +154,13 @@ class _Run:
         )
         self.stack.callback(line.close)
         session.connect(AskingChannel(exchange, line, turn=session.turn, trace=self.durable.trace))
-        self._turns(session, oversight)
+        try:
+            oversight.check()
+            self._turns(session, oversight)
+        except LimitError:
+            if oversight.stopped:
+                line.part(RefusedError("run", f"{own} has ended this run"))
+            raise
         session.leave()
         self._save(session.model)
         return Trained(session.model, session.history, self._where, party, transcript=oversight.watch.recorder)
@@ -185,6 +191,7 @@ class _Run:
             ]
         )
         try:
+            oversight.check()
             self._turns(session, oversight)
         except LimitError:
             if oversight.stopped:

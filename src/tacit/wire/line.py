@@ -151,6 +151,20 @@ class Dialer:
                 self._rest(str(error))
         return False
 
+    def part(self, error: RefusedError, patience: float = 20.0) -> None:
+        """Tell the peer that nothing more comes, as soon as it can be reached in this time, and end the link."""
+        end = self._now() + patience
+        while self._now() < end:
+            try:
+                link, self._link = self._open(), None
+            except LinkError as reason:
+                self._rest(str(reason))
+            except RefusedError:  # it does not want to go on either
+                return
+            else:
+                last_words(link, error)
+                return
+
     def close(self) -> None:
         """End the link."""
         self._drop()
