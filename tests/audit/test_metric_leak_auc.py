@@ -1,5 +1,6 @@
 """Leak AUC against scikit-learn, DeLong's variance against brute force, the interval against its own promise."""
 
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -233,3 +234,39 @@ def test_all_figures_at_once_are_each_by_itself(share, levels):
 def test_chi_squared_is_that_of_scipy():
     for freedom in (1, 2, 5, 23, 200):
         assert _chi_squared(freedom) == pytest.approx(scipy.stats.chi2.ppf(0.95, freedom), rel=0.03)
+
+
+def _beside(seed, added, turned=1.0):
+    """A guess that knows much without any message, in some batches more than in others; and what messages add to it."""
+    g = generator(seed)
+    label = (torch.rand(24, 200, generator=g) < 0.2).long()
+    knows = torch.randn(24, 200, generator=g) + (0.2 + torch.rand(24, 1, generator=g)) * label
+    score = knows + added * (label + torch.randn(24, 200, generator=g))
+    guess = replace(guess_of(turned * score), baseline=turned * knows)
+    return guess, label.flatten()
+
+
+@pytest.mark.parametrize("turned", [1.0, -1.0])
+def test_messages_that_add_nothing_have_an_upper_figure_of_nothing(turned):
+    guess, truth = _beside(0, added=0.0, turned=turned)
+    before = leak_auc(guess, truth)
+    assert leak_upper(guess, truth) == pytest.approx(before.value, abs=1e-12)
+    assert leak_upper(replace(guess, baseline=None), truth) > before.high + 0.03  # as the batches scatter
+
+
+def test_the_upper_figure_beside_a_baseline_is_about_the_difference():
+    """Its interval covers the difference that a great many rows show, and is narrower than that of either alone."""
+    ends, widths = [], []
+    for seed in range(60):
+        guess, truth = _beside(seed, added=0.5)
+        before, after = leak_auc(replace(guess, score=guess.baseline), truth), leak_auc(guess, truth)
+        ends.append(leak_upper(guess, truth) - before.value)
+        widths.append((ends[-1] - (after.value - before.value), after.high - after.value))
+    many = [leak_auc(*_beside(100 + seed, added=0.5)).value for seed in range(60)]
+    known = [
+        leak_auc(replace(guess, score=guess.baseline), truth).value
+        for guess, truth in (_beside(100 + s, added=0.5) for s in range(60))
+    ]
+    difference = (sum(many) - sum(known)) / 60
+    assert sum(end < difference for end in ends) <= 5  # 2.5% of 60 by chance: more than 5 happens once in 200 times
+    assert sum(own for own, _ in widths) < 0.8 * sum(apart for _, apart in widths)

@@ -64,7 +64,7 @@ def leaks_of(findings: Sequence[Finding], on: Literal["batches", "visits", "live
     """What attacks on labels reached, as a report has it.
 
     A report's quantile is `Finding.upper`: what 95 of 100 batches stay under, chance taken out, which is what limits
-    are held against.
+    are held against. Over all visits there is one batch, and it only tells something beside a baseline.
     """
     return tuple(
         Leak(
@@ -74,7 +74,7 @@ def leaks_of(findings: Sequence[Finding], on: Literal["batches", "visits", "live
             value=one.leak.value,
             low=one.leak.low,
             high=one.leak.high,
-            quantile=one.upper if on != "visits" else None,
+            quantile=one.upper if on != "visits" or one.baseline is not None else None,
             baseline=None if one.baseline is None else one.baseline.value,
             **_told(one.attack, one),
         )
@@ -144,7 +144,9 @@ def assumptions(side: Side, notes: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def _upper(leak: Leak) -> float:
-    most = leak.high if leak.quantile is None else max(leak.high, leak.quantile)
+    most = leak.high
+    if leak.quantile is not None:  # with a baseline it was taken of the difference, which says more than both apart
+        most = leak.quantile if leak.baseline is not None else max(most, leak.quantile)
     return most - (_without(leak) - 0.5 if leak.measure != "variance_read" else 0.0)
 
 

@@ -99,7 +99,8 @@ class Leak(_Part):
         value: the estimate; an attack that reached none stands in `not_tested`.
         low: lower end of its 95% interval.
         high: upper end.
-        quantile: the 95% quantile over batches, where there are several.
+        quantile: what 95 of 100 batches stay under, chance taken out; with a baseline, that and the upper end of what
+            messages add to it on the same rows.
         baseline: what the same attacker reaches without the messages, where that is not a coin flip.
         knows: what it has to know beside the messages.
         costs: how much work it is.

@@ -91,15 +91,15 @@ def judged(leak: Leak) -> Judged:
     if leak.baseline is None:
         return Judged(leak.value, leak.low, leak.high)
     chance = MEASURES[leak.measure].chance
-    value, low, high = (max(chance, chance + one - leak.baseline) for one in (leak.value, leak.low, leak.high))
-    return Judged(value, low, high, leak.baseline)
+    most = leak.high if leak.quantile is None else leak.quantile  # which was taken of the difference to the baseline
+    value, low, high = (max(chance, chance + one - leak.baseline) for one in (leak.value, leak.low, most))
+    return Judged(value, min(low, value), max(high, value), leak.baseline)
 
 
 def upper_end(leak: Leak) -> float:
     """What a limit is held against: the interval's upper end, or what 95 of 100 batches stay under if more."""
-    if leak.quantile is None or leak.quantile <= leak.high:
-        return judged(leak).high
-    return judged(leak.model_copy(update={"high": leak.quantile})).high
+    most = judged(leak).high
+    return most if leak.quantile is None or leak.baseline is not None else max(most, leak.quantile)
 
 
 def main_measure(report: Report) -> Measured:

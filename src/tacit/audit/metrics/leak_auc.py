@@ -8,7 +8,7 @@ batch is never zero. `leak_quantile` is the papers' figure, which does fold each
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -70,7 +70,7 @@ def judged(guess: Guess, truth: Tensor) -> tuple[Estimate, float, float]:
     """`leak_auc`, `leak_quantile` and `leak_upper` of a guess, with its scores ranked once: that is what takes time."""
     ranked = _ranked(*_checked(guess, truth))
     leak = _estimate(ranked)
-    return leak, _quantile(ranked.auc(), 0.95), _upper(ranked, leak.high)
+    return leak, _quantile(ranked.auc(), 0.95), _held(ranked, leak.high, guess, truth)
 
 
 def leak_auc(guess: Guess, truth: Tensor) -> Estimate:
@@ -125,21 +125,55 @@ def leak_upper(guess: Guess, truth: Tensor) -> float:
     higher. Batches of few positives scatter without leaking anything, so only what they scatter beyond DeLong's
     variance counts, and of that no more than is certain at 95%: where steps are alike, the quantile is the mean.
     `leak_quantile`, the papers' figure, would break every limit by chance alone.
+
+    An attacker that knows something without any message scatters as that does. Of it, what counts is the difference
+    between both on the same rows: this is then its baseline, and the upper end of that difference.
     """
     ranked = _ranked(*_checked(guess, truth))
-    return _upper(ranked, _estimate(ranked).high)
+    return _held(ranked, _estimate(ranked).high, guess, truth)
 
 
-def _upper(ranked: _Ranked, high: float) -> float:
-    a, chance = ranked.delong(0.0)
+def _held(ranked: _Ranked, high: float, guess: Guess, truth: Tensor) -> float:
+    if guess.baseline is None:
+        a, chance = ranked.delong(0.0)
+        return min(1.0, _upper(1 - a if float(a.nanmean()) < 0.5 else a, chance, high))
+    before = _ranked(*_checked(replace(guess, score=guess.baseline), truth))
+    added, chance = _difference(ranked, before)
+    whole = ~(added.isnan() | chance.isnan())
+    batches = int(whole.sum())
+    if not batches:
+        return high
+    mean, error = float(added[whole].mean()), float((chance[whole].mean() / batches).sqrt())
+    if batches > 1:
+        error = max(error, float(added[whole].std()) / batches**0.5)
+    known = float(fold(before.auc()[whole].mean()))
+    return min(1.0, known + _upper(added, chance, mean + _Z95 * error))
+
+
+def _upper(a: Tensor, chance: Tensor, high: float) -> float:
+    """What 95 of 100 batches stay under: from the figure of each, its variance by chance, and the mean's upper end."""
     whole = ~(a.isnan() | chance.isnan())
     batches = int(whole.sum())
     if batches < 2:
         return high
-    mean = float(fold(a[whole].mean()))
+    mean = float(a[whole].mean())
     certain = float(a[whole].var()) * (batches - 1) / _chi_squared(batches - 1)
     spread = max(0.0, certain - float(chance[whole].mean()))
-    return min(1.0, max(high, mean + _Z90 * math.sqrt(spread)))
+    return max(high, mean + _Z90 * math.sqrt(spread))
+
+
+def _difference(one: _Ranked, two: _Ranked) -> tuple[Tensor, Tensor]:
+    """How far the AUC of one lies above that of two in each batch, both as the mean folds them, and its variance.
+
+    Their rows are the same, so their errors go together: this is DeLong's variance of correlated curves.
+    """
+    n1, n0 = one.positive.sum(-1).double(), one.negative.sum(-1).double()
+    turned = [-1.0 if float(each.auc().nanmean()) < 0.5 else 1.0 for each in (one, two)]
+    high = (turned[0] * one.over - turned[1] * two.over) / n0[..., None]
+    low = (turned[1] * two.under - turned[0] * one.under) / n1[..., None] + turned[0] - turned[1]
+    a = (high * one.positive).sum(-1) / n1
+    spread = _variance(high, one.positive, a, n1, 0.0) + _variance(low, one.negative, a, n0, 0.0)
+    return a + (turned[1] - turned[0]) / 2, spread.masked_fill(one.broken | two.broken, torch.nan)
 
 
 def _chi_squared(freedom: int) -> float:
