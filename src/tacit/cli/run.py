@@ -123,7 +123,8 @@ def _print_trained(trained: Trained) -> None:
 def _print_status(run: dict[str, Any]) -> None:
     state = run["state"]
     if state == "paused":
-        state = f"paused by its limit: {run.get('reason', 'see gate.jsonl')}"
+        ended = run["gate"] is not None and run["gate"]["decision"] == "stop"
+        state = f"{'ended' if ended else 'paused'} by its limit: {run.get('reason', 'see gate.jsonl')}"
     elif state not in ("finished", "unknown") and not run["alive"]:
         state = "stopped; `tacit train` goes on where it was"
     elif state == "waiting":
