@@ -202,7 +202,7 @@ class Gate(ABC):
 
 
 _NEXT = {
-    "pause": "The peers only see that they wait. Raise `limit` in party.toml (or set on_limit to raise noise, where the "
+    "pause": "The peers only see that they wait. Raise `limit` in party.toml (or set on_limit to raise noise, if the "
     "protection has a strength) and give the same command again, or agree on a new run with a stronger protection",
     "stop": "The peers are told that the run has ended, not why",
 }
