@@ -114,7 +114,7 @@ def test_an_override_has_a_name_and_a_reason_and_stays_on_record(parties, tmp_pa
     assert "test data only" in (where / "report.html").read_text()
     record = where / OVERRIDES
     record.write_bytes(record.read_bytes().replace(b"Ada", b"Eve"))
-    with pytest.raises(StorageError, match="line 2"):
+    with pytest.raises(StorageError, match="line 1"):
         overrides(where)
 
 

@@ -1,4 +1,7 @@
-"""A record that only grows: lines of JSON, each with the digest of the one before, on the disk before it counts."""
+"""A record that only grows: lines of JSON, each with the digests of itself and of the one before.
+
+A line is on the disk before it counts.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from tacit.wire._files import sync_folder
 __all__ = ["append", "read"]
 
 _FIRST = "0" * 64
+_SEAL = len(', "check": ""') + 64  # bytes at the end of a line that are about the line itself, but for the last bracket
 
 
 def append(path: Path, said: dict[str, Any]) -> None:
@@ -24,7 +28,7 @@ def append(path: Path, said: dict[str, Any]) -> None:
     """
     lines, whole = _lines(path)
     before = _digest(lines[-1]) if lines else _FIRST
-    text = json.dumps({**said, "before": before}).encode() + b"\n"
+    text = _sealed(json.dumps({**said, "before": before}).encode()) + b"\n"
     with storing(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -42,11 +46,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     lines, _ = _lines(path)
     found, before = [], _FIRST
     for number, line in enumerate(lines, start=1):
-        try:
-            said = json.loads(line)
-        except ValueError as error:
-            raise _damaged(path, number, f"can't be read ({error})") from None
-        if not isinstance(said, dict) or said.pop("before", None) != before:
+        text = line[: -_SEAL - 1] + b"}"
+        if _sealed(text) != line:
+            raise _damaged(path, number, "is not as it was written")
+        said = json.loads(text)
+        if said.pop("before") != before:
             raise _damaged(path, number, "does not follow the line before it")
         found.append(said)
         before = _digest(line)
@@ -58,6 +62,11 @@ def _lines(path: Path) -> tuple[list[bytes], int]:
     content = path.read_bytes() if path.exists() else b""
     whole = content.rfind(b"\n") + 1
     return content[:whole].split(b"\n")[:-1], whole
+
+
+def _sealed(text: bytes) -> bytes:
+    """A line with the digest of what it says, so that a change of the last one is noticed too."""
+    return text[:-1] + f', "check": "{_digest(text)}"}}'.encode()
 
 
 def _digest(line: bytes) -> str:
