@@ -52,23 +52,11 @@ def tacit(
     """
 
 
-for verb in (
-    demo,
-    init,
-    trust,
-    contract,
-    align,
-    train,
-    status,
-    audit,
-    ledger,
-    export,
-    bench,
-    sweep,
-    choose,
-    days,
+_VERBS = (
+    demo, init, trust, contract, align, train, status, audit, ledger, export, conformance, bench, sweep, choose, days,
     figures,
-):
+)  # fmt: skip
+for verb in _VERBS:
     app.command()(verb)
 app.add_typer(lab)
 
