@@ -134,7 +134,7 @@ class RunLedger:
             if done < due:
                 raise self._wrong(
                     f"the checkpoint stands at turn {turn}, after {due} answered {kind} steps, and only {done} "
-                    "are written down: the ledger is an older copy"
+                    "are written down: the ledger is an older copy, or the run began before there was one"
                 )
 
     def sync(self) -> None:

@@ -1,0 +1,140 @@
+"""The ledger in a run: a budget over all runs, and what is missing is refused."""
+
+import shutil
+
+import pytest
+
+from tacit.errors import LimitError, LinkError, StorageError, UsageError
+from tacit.ledger.ledger import Ledger
+from tacit.ledger.worst_case import auc_of
+from tacit.party.gating import decisions
+from tacit.wire.recorded import RecordedRun
+
+MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.6 }\nlive = { every = 0 }'
+
+
+def halt(answers):
+    """A trace that ends a training for now, after so many answers."""
+    left = [answers]
+
+    def trace(point):
+        left[0] -= point == "answer sent"
+        if not left[0]:
+            raise LinkError("for now")
+
+    return trace
+
+
+def foreseen(companies, run):
+    return [one["foreseen"]["value"] for one in decisions(companies.airline / "runs" / run)]
+
+
+# --- a budget over all runs ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="spent", scope="module")
+def _spent(prepared, tmp_path_factory):
+    """After a first run under a budget, with what it has left of it."""
+    companies = prepared(tmp_path_factory.mktemp("budget") / "companies")
+    companies.set(f"{MATCHED}\nbudget = 0.63", contract="cut.widths.airport = 2")  # so narrow that its rows suffice
+    for outcome in companies.train():
+        assert not isinstance(outcome, Exception), outcome
+    summary = Ledger(companies.airline / "ledger").summary()
+    assert [one["decision"] for one in companies.told()] == ["keep"] * 3
+    assert 0.52 < summary.worst_case < 0.625
+    return companies, summary.each[0].sum_kl
+
+
+@pytest.fixture(name="second")
+def _second(spent, tmp_path):
+    """Agreed on a second training over the same rows."""
+    return spent[0].copy(tmp_path / "companies").another_run("second"), spent[1]
+
+
+def test_a_second_run_over_the_same_rows_gets_what_the_first_has_left(second):
+    companies, used = second
+    airline, _ = companies.train()
+    told = decisions(companies.airline / "runs" / "second")
+    assert told[0]["decision"] == "raise", "both together would pass the budget"
+    assert "the budget 0.63 would be passed by the ledger's worst case" in told[0]["reason"]
+    own = airline.party.protect.sum_kl
+    assert told[0]["foreseen"]["value"] == pytest.approx(auc_of(used + own))
+    assert Ledger(companies.airline / "ledger").summary().runs == 2
+
+
+def test_where_noise_may_not_rise_the_second_run_pauses(second):
+    companies, _ = second
+    airline, _ = companies.set('on_limit = "pause"').train()
+    assert isinstance(airline, LimitError)
+    assert "the budget 0.63 can't be held" in str(airline)
+    assert Ledger(companies.airline / "ledger").summary().each[1].answers == 0
+    airline, _ = companies.set("budget = 0.8").train()
+    told = decisions(companies.airline / "runs" / "second")
+    assert [one["decision"] for one in told] == ["pause", "resume", "keep", "keep"]
+
+
+def test_a_budget_that_is_used_up_is_refused_before_anything_is_sent(second):
+    companies, _ = second
+    airline, _ = companies.set("budget = 0.51").train()
+    assert isinstance(airline, UsageError)
+    assert "former runs have used it up for 640 of 800 rows" in str(airline)
+
+
+def test_a_second_run_that_is_killed_has_the_same_left(second, kills):
+    companies, _ = second
+    alone = companies.copy(companies.path.parent / "alone")
+    kill = kills(40, 33, 21)
+    for trained in (companies.train(airline=kill), alone.train()):
+        assert not any(isinstance(outcome, Exception) for outcome in trained)
+    assert kill.done == 3
+    assert foreseen(companies, "second") == foreseen(alone, "second")
+
+
+def test_a_budget_without_noise_pauses(gated):
+    gated.set("budget = 0.7")
+    airline, _ = gated.train()
+    assert isinstance(airline, LimitError)
+    assert [(one["decision"], one["foreseen"]["value"]) for one in gated.told()] == [("pause", 1.0)]
+
+
+# --- what is missing -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="halted")
+def _halted(gated):
+    """A run under a limit that was ended for now, with raised noise."""
+    gated.set('protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.75\nlive = { every = 0 }')
+    gated.train(airline=halt(6))
+    assert gated.told()[0]["decision"] == "raise"
+    return gated
+
+
+def test_a_run_that_the_ledger_does_not_know_is_refused(halted):
+    shutil.rmtree(halted.airline / "ledger")
+    airline, _ = halted.train()
+    assert isinstance(airline, StorageError)
+    assert "only 0 are written down" in str(airline)
+    assert "or the run began before there was one" in str(airline)
+
+
+def test_a_run_whose_decisions_are_lost_sends_nothing_else_in_their_place(halted):
+    (halted.run(halted.airline) / "gate.jsonl").unlink()
+    airline, _ = halted.train()
+    assert isinstance(airline, StorageError)
+    assert "answered already, with another event" in str(airline)
+
+
+def test_a_decision_that_was_changed_by_hand_is_refused(halted):
+    path = halted.run(halted.airline) / "gate.jsonl"
+    path.write_text(path.read_text().replace('"level": ', '"level": 1'))
+    airline, _ = halted.train()
+    assert isinstance(airline, StorageError)
+    assert "gate.jsonl, line 1" in str(airline)
+
+
+def test_a_run_whose_transcript_is_lost_goes_on_and_says_what_is_missing(gated):
+    gated.train(airline=halt(6))
+    shutil.rmtree(gated.run(gated.airline) / "transcript")
+    airline, _ = gated.train()
+    assert not isinstance(airline, Exception), airline
+    assert RecordedRun.open(gated.run(gated.airline) / "transcript").unrecorded == 4
