@@ -245,6 +245,50 @@ def test_wrong_settings(text, old, new, words):
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "lines", "words"),
+    [
+        (LABEL, "limit = 0.5", ["limit: 0.5 is not between 0.5 and 1"]),
+        (LABEL, "limit = 1.0", ["limit: 1.0 is not between 0.5 and 1"]),
+        (LABEL, "budget = 0.4", ["budget: 0.4 is not between 0.5 and 1"]),
+        (LABEL, 'limit = "low"', ["limit", "valid number"]),
+        (LABEL, 'on_limit = "wait"', ["on_limit", "raise noise", "pause", "stop"]),
+        (LABEL, "limit = 0.6\nrecord.last = 0", ["[record] last: a limit is held by attacks on recorded batches"]),
+        (LABEL, "limit = 0.6\nrecord.follow = 0", ["[record] follow: a limit holds over all visits too"]),
+        (LABEL, "live.every = -1", ["[live] every"]),
+        (LABEL, "live.fitted = 0", ["[live] fitted"]),
+        (LABEL, "live.often = 1", ["[live] often: there is no such key"]),
+        (FEATURES, "limit = 0.0", ["limit: 0.0 is not between 0 and 1"]),
+        (FEATURES, "budget = 0.7", ["budget: is not for a party with the role 'features'"]),
+    ],
+)  # fmt: skip
+def test_wrong_limits(text, lines, words):
+    with pytest.raises(UsageError) as caught:
+        Party.read(with_limits(text, lines))
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def with_limits(text: str, lines: str) -> str:
+    """A template with these lines in the place of all that it says about limits, records and looks."""
+    kept, skipped = [], False
+    for line in text.splitlines():
+        if line.startswith("["):
+            skipped = line.startswith(("[record]", "[live]"))
+        if not skipped and not line.startswith(("limit", "on_limit", "budget")):
+            kept.append(line)
+    return lines + "\n" + "\n".join(kept)
+
+
+def test_limits_and_looks_have_defaults_and_take_what_is_allowed():
+    plain = Party.read(with_limits(LABEL, ""))
+    assert (plain.limit, plain.budget, plain.on_limit) == (None, None, "raise noise")
+    assert (plain.live.every, plain.live.fitted, plain.record.last, plain.record.follow) == (128, 2000, 24, 8192)
+    given = Party.read(with_limits(LABEL, 'limit = 0.51\nbudget = 0.99\non_limit = "stop"\nlive = { every = 0 }'))
+    assert (given.limit, given.budget, given.on_limit, given.live.every) == (0.51, 0.99, "stop", 0)
+    assert Party.read(with_limits(FEATURES, "limit = 0.2")).limit == 0.2
+    assert Party.read(with_limits(LABEL, "record = { last = 0, follow = 0 }")).record.last == 0, "without a limit"
+
+
 def test_a_label_party_must_say_what_it_does_to_gradients():
     start, rest = LABEL.split("[protect]")
     with pytest.raises(UsageError, match=r"\[protect\] gradient: is missing.*name = \"none\""):

@@ -110,16 +110,21 @@ def test_a_paused_run_goes_on_under_a_higher_limit(gated):
     assert json.loads((gated.run(gated.airline) / "status.json").read_text())["state"] == "finished"
 
 
-def test_the_command_ends_with_1_and_tells_its_owner_what_to_do(gated, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(LimitError("it pauses"), 1), (RefusedError("run", "airline has ended this run"), 3)],
+    ids=["limit", "refused"],
+)
+def test_the_command_tells_the_reason_with_its_exit_code(gated, monkeypatch, capsys, error, code):
+    def train(*_, **__):
+        raise error
 
-    gated.set("limit = 0.6")
-    gated.train()
-    monkeypatch.setattr("tacit.party.training.train", lambda *_, **__: (_ for _ in ()).throw(LimitError("it pauses")))
+    monkeypatch.setattr("tacit.party.training.train", train)
     monkeypatch.setattr("sys.argv", ["tacit", "train", "--quiet", "--folder", str(gated.airline)])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 1
-    assert "it pauses" in capsys.readouterr().err
+    assert ended.value.code == code
+    assert str(error) in capsys.readouterr().err
 
 
 # --- training stops --------------------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 """A gated run that is killed takes the same decisions and ends with the same bits as one that was left alone."""
 
+from contextlib import closing
+
 import pytest
 
+from tacit.lab.torture.processes import Processes
+from tacit.lab.torture.workers import Start
 from tacit.ledger.ledger import Ledger
 from tacit.party import chained
 from tacit.wire.recorded import RecordedRun
@@ -100,3 +104,24 @@ def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, ki
     monkeypatch.setattr(chained, "append", cut)
     same()
     assert len(seen) == 3
+
+
+def test_processes_that_are_killed_with_sigkill(alone, tmp_path):
+    """No line of ours runs on the way out, whatever stands in buffers."""
+    before, expected = alone
+    companies = before.copy(tmp_path / "companies")
+    with closing(Processes(tmp_path / "log")) as processes:
+
+        def start(folder, point="", count=1):
+            return processes.start(Start(str(folder), str(tmp_path / "events"), kill_at=point, count=count))
+
+        airport = start(companies.airport, "applied", 19)
+        codes = [
+            start(companies.airline, *fate).wait(40) for fate in (("answer written", 3), ("checkpoint written", 2))
+        ]
+        airline = start(companies.airline)
+        codes += [airport.wait(40), start(companies.airport, "request written", 4).wait(40)]
+        codes += [start(companies.airport).wait(40), airline.wait(40)]
+    assert codes == [-9, -9, -9, -9, 0, 0], (tmp_path / "log").read_text()[-2000:]
+    found = left(companies)
+    assert not [what for what, value in found.items() if value != expected[what]]
