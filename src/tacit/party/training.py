@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -211,9 +212,13 @@ class _Run:
     def _turns(self, session: LabelSession | FeatureSession, oversight: Oversight) -> None:
         """All turns that are left."""
         oversight.attach(session, self.durable)
+        started = time.perf_counter()
         for turned in session.run():
             oversight.turned(turned)
             self._note(turned, session.history)
+        looked, taken = oversight.watch.seconds, time.perf_counter() - started
+        if looked:
+            self.status.log("looked", seconds=round(looked, 2), share=f"{looked / taken:.2%} of this training's time")
 
     def _secret(self) -> bytes:
         """Of this run alone: of this contract over this alignment."""
