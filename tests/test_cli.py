@@ -72,7 +72,7 @@ def test_demo_runs_every_attack(document):
     from tacit.audit import attacks
 
     tried = {name.partition("(")[0] for name in document["rows"][0]["leak_auc"]}
-    assert tried == set(attacks.names())
+    assert tried == set(attacks.names()) - {"duplicates"}  # no request is answered twice
 
 
 def test_demo_prints_a_table_that_fits():

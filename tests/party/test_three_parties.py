@@ -140,4 +140,4 @@ def test_three_companies_align_and_train(parties):
     assert histories["bank"][-1]["test_auc"] > 0.7  # neither feature alone reaches it
     weights = load_file(companies["bank"].run_folder / "model.safetensors")
     assert weights["weight"].shape == (1, 20)
-    assert companies["bank"].read("audit.json")["worst"]["value"] > 0.5
+    assert companies["bank"].read("report.json")["worst"]["value"] > 0.5

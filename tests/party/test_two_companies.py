@@ -72,11 +72,26 @@ def test_shared_figures_are_all_that_the_airport_knows(demo):
     status = json.loads((out / "airport" / "runs" / "flights" / "status.json").read_text())
     assert [sorted(line) for line in status["history"]] == [["epoch", "test_auc"]] * 2
     assert [line["test_auc"] for line in status["history"]] == [round(x["test_auc"], 4) for x in told["history"]]
-    audit = json.loads((out / "airport" / "runs" / "flights" / "audit.json").read_text())
-    attacks = {one["attack"]: one["relative_error"] for one in audit["attacks"]}
+    report = json.loads((out / "airport" / "runs" / "flights" / "report.json").read_text())
+    attacks = {one["attack"]: one for one in report["leaks"]}
     assert set(attacks) == {"linear_decoder", "decoder", "accumulated(linear_decoder)"}, "of its own columns alone"
-    assert all(one["low"] <= one["value"] <= one["high"] for one in attacks.values())
-    assert audit["worst"]["relative_error"] == min(attacks.values(), key=lambda one: one["value"])
+    assert {one["measure"] for one in attacks.values()} == {"variance_read"}
+    assert report["worst"]["attack"] == max(attacks, key=lambda name: attacks[name]["value"])
+    assert report["subject"]["party"] == "airport"
+
+
+def test_the_airline_has_a_report_a_ledger_and_a_limit_that_is_judged(demo):
+    out, told = demo
+    report = json.loads((out / "airline" / "runs" / "flights" / "report.json").read_text())
+    assert (report["limit"], report["verdict"], report["worst"]) == (0.6, told["verdict"], told["worst"])
+    assert [one["epoch"] for one in report["decisions"]] == [1, 2]
+    assert report["ledger"]["runs"] == 1
+    assert report["ledger"]["most_visits"] == 2
+    assert (out / "report.html").read_text().startswith("<!doctype html>")
+    done = tacit("ledger", "--check", "--json", "--folder", str(out / "airline"))
+    assert json.loads(done.stdout)["head"] == report["ledger"]["head"]
+    exported = tacit("export", "--folder", str(out / "airline"), "--out", str(out / "top.safetensors"))
+    assert (exported.returncode == 0) == (report["verdict"] == "held"), exported.stderr
 
 
 def test_status_tells_the_end(demo):
