@@ -111,11 +111,12 @@ def test_a_figure_with_a_limit_of_its_own_is_held_against_that():
     assert "the budget 0.7 can't be held" in stuck.reason
 
 
-def test_where_nothing_could_be_tried_the_level_stays():
+def test_where_nothing_could_be_tried_nothing_is_sent():
     verdict = decided([], lambda level: [], level=2)
-    assert (verdict.action, verdict.level, verdict.worst, verdict.foreseen) == ("keep", 2, None, None)
-    assert "nothing could be tried" in verdict.reason
-    assert decided([], lambda level: [], level=2, may_lower=True).action == "keep", "no room was seen"
+    assert (verdict.action, verdict.level, verdict.worst, verdict.foreseen) == ("pause", 2, None, None)
+    assert "no attack could be tried" in verdict.reason
+    assert decided([], lambda level: [], level=2, may_lower=True).action == "pause", "no room was seen"
+    assert decided([], lambda level: [], on_limit="stop").action == "stop"
 
 
 # --- what visits add up to -------------------------------------------------------------------------------------------

@@ -128,14 +128,16 @@ def decide(
     seen, cause = None, _worst(over, limit)
     for one in range(first, most + 1):
         seen = _worst(foresee(one), limit)
-        if seen is None or seen.over(limit) <= 0:
+        if seen is None:  # what could not be tried may leak everything
+            break
+        if seen.over(limit) <= 0:
             if one == level:
-                told = f"{_limit(seen or worst, limit)} holds: {seen or worst or 'nothing could be tried'}"
-                return Verdict("keep", level, told, broken, worst, seen)
+                return Verdict("keep", level, f"{_limit(seen, limit)} holds: {seen}", broken, worst, seen)
             reason = f"{_limit(cause, limit)} would be passed by {cause}; level {one} holds it: {seen}"
             return Verdict("raise", one, reason, broken, worst, seen)
         cause = cause or seen
-    reason = f"{_limit(seen or cause, limit)} can't be held: {seen or cause}"
+    told = seen or cause or "no attack could be tried, as on batches of one class: agree on a larger batch_size"
+    reason = f"{_limit(seen or cause, limit)} can't be held: {told}"
     return Verdict("stop" if on_limit == "stop" else "pause", level, reason, broken, worst, seen)
 
 

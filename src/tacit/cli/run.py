@@ -139,7 +139,7 @@ def _print_status(run: dict[str, Any]) -> None:
     for line in run.get("history", [])[-1:]:
         told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
         typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}"))
-    if run["gate"] is not None and run["gate"]["limit"] is not None:
+    if run["state"] != "paused" and run["gate"] is not None and run["gate"]["limit"] is not None:
         gate = run["gate"]
         typer.echo(plain(f"  limit {gate['limit']:g}, {gate['strength']} (level {gate['level']}): {gate['reason']}"))
     if "journal_bytes" in run:

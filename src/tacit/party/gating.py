@@ -202,8 +202,9 @@ class Gate(ABC):
 
 
 _NEXT = {
-    "pause": "The peers only see that they wait. Raise `limit` in party.toml (or set on_limit to raise noise, if the "
-    "protection has a strength) and give the same command again, or agree on a new run with a stronger protection",
+    "pause": "The peers only see that they wait. Raise in party.toml what can't be held (or set on_limit to raise "
+    "noise, if the protection has a strength) and give the same command again, or agree on a new run with a stronger "
+    "protection",
     "stop": "The peers are told that the run has ended, not why",
 }
 
@@ -297,7 +298,7 @@ class GradientGate(Gate):
             return []
         positive = float(self.labels.double().mean()) * min(self.recorder.follow, len(self.labels))
         half = 1.96 * (1 / (12 * max(1.0, positive))) ** 0.5
-        return [Figure("what the protection plans for", "visits", value, 0.5, min(1.0, value + half))]
+        return [Figure("the protection's own plan", "visits", value, 0.5, min(1.0, value + half))]
 
     def _at(self, level: int) -> Any:
         protect = ladder.stronger(self.base, level)
