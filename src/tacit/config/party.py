@@ -156,7 +156,7 @@ class Live(Section):
     """
 
     every: Count = 128
-    fitted: Whole = 2000
+    fitted: Whole = 5000
 
 
 class Party(File):

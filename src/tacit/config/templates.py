@@ -49,7 +49,7 @@ follow = 8192  # examples of which every visit is kept
 
 [live]  # attacks on what is sent, while training runs; what they find stays here
 every = 128  # steps between two looks with the cheap attacks; 0 for none
-fitted = 2000  # steps at least between two rounds of the others, at epoch ends; with a limit, at each of them
+fitted = 5000  # steps at least between two rounds of the others, at epoch ends; with a limit, at each of them
 """
 
 _NETWORK = {
