@@ -246,16 +246,34 @@ def test_moments_are_those_of_numpy_in_units_of_each_batch():
     scaled = [(clean / np.sqrt((clean**2).mean()), sent / np.sqrt((clean**2).mean())) for clean, sent, _ in batches]
     clean, sent = (np.concatenate(parts) for parts in zip(*scaled, strict=True))
     labels = np.concatenate([labels for _, _, labels in batches])
-    weight = np.repeat([1 / ((sent - clean) ** 2).mean() for clean, sent in scaled], 500)
     for k in (0, 1):
-        own, noise, weights = clean[labels == k], (sent - clean)[labels == k], weight[labels == k]
+        own = clean[labels == k]
         np.testing.assert_allclose(moments.covariances[k], np.cov(own.T), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(moments.noises[k], (weights * noise.T) @ noise / weights.sum(), rtol=1e-9)
+        noise, weight = np.zeros((WIDTH, WIDTH)), 0.0
+        for (bare, left), (_, _, y) in zip(scaled, batches, strict=True):
+            for half in (0, 1):
+                rows = [np.flatnonzero(y == each)[half::2] for each in (0, 1)]
+                counts = 1 / sum(1 / len(each) for each in rows) / ((left - bare) ** 2).mean()
+                noise += counts * np.mean([np.outer(row, row) for row in (left - bare)[rows[k]]], axis=0)
+                weight += counts
+        np.testing.assert_allclose(moments.noises[k], noise / weight, rtol=1e-9)
         assert moments.counts[k] == len(own)
     np.testing.assert_allclose(moments.gap, clean[labels == 1].mean(0) - clean[labels == 0].mean(0), atol=1e-12)
     halves = [moments.rows(half) for half in (0, 1)]
     assert (halves[0] + halves[1] == moments.rows(None)).all()
     assert (abs(halves[0] - halves[1]) <= 2).all()
+
+
+def test_noise_that_changes_between_batches_of_other_shares_is_no_difference_between_the_classes():
+    draw = np.random.default_rng(5)
+    width, moments = 32, Moments.empty(32)
+    for step in range(60):
+        labels = (draw.random(400) < draw.choice([0.03, 0.12])).astype(int)
+        clean = draw.standard_normal((400, width))
+        loud = np.where(np.arange(width) % 8 == step % 8, 60.0, 2.0) if step else np.full(width, 1000.0)
+        sent = clean + loud * draw.standard_normal((400, width))
+        moments = moments.add(*(torch.from_numpy(part) for part in (clean, sent, labels)))
+    assert auc_of(worst_case([moments], 10)) < 0.53
 
 
 def test_moments_add_up_and_come_back_from_a_file():

@@ -32,6 +32,10 @@ class Moments:
     of noises that differ by their power alone is then the noise whose precision is the mean of theirs. A few batches
     with very much noise, as at the beginning of a training, would else be all that is seen.
 
+    And it counts alike in both classes, batch by batch. Noise differs from batch to batch, and so does the share of
+    positives: sums over the rows of each class would be of other mixtures of batches, which both halves see alike, and
+    so look like noise that differs between the classes where there is none.
+
     The sums add up: `add` gives the moments with one batch more, `merged` those of two samples together. Nothing in
     here may reach a peer.
 
@@ -39,8 +43,9 @@ class Moments:
         count: rows.  (class, half)
         total: sum of the clean rows.  (class, half, width)
         square: sum of their outer products.  (class, half, width, width)
-        weight: rows over the noise power of their batches.  (class, half)
-        noise: sum of the outer products of what was added, over the same power.  (class, half, width, width)
+        weight: of the batches, over their noise power: n0 n1 / (n0 + n1), by which a difference between the classes'
+            means of a batch counts; the same for both classes.  (class, half)
+        noise: sum of the batches' mean outer products of what was added, times that.  (class, half, width, width)
     """
 
     count: Tensor
@@ -91,8 +96,16 @@ class Moments:
             return self
         added = (gone - rows) / size
         rows = rows / size
-        weight = 1 / added.square().mean().clamp(min=_BARE)
-        sums = [self._sums(rows[part], added[part], weight) for k in (0, 1) for part in _halves(y == k)]
+        parts = [_halves(y == k) for k in (0, 1)]
+        power = added.square().mean().clamp(min=_BARE)
+        weights = [
+            len(zero) * len(one) / max(1, len(zero) + len(one)) / power for zero, one in zip(*parts, strict=True)
+        ]
+        sums = [
+            self._sums(rows[part], added[part], weight)
+            for each in parts
+            for part, weight in zip(each, weights, strict=True)
+        ]
         together = (torch.stack(each) for each in zip(*sums, strict=True))
         return Moments(*(old + new.reshape(old.shape) for old, new in zip(self._parts, together, strict=True)))
 
@@ -155,7 +168,7 @@ class Moments:
     @staticmethod
     def _sums(rows: Tensor, added: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
         count = rows.new_tensor(len(rows))
-        return count, rows.sum(0), rows.T @ rows, weight * count, weight * (added.T @ added)
+        return count, rows.sum(0), rows.T @ rows, weight, weight * (added.T @ added) / count.clamp(min=1)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything, for a file or a checkpoint; of the symmetric matrices one triangle."""

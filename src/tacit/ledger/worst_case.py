@@ -216,11 +216,14 @@ def _left(groups: Sequence[_Visits], half: int | None) -> Tensor:
     return left
 
 
-def _inverse(group: _Visits, half: int | None) -> Tensor:
-    """N^-1 of each class; in a direction without noise it is very large, not infinite."""
-    noise = group.noise(half)
-    floor = _NOTHING * (noise + group.moments.spreads(half)).diagonal(dim1=-2, dim2=-1).mean(-1)
-    inverse: Tensor = torch.linalg.inv(noise + floor[:, None, None] * torch.eye(noise.shape[-1], dtype=noise.dtype))
+def _inverse(group: _Visits, half: int | None, *, pooled: bool = False) -> Tensor:
+    """N^-1 of each class, or of all rows; in a direction without noise it is very large, not infinite."""
+    noise, spread = group.noise(half), group.moments.spreads(half)
+    if pooled:
+        share = group.moments.rows(half) / group.moments.rows(half).sum()
+        noise, spread = ((each * share[:, None, None]).sum(0) for each in (noise, spread))
+    floor = _NOTHING * (noise + spread).diagonal(dim1=-2, dim2=-1).mean(-1)
+    inverse: Tensor = torch.linalg.inv(noise + floor[..., None, None] * torch.eye(noise.shape[-1], dtype=noise.dtype))
     return inverse
 
 
@@ -252,19 +255,21 @@ def _scatter(groups: Sequence[_Visits]) -> float:
 
     It is summed over all visits, and so is its error: at width 128 and a thousand positives that of fifteen visits
     would be many times the budget of an AUC of 0.6.
+
+    Whether it is clearly more is asked in units of the noise of all rows. The inverse of a rare class's own noise comes
+    from the very rows that are held against it, and finds a difference where there is none.
     """
     visits = sum(group.visits for group in groups)
-    found, error = 0.0, {id(group.moments): 0.0 for group in groups}
+    found, seen, error = 0.0, 0.0, {id(group.moments): 0.0 for group in groups}
     for group in groups:
-        zero, one = (group.noise(half) for half in (0, 1))
-        inverse = _inverse(group, None)
-        told = torch.trace(inverse[0] @ (zero[1] - zero[0]) @ inverse[1] @ (one[1] - one[0])) / 2
-        found += group.visits * float(told)
+        first, second = (noise[1] - noise[0] for noise in (group.noise(half) for half in (0, 1)))
+        (zero, one), alike = _inverse(group, None), _inverse(group, None, pooled=True)
+        found += group.visits * float(torch.trace(zero @ first @ one @ second)) / 2
+        seen += group.visits * float(torch.trace(alike @ first @ alike @ second)) / 2
         error[id(group.moments)] += group.visits * _error(group)
-    contrasts = 1 - 1 / visits
-    if found < _CLEARLY * math.hypot(*error.values()):
+    if seen < _CLEARLY * math.hypot(*error.values()):
         return 0.0
-    return contrasts * found
+    return (1 - 1 / visits) * max(0.0, found)
 
 
 def _error(group: _Visits) -> float:
