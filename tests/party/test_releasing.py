@@ -19,11 +19,11 @@ from tacit.report.document import Leak, Report, Subject, Worst
 from tacit.report.rendering import read, write
 
 
-def report(limit=0.6, verdict="held", high=0.58):
+def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
     figures = {"attack": "norm", "value": 0.55, "low": 0.52, "high": high}
     return Report(
-        made="2026-01-01T00:00:00+00:00", subject=Subject(kind="run", side="features", run="small"), limit=limit,
-        verdict=verdict, worst=Worst(**figures), leaks=(Leak(on="batches", **figures),),
+        made="2026-01-01T00:00:00+00:00", subject=Subject(kind="run", side="features", run="small", steps=steps),
+        limit=limit, verdict=verdict, worst=Worst(**figures), leaks=(Leak(on="batches", **figures),),
     )  # fmt: skip
 
 
@@ -82,8 +82,9 @@ def test_a_limit_that_held_is_let_out_with_its_verdict(parties, tmp_path):
         (report(verdict="not judged"), "is not judged"),
         (report(limit=None, verdict="no limit"), "judges another one"),
         (report(limit=0.8), "judges another one"),
+        (report(steps=1), "about 1 of"),
     ],
-    ids=["unjudged", "broken", "half", "limit removed", "limit raised later"],
+    ids=["unjudged", "broken", "half", "limit removed", "limit raised later", "made while the training ran"],
 )
 def test_a_run_is_refused_unless_its_own_limit_was_held(parties, tmp_path, written, words):
     path, where = parties[0]

@@ -14,7 +14,7 @@ from tacit.cut.plan import Plan
 from tacit.errors import DataError, LimitError, UsageError
 from tacit.party import chained
 from tacit.party._files import replaced
-from tacit.party.aligning import aligned
+from tacit.party.aligning import Aligned, aligned
 from tacit.party.building import build_party
 from tacit.party.folder import Folder
 from tacit.party.gating import decisions
@@ -71,9 +71,23 @@ def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     if report.limit is None or report.limit > limit:
         said = "none" if report.limit is None else f"{report.limit:g}"
         return f"it was trained under a limit of {limit:g}, and its report judges another one ({said}): audit it again"
+    done, planned = report.subject.steps or 0, _planned(folder)
+    if done < planned:
+        return f"its report is about {done} of {planned} steps: run `tacit audit {where}` now that the training is over"
     if report.verdict != "held":
         return f"its limit of {report.limit:g} is {report.verdict}, as {where / 'report.html'} says"
     return None
+
+
+def _planned(folder: Folder) -> int:
+    """Steps of the whole training."""
+    plan = _plan(folder, aligned(folder))
+    return plan.epochs * plan.steps
+
+
+def _plan(folder: Folder, rows: Aligned) -> Plan:
+    contract = folder.contract
+    return Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
 
 
 def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:
@@ -129,8 +143,7 @@ def load_for_serving(
     weights = _weights(where)
     clear(path, "serving", override=override, reason=reason)
     contract, rows = folder.contract, aligned(folder)
-    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
-    party, _ = build_party(folder, contract, rows, plan, None)
+    party, _ = build_party(folder, contract, rows, _plan(folder, rows), None)
     model = party.top if isinstance(party, LabelParty) else party.bottom
     try:
         model.load_state_dict(weights)
