@@ -173,6 +173,7 @@ WRONG = {
     "text": ({"gradients": G.astype(str)}, "holds text where numbers belong"),
     "wide labels": ({"labels": np.eye(2)[Y]}, r"y\.npy is of shape \(32, 2\), 64 values in all"),
     "clean": ({"clean": G[:16]}, r"clean\.npy is of shape \(16, 3\), 16 rows in all, and .*g\.npy has 32"),
+    "clean width": ({"clean": G[:, :2]}, r"clean\.npy is of shape \(32, 2\) and .*g\.npy is of shape \(32, 3\)"),
     "ids": ({"ids": IDS[:-2]}, r"ids\.npy is of shape \(30,\)"),
     "ids fractions": ({"ids": IDS / 7}, "these have fractions"),
     "two labels": ({"ids": np.zeros(ROWS, np.int64)}, "another value than a later row with the same id"),

@@ -81,6 +81,11 @@ def read_messages(
         if path is not None and name not in sent:
             sent[name] = read_named(path, name)
     batched = {name: cuts.batched(one) for name, one in sent.items()}
+    if "clean" in sent and sent["clean"].width != first.width:
+        raise DataError(
+            f"{sent['clean'].name} is {sent['clean'].shape} and {first.name} is {first.shape}: clean gradients have as "
+            "many numbers for each row as those that were sent"
+        )
     rows, seen, codes = _ids(ids, cuts)
     owned = [read_named(path, name) for name, path in (("labels", labels), ("inputs", inputs)) if path is not None]
     truth = next((_labels(one, cuts, codes, seen) for one in owned if one.what == "labels"), (None, ()))
@@ -184,7 +189,7 @@ def _finite(part: Tensor, named: Named, start: int) -> None:
     if bool(wrong.any()):
         row = start + int(wrong.nonzero()[0])
         raise DataError(
-            f"{named.name}: row {row} (counted from 0) of {named.shape} holds a number that is not finite: leave such "
+            f"{named.name}: row {row} (counted from 0) holds a number that is not finite: leave such "
             "rows out of all files"
         )
 
