@@ -117,6 +117,16 @@ class Breaks:
     assert told["attacked"] == []
 
 
+def test_one_that_ends_the_program_fails(write):
+    file = write(
+        "class Ends:\n    def init(self): return 0\n    def update(self, *batch): raise SystemExit(0)\n"
+        "    def __call__(self, *batch): raise SystemExit(0)\n"
+    )
+    done = run(file, "--quick")
+    assert done.exit_code == 1
+    assert "it raised SystemExit" in done.output
+
+
 def test_an_embedding_protection_is_examined_by_its_own_contract_and_by_decoders(write, monkeypatch):
     monkeypatch.setattr("tacit.lab.conformance.reading.decoders", lambda: [linear_decoder()])
     done = run(write(NOISY), "--data", "generated:credit", "--rows", "1500", "--limit", "0.001", "--json")
@@ -156,8 +166,10 @@ def test_what_the_how_to_shows_keeps_the_contract(write, place, name):
         ("def a(): return 3\n", r"a\(\) made a int, which is no protection"),
         ("import nothing_of_that_name\n", r"can't be imported: ModuleNotFoundError: .* \(mine.py, line 1\)"),
         ("def a(strength): ...\n", r"missing a required argument: 'strength'; it takes \(strength\)"),
+        ("raise SystemExit(0)\n", r"can't be imported: SystemExit: 0 \(mine.py, line 1\)"),
+        ("def a(): raise SystemExit(0)\n", r"a\(\) raised SystemExit: 0"),
     ],
-    ids=["syntax", "nothing", "several", "raises", "no protection", "import", "option"],
+    ids=["syntax", "nothing", "several", "raises", "no protection", "import", "option", "exits", "made by exit"],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_the_reason(write, text, said):
     with pytest.raises(UsageError, match=said):

@@ -112,7 +112,7 @@ def _outcome(subject: Examined, check: Callable[[Examined], str]) -> Outcome:
         return Outcome(name, asks, True, check(subject))
     except CheckError as fault:
         return Outcome(name, asks, False, fault.happened, fault.expected, fault.remedy)
-    except Exception as error:  # somebody else's code may raise anything at all, and that is a finding
+    except (Exception, SystemExit) as error:  # somebody else's code may raise anything at all, and that is a finding
         raised = f"it raised {type(error).__name__}: {error}{where(error)}"
         return Outcome(name, asks, False, raised, "an answer", "repeat the call by hand and look at that line")
 

@@ -111,7 +111,7 @@ def _module(file: Path) -> ModuleType:
     except SyntaxError as error:
         line = f", line {error.lineno}: {(error.text or '').strip()}" if error.lineno else ""
         raise UsageError(f"{file}{line}: {error.msg}: correct it") from None
-    except Exception as error:  # somebody else's code may raise anything at all
+    except (Exception, SystemExit) as error:  # somebody else's code may raise anything at all
         raise UsageError(
             f"{file} can't be imported: {type(error).__name__}: {error}{where(error, file.resolve())}: "
             f"see that `python {file}` runs"
@@ -162,7 +162,7 @@ def _made(file: Path, name: str, factory: Callable[..., Any], options: Mapping[s
         ) from None
     try:
         return factory(**options)
-    except Exception as error:  # somebody else's code may raise anything at all
+    except (Exception, SystemExit) as error:  # somebody else's code may raise anything at all
         line = where(error, file.resolve())
         raise UsageError(
             f"{file}: {name}() raised {type(error).__name__}: {error}{line}: look at its options"
