@@ -282,7 +282,7 @@ def with_limits(text: str, lines: str) -> str:
 def test_limits_and_looks_have_defaults_and_take_what_is_allowed():
     plain = Party.read(with_limits(LABEL, ""))
     assert (plain.limit, plain.budget, plain.on_limit) == (None, None, "raise noise")
-    assert (plain.live.every, plain.live.fitted, plain.record.last, plain.record.follow) == (128, 2000, 24, 8192)
+    assert (plain.live.every, plain.live.fitted, plain.record.last, plain.record.follow) == (128, 5000, 24, 8192)
     given = Party.read(with_limits(LABEL, 'limit = 0.51\nbudget = 0.99\non_limit = "stop"\nlive = { every = 0 }'))
     assert (given.limit, given.budget, given.on_limit, given.live.every) == (0.51, 0.99, "stop", 0)
     assert Party.read(with_limits(FEATURES, "limit = 0.2")).limit == 0.2
