@@ -220,6 +220,12 @@ class GradientGate(Gate):
         self.party = party
         self.base = party.protect
         self.labels = party.labels[: self.plan.train_count]
+        followed = self.labels[: self.recorder.follow]
+        if self.limit is not None and len(followed.unique()) < 2:
+            raise UsageError(
+                f"limit is set, but the {len(followed)} examples that are followed are all of one class, and nobody "
+                "could see what all visits tell: set a larger follow in [record]"
+            )
 
     def can_raise(self) -> bool:
         """Whether the protection has a strength."""

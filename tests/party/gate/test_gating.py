@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from tacit.audit import standard
 from tacit.audit.foresight import QUICK
 from tacit.cli import app, main
-from tacit.errors import LimitError, LinkError, RefusedError
+from tacit.errors import LimitError, LinkError, RefusedError, UsageError
 from tacit.party.replaying import audit_trained
 from tacit.wire.journal import Journal
 
@@ -94,6 +94,15 @@ def test_bare_gradients_never_leave_under_a_limit(gated):
     assert not any(word in seen for word in (b"limit 0.6", b"paused", b"likelihood", b"LimitError"))
     shown = CliRunner().invoke(app, ["status", "--folder", str(gated.airline)])
     assert f"paused by its limit: {airline}"[:60] in shown.stdout
+
+
+def test_a_limit_needs_followed_examples_of_both_classes(gated):
+    """Else the attacks on all visits can't be tried, and what they would say is not known before all was sent."""
+    gated.set('limit = 0.97\nrecord = { last = 8, follow = 1 }\nprotect.gradient = { name = "iso", t = 3.0 }')
+    airline, _ = gated.train()
+    assert isinstance(airline, UsageError)
+    assert "all of one class" in str(airline)
+    assert kinds(gated.run(gated.airline)) == set()
 
 
 def test_a_paused_run_goes_on_under_a_higher_limit(gated):
