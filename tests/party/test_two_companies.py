@@ -123,7 +123,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path):
     aligning = [company.start("align", "--json") for company in (airline, airport)]
     assert [process.wait(120) for process in aligning] == [0, 0]
     [process.communicate() for process in aligning]
-    feature = airport.start("train", "--json")
+    feature = airport.start("train", "--json", "--no-audit")
     label = airline.start("train", "--json", "--no-audit")
     _wait_for_turn(airline, 35)
     os.kill(label.pid, signal.SIGKILL)

@@ -97,9 +97,10 @@ def _print_two_companies(told: dict[str, Any], out: Path | None) -> None:
         " of a row first. More noise (a lower snr in the airport's party.toml) hides more and costs test AUC."
     )
     console.print(
-        "0.5 is a coin flip, 1.0 an open book. spectral and contextual also look at the airport's own embeddings: what"
-        " those give away without any gradient is what the model has learned about flights, and does not count as the"
-        " worst attack. `tacit demo --compare` shows the same attacks without protection and under older ones."
+        "0.5 is a coin flip, 1.0 an open book. spectral, clustering, model_completion, surrogate_top and contextual"
+        " look at the airport's own embeddings: what those give away without any gradient is what the model has learned"
+        " about flights, and does not count as the worst attack. `tacit demo --compare` shows the same attacks without"
+        " protection and under older ones."
     )
     if out is not None:
         console.print(f"The airline's report, to be opened in a browser: {out / 'report.html'}", markup=False)

@@ -270,6 +270,8 @@ class GradientGate(Gate):
         so_far, planned = len(visits.view.rows), self.plan.epochs
         more = visits.again(protect, state, self.labels, noise, times=planned - so_far, batch=self.plan.batch_size)
         found += foresight.on_visits(more, self.labels, seed=epoch)
+        if not found:  # a budget that holds says nothing about attacks that could not be tried
+            return []
         louder = 2.0 ** (level - self.level)
         return found + grown(self.seen(epoch), so_far, planned, louder) + spent
 

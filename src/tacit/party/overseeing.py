@@ -12,7 +12,7 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
-from tacit.errors import TensorError, UsageError
+from tacit.errors import LimitError, TensorError, UsageError
 from tacit.party._aligned import Aligned
 from tacit.party.bookkeeping import Bookkeeping
 from tacit.party.folder import Folder
@@ -80,6 +80,7 @@ class Oversight:
     def attach(self, session: LabelSession | FeatureSession, durable: Durable) -> None:
         """From now on nothing is sent, and no checkpoint written, without it."""
         self.watch.resume(session.resumed, self.party.steps)
+        self._check_recorded()
         self.books.resume(session.resumed)
         durable.keeping = self._keep
         if self.gate is not None:
@@ -88,6 +89,18 @@ class Oversight:
             self._attach_label(self.party, session)
         else:
             self._attach_features(self.party, session)
+
+    def _check_recorded(self) -> None:
+        """Where a limit is to be held, refuse to go on without what was sent before: visits add up over all of it."""
+        recorder = self.watch.recorder
+        if self.gate is None or self.gate.limit is None or recorder is None:
+            return
+        if recorder.unrecorded:
+            raise LimitError(
+                f"{recorder.folder}: {recorder.unrecorded} of {recorder.steps} steps that were sent are not recorded, "
+                "or damaged, and what all visits of an example add up to can't be told without them: bring the folder "
+                "back, or remove limit from party.toml to go on without it"
+            )
 
     def _attach_label(self, party: LabelParty, session: LabelSession | FeatureSession) -> None:
         def before(clean: Tensor, embedding: Tensor) -> None:

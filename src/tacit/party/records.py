@@ -39,7 +39,7 @@ def with_records(report: Report, folder: Folder, where: Path) -> Report:
                 for one in told
             ),
             "curves": _curves(seen, measure),
-            "ledger": _ledger(folder),
+            "ledger": _ledger(folder, report),
             "overrides": overrides(where),
         }
     )
@@ -128,9 +128,16 @@ def _history(where: Path) -> list[dict[str, float]]:
     return [line for line in told if isinstance(line, dict) and "epoch" in line]
 
 
-def _ledger(folder: Folder) -> LedgerSummary | None:
+def _ledger(folder: Folder, report: Report) -> LedgerSummary | None:
     if not (folder.path / "ledger" / "log").exists():
         return None
     found = dataclasses.asdict(Ledger(folder.path / "ledger").summary())
     del found["each"]
+    told = [one for one in report.leaks if one.on == "visits" and one.measure == "leak_auc" and one.baseline is None]
+    most = max(told, key=lambda one: one.low, default=None)
+    if most is not None and found["worst_case"] is not None and most.low > found["worst_case"]:
+        found["notes"] += (
+            f"{most.attack} was measured at {most.value:.3f}, above the worst case: the Gaussian model behind that does "
+            "not fit here",
+        )
     return LedgerSummary(**found)

@@ -132,9 +132,18 @@ def test_a_decision_that_was_changed_by_hand_is_refused(halted):
     assert "gate.jsonl, line 1" in str(airline)
 
 
-def test_a_run_whose_transcript_is_lost_goes_on_and_says_what_is_missing(gated):
+def test_a_run_whose_transcript_is_lost_goes_on_without_a_limit_alone(gated):
     gated.train(airline=halt(6))
     shutil.rmtree(gated.run(gated.airline) / "transcript")
     airline, _ = gated.train()
     assert not isinstance(airline, Exception), airline
     assert RecordedRun.open(gated.run(gated.airline) / "transcript").unrecorded == 4
+
+
+def test_under_a_limit_a_run_does_not_go_on_without_what_it_sent(gated):
+    gated.set('protect.gradient = { name = "matched", leak_auc = 0.6 }\nlimit = 0.9')
+    gated.train(airline=halt(6))
+    shutil.rmtree(gated.run(gated.airline) / "transcript")
+    airline, _ = gated.train()
+    assert isinstance(airline, LimitError), airline
+    assert "4 of 4 steps that were sent are not recorded" in str(airline)

@@ -36,6 +36,9 @@ def duplicates(attack: Attack | str = "likelihood", tolerance: float = 1e-3) -> 
     return _Duplicates(_common.built(attack), float(tolerance))
 
 
+_FEWEST = 32  # examples that were asked about again: of fewer an AUC tells nothing
+
+
 @dataclass(frozen=True)
 class _Duplicates:
     attack: Attack
@@ -49,9 +52,11 @@ class _Duplicates:
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
         _common.gradient(view)  # a transcript that can't be read is told before one that has no duplicates
         questions = _questions(view, _common.embedding(view, "duplicates"), self.tolerance, noise)
-        if not bool((questions.count > 1).any()):
+        again = int((questions.count > 1).sum())
+        if again < _FEWEST:
+            found = f"only {again} examples" if again else "no example"
             raise UsageError(
-                "the attack 'duplicates' found no example that was asked about twice with the same embedding: there is "
+                f"the attack 'duplicates' found {found} that were asked about twice with the same embedding: there is "
                 "nothing to average here, leave it out"
             )
         return on_means(self.attack, view, questions, known, noise, scale=True, least=2)
