@@ -126,3 +126,12 @@ def test_a_status_that_cannot_be_read_tells_no_history(run, text):
     folder, where = run
     (where / "status.json").write_text(text)
     assert with_records(report(), folder, where).moments == ()
+
+
+def test_after_the_last_epoch_the_audit_itself_counts_more_than_looks(run):
+    folder, where = run
+    seen(where, (1, 0, {"norm": 0.9}), (2, 1, {"norm": 0.9}))
+    decided(where, 1)
+    first, last = (one.worst for one in with_records(report(), folder, where).moments)
+    assert first.value == 0.9
+    assert (last.attack, last.value) == (report().worst.attack, report().worst.value)

@@ -33,7 +33,7 @@ def with_records(report: Report, folder: Folder, where: Path) -> Report:
     return report.model_copy(
         update={
             "verdict": verdict,
-            "moments": _moments(where, told, seen, measure, report.subject.protection or "none"),
+            "moments": _moments(where, told, seen, measure, report),
             "decisions": tuple(
                 Decision(time=one["time"], epoch=one["epoch"], decision=one["decision"], reason=one["reason"])
                 for one in told
@@ -56,7 +56,7 @@ def overrides(where: Path) -> tuple[Override, ...]:
 
 
 def _moments(
-    where: Path, told: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measure, configured: str
+    where: Path, told: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measure, report: Report
 ) -> tuple[Moment, ...]:
     """An epoch each: the strength that was decided for it, the worst that was seen, and how good the model was then."""
     history = _history(where)
@@ -70,9 +70,10 @@ def _moments(
         found.append(
             Moment(
                 epoch=epoch + 1,
-                strength=before[-1]["strength"] if before else configured,
+                strength=before[-1]["strength"] if before else report.subject.protection or "none",
                 level=before[-1]["level"] if before else 0,
                 worst=_measured(told, epoch, measure)
+                or (_final(report) if told and epoch == epochs[-1] else None)
                 or _worst([one for one in seen if one["epoch"] == epoch], measure),
                 figures=figures,
             )
@@ -90,6 +91,15 @@ def _measured(told: Sequence[dict[str, Any]], epoch: int, measure: Measure) -> W
         attack=worst["attack"], value=value, low=min(worst["low"], value), high=max(worst["upper"], value),
         measure=measure,
     )  # fmt: skip
+
+
+def _final(report: Report) -> Worst | None:
+    """What the audit found after the last epoch; not of an attacker who knew something anyway, which is told apart."""
+    told = [one for one in report.leaks if one.baseline is None and one.on != "live"]
+    most = max(told, key=lambda one: one.value, default=None)
+    if most is None:
+        return None
+    return Worst(attack=most.attack, value=most.value, low=most.low, high=most.high, measure=most.measure)
 
 
 def _worst(seen: Sequence[dict[str, Any]], measure: Measure) -> Worst | None:
