@@ -15,7 +15,7 @@ from tacit.wire.journal import Journal
 
 __all__ = ["DAMAGE"]
 
-_DISK = 4 << 20  # bytes of the small disk
+_DISK = 32 << 20  # bytes of the small disk: a whole run fits, with what it records
 
 
 def _newest(training: Training, name: str, files: str) -> Path:
