@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ class Sent:
         )
 
 
-def figures(findings: list[Finding], on: Any) -> list[Figure]:
+def figures(findings: list[Finding], on: Literal["batches", "visits"]) -> list[Figure]:
     """Findings in the measure of a limit: what an attacker had without any message does not count."""
     return [
         Figure(one.attack, on, 0.5 + max(0.0, one.excess), one.surely, max(one.held, 0.5 + one.excess))

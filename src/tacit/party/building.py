@@ -27,7 +27,12 @@ from tacit.protect.embedding import embedding_protection
 from tacit.protect.gradient import protection
 from tacit.protect.gradient._chain import Chain, chain
 
-__all__ = ["build_party"]
+__all__ = ["build_party", "plan_of"]
+
+
+def plan_of(contract: Contract, rows: Aligned) -> Plan:
+    """What is done in which turn, over these rows."""
+    return Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
 
 
 def build_party(

@@ -9,7 +9,6 @@ Before the first message leaves there is nothing to look back on; there the firs
 
 from __future__ import annotations
 
-import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -30,6 +29,7 @@ from tacit.cut.plan import Plan, Task
 from tacit.errors import LimitError, UsageError
 from tacit.party import chained
 from tacit.party.bookkeeping import Bookkeeping
+from tacit.party.reporting import now
 from tacit.protect import ladder
 from tacit.wire.recorded import RecordedRun
 
@@ -150,11 +150,10 @@ class Gate(ABC):
         )
 
     def _write(self, task: Task, verdict: Verdict) -> None:
-        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         judged = self.limit is not None and self._seen[0] == task.epoch  # what else was seen is not there after a kill
         measured = self._seen[1] if judged else []
         said = {
-            "time": time, "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
+            "time": now(), "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
             "level": verdict.level, "strength": self.spelled(verdict.level), "limit": self.limit,
             "reason": verdict.reason, "broken": verdict.broken,
             "measured": [asdict(one) for one in measured],
@@ -245,7 +244,7 @@ class GradientGate(Gate):
     def spelled(self, level: int) -> str:
         """The protection as it is at a level."""
         protect = self._at(level)
-        event = getattr(protect, "event", None)
+        event = getattr(protect, "event", None)  # somebody's own protection may not say
         return repr(protect) if event is None else ladder.spelled(event)
 
     def look(self, epoch: int) -> list[Figure]:
@@ -304,8 +303,8 @@ class GradientGate(Gate):
         value = self.books.planned(self._at(level), former=0.0)
         if value is None:
             return []
-        positive = float(self.labels.double().mean()) * min(self.recorder.follow, len(self.labels))
-        half = 1.96 * (1 / (12 * max(1.0, positive))) ** 0.5
+        followed = self.labels[: self.recorder.follow]
+        half = 1.96 * (sum(1 / (12 * max(1, int((followed == kind).sum()))) for kind in (0, 1))) ** 0.5
         return [Figure("the protection's own plan", "visits", value, 0.5, min(1.0, value + half))]
 
     def _at(self, level: int) -> Any:

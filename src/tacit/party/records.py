@@ -12,6 +12,7 @@ from tacit.ledger.ledger import Ledger
 from tacit.party import chained
 from tacit.party.folder import Folder
 from tacit.party.gating import decisions
+from tacit.party.reporting import worst_of
 from tacit.party.watching import LIVE, looks
 from tacit.report.document import Decision, LedgerSummary, LiveCurve, Moment, Override, Report, Worst
 
@@ -95,11 +96,7 @@ def _measured(told: Sequence[dict[str, Any]], epoch: int, measure: Measure) -> W
 
 def _final(report: Report) -> Worst | None:
     """What the audit found after the last epoch; not of an attacker who knew something anyway, which is told apart."""
-    told = [one for one in report.leaks if one.baseline is None and one.on != "live"]
-    most = max(told, key=lambda one: one.value, default=None)
-    if most is None:
-        return None
-    return Worst(attack=most.attack, value=most.value, low=most.low, high=most.high, measure=most.measure)
+    return worst_of([one for one in report.leaks if one.baseline is None])
 
 
 def _worst(seen: Sequence[dict[str, Any]], measure: Measure) -> Worst | None:

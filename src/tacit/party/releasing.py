@@ -10,12 +10,11 @@ from torch import Tensor
 
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan
 from tacit.errors import DataError, LimitError, UsageError
 from tacit.party import chained
 from tacit.party._files import replaced
-from tacit.party.aligning import Aligned, aligned
-from tacit.party.building import build_party
+from tacit.party.aligning import aligned
+from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.gating import decisions
 from tacit.party.records import OVERRIDES, overrides
@@ -81,13 +80,8 @@ def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
 
 def _planned(folder: Folder) -> int:
     """Steps of the whole training."""
-    plan = _plan(folder, aligned(folder))
+    plan = plan_of(folder.contract, aligned(folder))
     return plan.epochs * plan.steps
-
-
-def _plan(folder: Folder, rows: Aligned) -> Plan:
-    contract = folder.contract
-    return Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
 
 
 def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:
@@ -143,7 +137,7 @@ def load_for_serving(
     weights = _weights(where)
     clear(path, "serving", override=override, reason=reason)
     contract, rows = folder.contract, aligned(folder)
-    party, _ = build_party(folder, contract, rows, _plan(folder, rows), None)
+    party, _ = build_party(folder, contract, rows, plan_of(folder.contract, rows), None)
     model = party.top if isinstance(party, LabelParty) else party.bottom
     try:
         model.load_state_dict(weights)

@@ -21,7 +21,7 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
 from tacit.errors import TensorError, UsageError
 from tacit.party.aligning import aligned
-from tacit.party.building import build_party
+from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.messages import Messages, read_messages
 from tacit.party.records import with_records
@@ -133,7 +133,7 @@ def audit_run(
     transcript = RecordedRun.open(where / "transcript")
     progress("preparing", 0, 0)
     rows = aligned(folder)
-    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+    plan = plan_of(contract, rows)
     party, guard = build_party(folder, contract, rows, plan, None)
     if isinstance(party, FeatureParty):
         newest = Checkpoints(where / "checkpoints").newest()
@@ -171,7 +171,7 @@ def _run_report(
 ) -> Report:
     """Every attack on what a party recorded, and what the run's folder tells."""
     config, contract, rows = folder.config, folder.contract, aligned(folder)
-    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+    plan = plan_of(contract, rows)
     missing = _unseen(transcript, plan)
     if isinstance(party, LabelParty):
         leaks = _own_labels(party, transcript, plan, missing, progress)

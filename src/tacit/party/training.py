@@ -27,7 +27,7 @@ from tacit.cut.session import FeatureSession, LabelSession, Turned
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.party._files import replaced
 from tacit.party.aligning import Aligned, aligned
-from tacit.party.building import build_party
+from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial, server, training_limits
 from tacit.party.overseeing import Oversight
@@ -95,7 +95,7 @@ def train(
     if folder.config.training.threads:
         torch.set_num_threads(folder.config.training.threads)
     where = folder.run_folder(contract)
-    plan = Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+    plan = plan_of(contract, rows)
     if plan.steps == 1 and "train_loss" in contract.share.metrics:
         raise UsageError(
             "an epoch has a single batch, and its train_loss would be that batch's, which nobody may be told: agree on "

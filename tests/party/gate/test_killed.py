@@ -10,7 +10,7 @@ from tacit.ledger.ledger import Ledger
 from tacit.party import chained
 from tacit.wire.recorded import RecordedRun
 
-AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.75'
+AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.76'
 AIRPORT = 'protect.embedding = [{ name = "gaussian", snr = 20.0 }]\nlimit = 0.5'
 
 

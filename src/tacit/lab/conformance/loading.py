@@ -14,10 +14,10 @@ from typing import Any
 from tacit.contracts import EmbeddingProtection, Protection
 from tacit.errors import UsageError
 from tacit.lab.conformance.checking import where
+from tacit.lab.sweeping.grids import value_of
+from tacit.lab.sweeping.settings import Option
 
 __all__ = ["Loaded", "load", "options_of"]
-
-Option = float | int | str | bool | None
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,8 @@ def options_of(pairs: Sequence[str]) -> dict[str, Option]:
             raise UsageError(f"--option {pair!r} is no option: write it as name=value")
         if key in options:
             raise UsageError(f"--option gives {key} twice: leave one of them out")
-        options[key] = _value(text)
+        options[key] = value_of(text)
     return options
-
-
-def _value(text: str) -> Option:
-    words: Mapping[str, Option] = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def load(spec: str, options: Mapping[str, Option]) -> Loaded:

@@ -11,11 +11,12 @@ from tacit.errors import UsageError
 from tacit.lab.conformance.attacking import Attacked, attacked, check_limit, ours
 from tacit.lab.conformance.checking import CHECKS, Outcome, examine
 from tacit.lab.conformance.embedding import EMBEDDING_CHECKS, Shielded
-from tacit.lab.conformance.loading import Loaded, Option, load
+from tacit.lab.conformance.loading import Loaded, load
 from tacit.lab.conformance.reading import Read, beside, check_share, read
 from tacit.lab.conformance.subject import CheckError, Subject
 from tacit.lab.data import load as load_data
 from tacit.lab.data.rows import Data
+from tacit.lab.sweeping.settings import Option
 
 __all__ = ["Conformance", "run"]
 

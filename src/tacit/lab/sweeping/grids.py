@@ -167,11 +167,12 @@ def _options(text: str, inside: str) -> dict[str, Option]:
             raise UsageError(f"{text!r}: {part.strip()!r} is no option; write key=value")
         if key in options:
             raise UsageError(f"{text!r} gives {key} twice")
-        options[key] = _value(value)
+        options[key] = value_of(value)
     return options
 
 
-def _value(text: str) -> Option:
+def value_of(text: str) -> Option:
+    """A value as people write it: a number, true, false or none; anything else is text, with or without quotes."""
     words: Mapping[str, Option] = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

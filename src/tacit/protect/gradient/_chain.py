@@ -24,6 +24,12 @@ class Chain:
         """The names of the links, in order."""
         return " + ".join(str(getattr(link, "name", type(link).__name__)) for link in self.links)
 
+    @property
+    def event(self) -> Event:
+        """What the ledger needs to know, of every link; one that does not say it goes by its name."""
+        told = [getattr(link, "event", Event(str(getattr(link, "name", type(link).__name__)))) for link in self.links]
+        return Event("chain", parts=tuple(told))
+
     def init(self) -> tuple[Any, ...]:
         """Every link's own state."""
         return tuple(link.init() for link in self.links)
