@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -12,7 +13,7 @@ from typing import IO, Any
 from tacit.errors import StorageError
 from tacit.wire._files import sync_folder
 
-__all__ = ["replaced", "storing"]
+__all__ = ["append_line", "replaced", "storing"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -49,3 +50,13 @@ def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = T
         part.replace(path)
         if durable:
             sync_folder(path.parent)
+
+
+def append_line(path: Path, content: Mapping[str, Any]) -> None:
+    """Add a line of JSON to a file; where a crash has cut the last one short, on a line of its own."""
+    text = json.dumps(content).encode() + b"\n"
+    with storing(path), path.open("ab+") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            text = text if file.read(1) == b"\n" else b"\n" + text
+        file.write(text)

@@ -13,8 +13,9 @@ from typing import Any
 
 from tacit.errors import StorageError, UsageError
 from tacit.party import chained
-from tacit.party._files import replaced, storing
+from tacit.party._files import append_line, replaced, storing
 from tacit.party.folder import Folder
+from tacit.party.pace import Pace
 
 __all__ = ["Status", "read"]
 
@@ -26,8 +27,8 @@ _EACH = 10  # refusals of a flood that have a line of their own
 
 # What a status may hold, of which kind; the first ones are always there.
 _ALWAYS = {"run": str, "party": str, "role": str, "state": str, "time": str}
-_SOMETIMES = {"turn": int, "turns": int, "epoch": int, "epochs": int, "history": list, "journal_bytes": int,
-              "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int}  # fmt: skip
+_SOMETIMES = {"turn": int, "turns": int, "steps": int, "epoch": int, "epochs": int, "history": list,
+              "journal_bytes": int, "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int}  # fmt: skip
 _TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"))
 
 
@@ -60,11 +61,14 @@ class Status:
         self._now: dict[str, Any] = {**fixed, "pid": os.getpid()}
         self._written = float("-inf")
         self._floods: dict[tuple[str, str], _Flood] = {}
+        self._pace = Pace(folder)
 
     def update(self, *, at_once: bool = False, **changes: Any) -> None:
         """Change some fields; the file follows at once, or when a second has passed since it was written."""
         self._now.update(changes)
         self._count(everything=changes.get("state") == "finished")
+        where = {"turn": self._now.get("turn", 0), "journal_bytes": self._now.get("journal_bytes", 0)}
+        self._pace.note(self._now.get("state", "preparing"), **where)
         if at_once or self._clock() - self._written >= _PAUSE:
             self._now["time"] = _time()
             told = json.dumps(self._now, indent=2) + "\n"
@@ -94,15 +98,11 @@ class Status:
                 self._append({**flood.last, "times": flood.counted})
 
     def _append(self, line: dict[str, Any]) -> None:
-        path, text = self._folder / _LOG, json.dumps(line).encode() + b"\n"
+        path = self._folder / _LOG
         with storing(path):
-            if path.exists() and path.stat().st_size + len(text) > _LARGEST:
+            if path.exists() and path.stat().st_size + len(json.dumps(line)) + 2 > _LARGEST:
                 path.replace(path.with_name(_OLDER))
-            with path.open("ab+") as file:
-                if file.seek(0, os.SEEK_END):
-                    file.seek(-1, os.SEEK_END)
-                    text = text if file.read(1) == b"\n" else b"\n" + text  # a crash cut the last line short
-                file.write(text)
+        append_line(path, line)
 
 
 def read(folder: Folder | str | Path) -> list[dict[str, Any]]:

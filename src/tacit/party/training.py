@@ -101,7 +101,9 @@ def train(
             "an epoch has a single batch, and its train_loss would be that batch's, which nobody may be told: agree on "
             "a smaller batch_size, or on other metrics to share"
         )
-    status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns)
+    status = Status(
+        where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps
+    )
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(where / "journal"))
         status.update(state="preparing", at_once=True)

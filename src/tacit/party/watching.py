@@ -9,19 +9,22 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
 
 from tacit.audit.live import look_at_embedding, look_at_gradient
+from tacit.audit.norms import norms_by_class
 from tacit.config import Contract, Live, Record
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Task
 from tacit.cut.session import Turned
 from tacit.errors import TensorError, UsageError
-from tacit.party._files import replaced, storing
+from tacit.party._files import append_line, replaced
 from tacit.wire.recorded import RecordedRun
 
 __all__ = ["LIVE", "Watch", "looks"]
@@ -85,9 +88,9 @@ class Watch:
             )  # fmt: skip
         if self.live.every and step % self.live.every == self.live.every // 2:
             started = time.perf_counter()
-            found = self._look(task.rows, seen, step)
+            found, beside = self._look(task.rows, seen, step), self._beside(task.rows, seen)
             self.seconds += time.perf_counter() - started
-            self.note(task, found)
+            self.note(task, found, beside)
 
     def _look(self, rows: Tensor, seen: Any, step: int) -> dict[str, float]:
         if isinstance(self.party, LabelParty):
@@ -99,13 +102,23 @@ class Watch:
         except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
             return {}
 
-    def note(self, task: Task, found: dict[str, float]) -> None:
-        """Write down what attacks reached after a step."""
-        if not found:
+    def _beside(self, rows: Tensor, seen: Any) -> dict[str, Any]:
+        """What only the label party sees of a batch: its loss, and the norms of its gradients by class."""
+        if not isinstance(self.party, LabelParty):
+            return {}
+        beside: dict[str, Any] = {"figures": {"loss": float(seen["loss"])}}
+        if self.party.classes == 2:
+            labels = self.party.labels[rows]
+            norms = {which: norms_by_class(seen[which], labels) for which in ("sent", "clean")}
+            beside["norms"] = {which: counted for which, counted in norms.items() if counted is not None}
+        return beside
+
+    def note(self, task: Task, found: dict[str, float], beside: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Write down what attacks reached after a step, and what else there was to see."""
+        if not found and not beside:
             return
-        line = {"step": self.party.steps - 1, "turn": task.turn, "epoch": task.epoch, "found": found}
-        with storing(self._path), self._path.open("ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
+        line = {"step": self.party.steps - 1, "turn": task.turn, "epoch": task.epoch, "found": found, **beside}
+        append_line(self._path, line)
 
 
 def looks(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,48 @@
+"""How long gradients are, class by class: the plainest picture of what an unprotected gradient gives away."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+
+__all__ = ["Norms", "norms_by_class"]
+
+BINS = 24
+
+
+class Norms(TypedDict):
+    """A histogram of norms for each of two classes, over bins of equal width in the logarithm.
+
+    Attributes:
+        low: where the first bin begins.
+        high: where the last one ends.
+        counts: rows in each bin, first of class 0, then of class 1; a norm of zero is in the first bin.
+    """
+
+    low: float
+    high: float
+    counts: list[list[int]]
+
+
+def norms_by_class(gradient: Tensor, labels: Tensor, *, bins: int = BINS) -> Norms | None:
+    """Count the norms of a batch's rows by class; None where all of them are zero.
+
+    Args:
+        gradient: one row for each example.  (batch, *cut)
+        labels: 0 or 1.  (batch,)
+        bins: of the histogram.
+    """
+    norms = gradient.flatten(1).double().norm(dim=1).cpu()
+    seen = norms[norms > 0]
+    if not len(seen):
+        return None
+    low, high = float(seen.min()), float(seen.max())
+    if low == high:  # a bin has a width even where all are alike
+        low, high = low * 0.5, high * 2.0
+    edges = torch.linspace(torch.tensor(low).log(), torch.tensor(high).log(), bins + 1, dtype=torch.float64)
+    places = torch.bucketize(norms.clamp(min=low).log(), edges[1:-1], right=True)
+    classes = labels.cpu().bool()
+    counts = [torch.bincount(places[classes == one], minlength=bins).tolist() for one in (False, True)]
+    return Norms(low=low, high=high, counts=counts)
