@@ -27,8 +27,10 @@ _EACH = 10  # refusals of a flood that have a line of their own
 
 # What a status may hold, of which kind; the first ones are always there.
 _ALWAYS = {"run": str, "party": str, "role": str, "state": str, "time": str}
-_SOMETIMES = {"turn": int, "turns": int, "steps": int, "epoch": int, "epochs": int, "history": list,
-              "journal_bytes": int, "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int}  # fmt: skip
+_SOMETIMES = {
+    "turn": int, "turns": int, "steps": int, "epoch": int, "epochs": int, "history": list, "journal_bytes": int,
+    "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int,
+}  # fmt: skip
 _TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"))
 
 
