@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tacit.party.training import Trained
     from tacit.report.document import Report
 
-__all__ = ["Folder", "create"]
+__all__ = ["Folder", "belong_together", "create", "write_new"]
 
 _OURS = ("party.toml", "keys", "trusted", "runs")
 _SECRET = 32  # bytes
@@ -69,10 +69,10 @@ def create(folder: str | Path, *, role: Literal["label", "features"], name: str 
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for inner in ("keys", "trusted", "runs"):
             (path / inner).mkdir(mode=0o700)
-        _write(path / "keys" / "secret", secrets.token_bytes(_SECRET), 0o600)
-        _write(path / "keys" / "party.key", identity.key_pem, 0o600)
-        _write(path / f"{name}.crt", identity.cert_pem, 0o644)
-        _write(path / "party.toml", settings.encode(), 0o600)
+        write_new(path / "keys" / "secret", secrets.token_bytes(_SECRET), 0o600)
+        write_new(path / "keys" / "party.key", identity.key_pem, 0o600)
+        write_new(path / f"{name}.crt", identity.cert_pem, 0o644)
+        write_new(path / "party.toml", settings.encode(), 0o600)
     except OSError as error:
         raise UsageError(
             f"{error.filename or path} can't be made ({error.strerror}): choose a folder that you may write"
@@ -136,7 +136,7 @@ class Folder:
         else:
             text = contract_template(label_party=trusted[0] if trusted else "airline", feature_parties=[own])
         try:
-            _write(path, text.encode(), 0o644)
+            write_new(path, text.encode(), 0o644)
         except FileExistsError:
             raise UsageError(f"{path} exists already: edit it, or move it away") from None
         return path
@@ -147,7 +147,7 @@ class Folder:
         key_pem = (self.path / "keys" / "party.key").read_bytes()
         for path in sorted(self.path.glob("*.crt")):
             cert_pem = path.read_bytes()
-            if _belong_together(key_pem, cert_pem):
+            if belong_together(key_pem, cert_pem):
                 return Identity(_read_certificate(path, cert_pem).name, key_pem, cert_pem)
         raise UsageError(
             f"no certificate in {self.path} belongs to keys/party.key: put the right pair back, or make a new folder "
@@ -305,7 +305,8 @@ def _read_certificate(path: Path, pem: bytes, *, dates: bool = True) -> Certific
         raise DataError(f"{path}: {error}") from None
 
 
-def _belong_together(key_pem: bytes, cert_pem: bytes) -> bool:
+def belong_together(key_pem: bytes, cert_pem: bytes) -> bool:
+    """Whether a certificate is that of a private key; what is no key or no certificate belongs to nothing."""
     form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     try:
         key = serialization.load_pem_private_key(key_pem, password=None).public_key()
@@ -334,7 +335,7 @@ def _no_strangers(path: Path) -> None:
         raise UsageError(f"{path} can be changed by others (mode {stat.S_IMODE(mode):04o}): chmod go-w {path}")
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def write_new(path: Path, content: bytes, mode: int) -> None:
     """A new file, never over another one, and never readable by more than it should be."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
@@ -346,5 +347,5 @@ def _replace(path: Path, content: bytes) -> None:
     """The whole new content or the whole old one, whenever the machine stops."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     fresh = path.with_suffix(f".{secrets.token_hex(8)}")
-    _write(fresh, content, 0o644)
+    write_new(fresh, content, 0o644)
     fresh.replace(path)

@@ -60,7 +60,7 @@ class Certificate:
         if now > self.not_after:
             raise DataError(
                 f"the certificate of {self.name} expired on {self.not_after:%Y-%m-%d %H:%M} UTC: make a new one "
-                "(tacit init in a new folder) and let the peers trust that"
+                "with `tacit rotate` in its folder, and let the peers trust that"
             )
         if now < self.not_before:
             raise DataError(
