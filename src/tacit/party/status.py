@@ -17,7 +17,7 @@ from tacit.party._files import append_line, replaced, storing
 from tacit.party.folder import Folder
 from tacit.party.pace import Pace
 
-__all__ = ["Status", "read"]
+__all__ = ["Status", "alive", "read", "read_run"]
 
 _FILE, _LOG, _OLDER = "status.json", "log.jsonl", "log.older.jsonl"
 _PAUSE = 1.0  # seconds between two writes of what changes at every step
@@ -115,13 +115,18 @@ def read(folder: Folder | str | Path) -> list[dict[str, Any]]:
     path = folder.path if isinstance(folder, Folder) else Path(folder)
     if not (path / "party.toml").exists():
         raise UsageError(f"{path} is no party's folder: make one with `tacit init`, or say which with --folder")
-    found = [_run(status) for status in sorted((path / "runs").glob(f"*/{_FILE}"))]
+    found = [read_run(status.parent) for status in sorted((path / "runs").glob(f"*/{_FILE}"))]
     return sorted(found, key=lambda one: str(one["time"]), reverse=True)
 
 
-def _run(path: Path) -> dict[str, Any]:
-    """One run's status; of a damaged one what is known all the same."""
-    problems: list[str] = []
+def read_run(folder: Path, *, events: int = 5) -> dict[str, Any]:
+    """One run's status; of a damaged one what is known all the same.
+
+    Args:
+        folder: of the run.
+        events: how many of the last ones are wanted.
+    """
+    path, problems = folder / _FILE, list[str]()
     try:
         content = json.loads(path.read_bytes())
         wrong = _wrong(content)
@@ -130,12 +135,12 @@ def _run(path: Path) -> dict[str, Any]:
     if wrong:
         content = {"run": path.parent.name, "state": "unknown", "time": ""}
         problems.append(f"{path} can't be read ({wrong[:100]}): `tacit train` writes it anew when it goes on")
-    events = _events(path.with_name(_OLDER), problems) + _events(path.with_name(_LOG), problems)
-    times = [event.get("times", 1) for event in events if event["event"] == "refused"]
+    told = _events(path.with_name(_OLDER), problems) + _events(path.with_name(_LOG), problems)
+    times = [event.get("times", 1) for event in told if event["event"] == "refused"]
     content["alarms"] = sum(many if type(many) is int else 1 for many in times)
-    content["events"] = events[-5:]
+    content["events"] = told[-events:]
     content["gate"] = _gate(path.with_name("gate.jsonl"), problems)
-    content["alive"] = _alive(content.get("pid"))
+    content["alive"] = alive(content.get("pid"))
     content["problems"] = problems
     return dict(content)
 
@@ -194,7 +199,8 @@ def _gate(path: Path, problems: list[str]) -> dict[str, Any] | None:
     return told[-1] if told else None
 
 
-def _alive(pid: Any) -> bool:
+def alive(pid: Any) -> bool:
+    """Whether the process that writes a run is there."""
     try:
         os.kill(int(pid), 0)
     except (OSError, TypeError, ValueError, OverflowError):

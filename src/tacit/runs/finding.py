@@ -1,0 +1,77 @@
+"""Where runs and sweeps are: every folder under some roots that one of them has left its mark in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["Place", "find"]
+
+_DEEPEST = 8  # folders below a root
+_NEVER = frozenset({"journal", "checkpoints", "transcript", "inputs", "ledger", "keys", "trusted", "node_modules"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """A run or a sweep.
+
+    Attributes:
+        id: short, and the same whenever it is found again.
+        kind: a party's part of a training, or a sweep of trainings in the lab.
+        path: its folder.
+        name: to be read by people: "airline / flights", "sweep-flights".
+    """
+
+    id: str
+    kind: Literal["run", "sweep"]
+    path: Path
+    name: str
+
+
+def find(roots: Sequence[Path | str]) -> list[Place]:
+    """All runs and sweeps under some folders, newest first. Links are not followed, and what can't be read is left out.
+
+    Args:
+        roots: parties' folders, run folders, sweeps, or any folder above them.
+    """
+    found: dict[Path, tuple[float, Place]] = {}
+    for root in roots:
+        for folder, mark, kind in _marked(Path(root).resolve()):
+            try:
+                changed = mark.stat().st_mtime
+            except OSError:
+                continue
+            found[folder] = changed, Place(_id(folder), kind, folder, _name(folder, kind))
+    return [place for _, place in sorted(found.values(), key=lambda one: (-one[0], one[1].name))]
+
+
+def _marked(root: Path) -> Iterator[tuple[Path, Path, Literal["run", "sweep"]]]:
+    for at, inner, files in os.walk(root):
+        folder = Path(at)
+        deep = len(folder.relative_to(root).parts)
+        inner[:] = sorted(one for one in inner if deep < _DEEPEST and one not in _NEVER and not one.startswith("."))
+        if "status.json" in files:
+            yield folder, folder / "status.json", "run"
+            inner.clear()
+        elif "results.parquet" in files:
+            yield folder, folder / "results.parquet", "sweep"
+            inner.clear()
+        elif "waves" in inner:
+            yield folder, folder / "waves", "sweep"
+            inner.clear()
+
+
+def _id(folder: Path) -> str:
+    return hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+
+
+def _name(folder: Path, kind: str) -> str:
+    """A run lies in `PARTY/runs/RUN`; whose it is says more than where."""
+    above = folder.parent
+    if kind == "run" and above.name == "runs" and above.parent.name:
+        return f"{above.parent.name} / {folder.name}"
+    return f"{above.name} / {folder.name}" if above.name else folder.name

@@ -1,0 +1,57 @@
+"""Norms by class over training: as many looks as a page can show, however many there were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["NormsOverTime"]
+
+_MOST = 200
+
+
+class NormsOverTime:
+    """Histograms of norms by class, every so-manieth look; the more there are, the fewer of them are kept."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[int, dict[str, Any]]] = []
+        self._seen = 0
+        self._every = 1
+
+    def add(self, step: int, norms: Any) -> None:
+        """What one look counted; what is no histogram is left out."""
+        if not isinstance(norms, dict) or not all(map(_counted, norms.values())) or "sent" not in norms:
+            return
+        if self._seen % self._every == 0:
+            self._kept.append((step, norms))
+        self._seen += 1
+        if len(self._kept) > 2 * _MOST:
+            self._kept, self._every = self._kept[::2], 2 * self._every
+
+    def shown(self) -> dict[str, Any] | None:
+        """At most 200 of them, first to last, for a page; None where there are none."""
+        if not self._kept:
+            return None
+        kept = self._kept[:: max(1, -(-len(self._kept) // _MOST))]
+        return {
+            "steps": [step for step, _ in kept],
+            "sent": [norms["sent"] for _, norms in kept],
+            "clean": [norms.get("clean") for _, norms in kept],
+        }
+
+    def latest(self) -> tuple[int, dict[str, Any]] | None:
+        """The last look that was kept, and its step."""
+        return self._kept[-1] if self._kept else None
+
+
+def _counted(told: Any) -> bool:
+    """Whether this is a histogram as `tacit.audit.norms` makes them."""
+    if not isinstance(told, dict) or not {"low", "high", "counts"} <= set(told):
+        return False
+    counts = told["counts"]
+    numbers = all(type(told[end]) in (int, float) for end in ("low", "high"))
+    return (
+        numbers
+        and isinstance(counts, list)
+        and len(counts) == 2
+        and all(isinstance(one, list) and all(type(many) is int for many in one) for one in counts)
+    )

@@ -1,0 +1,84 @@
+"""How fast a run went, and when it stood still, from its lines of pace."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+__all__ = ["pace_of", "rate_now", "seconds"]
+
+_MOVING = ("training", "catching up")
+_LATELY = 12  # lines of which the rate now is the mean
+_STANDING = ("waiting", "paused")
+
+Line = tuple[float, int, str, int]
+"""Time in seconds since 1970, turns done, state, bytes of the journal."""
+
+
+def seconds(text: str) -> float | None:
+    """Seconds since 1970 of a time as it stands in files."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def rate_now(lines: Sequence[Line]) -> float | None:
+    """Turns in a second lately, waiting included; None where a run does not move."""
+    if len(lines) < 2 or lines[-1][2] not in (*_MOVING, "waiting"):
+        return None
+    lately = _since_start(lines[-_LATELY:])
+    took = lately[-1][0] - lately[0][0]
+    return (lately[-1][1] - lately[0][1]) / took if took > 0 else None
+
+
+def pace_of(lines: Sequence[Line], events: Sequence[dict[str, Any]], points: int) -> dict[str, Any]:
+    """The pace for a page: rates, stalls, reconnections, the journal.
+
+    Args:
+        lines: of the pace.
+        events: of the log.
+        points: that are shown, at most; of more lines every so-manieth is.
+    """
+    every = max(1, -(-len(lines) // points))
+    kept = list(lines[::every])
+    if lines and kept[-1] != lines[-1]:
+        kept.append(lines[-1])
+    met = [seconds(one["time"]) for one in events if one["event"] == "connected"]
+    return {
+        "time": [one[0] for one in kept],
+        "turn": [one[1] for one in kept],
+        "rate": [None, *(_rate(before, after) for before, after in itertools.pairwise(kept))][: len(kept)],
+        "journal": [one[3] for one in kept],
+        "stalls": _stalls(lines),
+        "connected": [one for one in met if one is not None],
+    }
+
+
+def _rate(before: Line, after: Line) -> float | None:
+    """Turns in a second between two lines; none over a standstill or a new start."""
+    if after[2] == "preparing" or before[2] in _STANDING or after[0] <= before[0]:
+        return None
+    return max(0.0, (after[1] - before[1]) / (after[0] - before[0]))
+
+
+def _stalls(lines: Sequence[Line]) -> list[tuple[float, float, str]]:
+    """When nothing moved: waiting for a peer, held by a limit, or stopped until somebody started it again."""
+    found: list[tuple[float, float, str]] = []
+    for before, after in itertools.pairwise(lines):
+        why = "stopped" if after[2] == "preparing" and before[2] != "preparing" else before[2]
+        if why not in (*_STANDING, "stopped"):
+            continue
+        if found and found[-1][2] == why and found[-1][1] == before[0]:
+            found[-1] = (found[-1][0], after[0], why)
+        else:
+            found.append((before[0], after[0], why))
+    return found
+
+
+def _since_start(lines: Sequence[Line]) -> Sequence[Line]:
+    """Of some lines those since the run was last started."""
+    starts = [place for place, one in enumerate(lines) if one[2] == "preparing"]
+    return lines[starts[-1] :] if starts else lines

@@ -1,0 +1,282 @@
+"""One party's run, read from its folder again and again: only what is new is parsed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import StorageError, TacitError
+from tacit.party import chained
+from tacit.party.gating import GATE
+from tacit.party.pace import PACE
+from tacit.party.status import alive, read_run
+from tacit.party.watching import LIVE
+from tacit.report.rendering import read as read_report
+from tacit.runs.finding import Place
+from tacit.runs.norms import NormsOverTime
+from tacit.runs.pacing import Line, pace_of, rate_now
+from tacit.runs.series import Group, Series, finite, folded
+from tacit.runs.tables import run_matrix
+from tacit.runs.tailing import Tail
+
+__all__ = ["RunReader"]
+
+_REPORT = "report.json"
+_FILES = ("status.json", "log.jsonl", LIVE, GATE, PACE, _REPORT)
+_EVENTS = 1000
+_LATELY = 16  # looks of which the worst attack now is told
+_SPARK = 40
+_UTILITY = ("test_auc", "test_loss", "train_loss")  # what a model is first judged by
+_CARD = (
+    "run", "party", "role", "state", "alive", "time", "turn", "turns", "epoch", "epochs", "journal_bytes", "alarms",
+)  # fmt: skip
+
+
+class RunReader:
+    """Everything a run's folder tells.
+
+    Attributes:
+        place: where it is.
+        series: every curve, by group and name; only added to, unless the run was set back.
+        pace: when which turn was done.
+        decisions: of its gate.
+        events: of its log, the last thousand.
+        report: as `report.json` has it; None where there is none.
+        status: as `tacit status` tells it.
+        problems: what could not be read.
+
+    Args:
+        place: of the run.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.series: dict[str, Series] = {}
+        self.pace: list[Line] = []
+        self.decisions: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self.report: dict[str, Any] | None = None
+        self.status: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self.norms = NormsOverTime()
+        self._live, self._pace = Tail(place.path / LIVE), Tail(place.path / PACE)
+        self._seen: tuple[Any, ...] = ()
+        self._unread: list[str] = []
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Changes whenever a file does, or the process that writes them ends."""
+        told = []
+        for name in _FILES:
+            try:
+                found = (self.place.path / name).stat()
+                told.append((name, found.st_mtime_ns, found.st_size, found.st_ino))
+            except OSError:
+                told.append((name, 0, 0, 0))
+        return (*told, alive(self.status.get("pid")))
+
+    def refresh(self) -> bool:
+        """Read what is new; whether there was anything."""
+        now = self.fingerprint()
+        if now == self._seen:
+            return False
+        before = dict(zip(_FILES, self._seen, strict=False))
+        after = dict(zip(_FILES, now, strict=False))
+        self.status = read_run(self.place.path, events=_EVENTS)
+        self.events = self.status.pop("events")
+        self.problems = list(self.status.pop("problems"))
+        if after[_REPORT] != before.get(_REPORT):
+            self._unread = []
+            self.report = self._report()
+        self.problems += self._unread
+        if after[GATE] != before.get(GATE) or not self._seen:
+            self._read_gate()
+        self._read_live()
+        self._read_pace()
+        self._read_history()
+        self._seen = self.fingerprint()
+        return True
+
+    @property
+    def measure(self) -> str:
+        """What leaks are told in: a label party's of labels, a feature party's of its columns."""
+        return "variance_read" if self.status.get("role") == "features" else "leak_auc"
+
+    @property
+    def steps(self) -> int | None:
+        """Steps of an epoch."""
+        told = self.status.get("steps")
+        if told is None and self.status.get("epochs"):
+            told = max(1, self.status["turns"] // self.status["epochs"])
+        return told
+
+    def card(self) -> dict[str, Any]:
+        """What an overview shows."""
+        status = self.status
+        gate = self.decisions[-1] if self.decisions else {}
+        rate = rate_now(self.pace) if status.get("alive") else None
+        left = max(0, status.get("turns", 0) - status.get("turn", 0))
+        met = sum(one["event"] == "connected" for one in self.events)
+        return {
+            "id": self.place.id, "kind": "run", "name": self.place.name, **{name: status.get(name) for name in _CARD},
+            "measure": self.measure, "limit": self._limit(), "strength": gate.get("strength", self._protection()),
+            "level": gate.get("level", 0), "worst": self._worst(), "verdict": (self.report or {}).get("verdict"),
+            "reason": status.get("reason"), "utility": self._utility(), "spark": self._spark(), "rate": rate,
+            "seconds_left": left / rate if rate else None, "reconnects": max(0, met - 1), "problems": self.problems,
+            "report": (self.place.path / "report.html").exists(),
+        }  # fmt: skip
+
+    def detail(self, points: int = 2000, first: float | None = None, last: float | None = None) -> dict[str, Any]:
+        """What a page about this run shows.
+
+        Args:
+            points: of a curve, at most.
+            first: step at which curves begin; the very first if not given.
+            last: step at which they end.
+        """
+        report = self.report or {}
+        leaks = report.get("leaks", [])
+        decided = [{**one, "step": self._step(one["epoch"] - 1)} for one in self.decisions]
+        return {
+            **self.card(), "steps": self.steps,
+            "curves": [one.shown(points, first, last) for one in self.series.values()],
+            "total": sum(map(len, self.series.values())), "limits": self._limits(),
+            "decisions": [{name: value for name, value in one.items() if name != "measured"} for one in decided],
+            "pace": pace_of(self.pace, self.events, points), "norms": self.norms.shown(),
+            "history": self.status.get("history", []), "events": self.events[-50:], "ledger": report.get("ledger"),
+            "matrix": run_matrix(self.decisions, leaks), "leaks": leaks, "moments": report.get("moments", []),
+        }  # fmt: skip
+
+    def _add(
+        self, name: str, group: Group, x: float, y: Any, interval: tuple[float, float] | None = None, leak: bool = True
+    ) -> None:
+        if type(y) not in (int, float):
+            return
+        key = f"{group}/{name}"
+        if key not in self.series:
+            self.series[key] = Series(name, group, self.measure if leak else None)
+        self.series[key].add(x, y, interval)
+
+    def _forget(self, *groups: Group, but: str = "") -> None:
+        self.series = {key: one for key, one in self.series.items() if one.group not in groups or key == but}
+
+    def _read_live(self) -> None:
+        anew, lines = self._live.fresh()
+        if anew:
+            self._forget("leak")
+            self.series.pop("utility/loss", None)
+            self.norms = NormsOverTime()
+        for line in lines:
+            step, found, figures = line.get("step"), line.get("found"), line.get("figures", {})
+            if type(step) is not int or not isinstance(found, dict) or not isinstance(figures, dict):
+                continue
+            for name, value in found.items():
+                self._add(name, "leak", step, value)
+            self._add("loss", "utility", step, figures.get("loss"), leak=False)
+            self.norms.add(step, line.get("norms"))
+
+    def _read_pace(self) -> None:
+        anew, lines = self._pace.fresh()
+        if anew:
+            self.pace = []
+        for line in lines:
+            told = (line.get("time"), line.get("turn"), line.get("state"), line.get("journal_bytes"))
+            if isinstance(told[0], int | float) and type(told[1]) is type(told[3]) is int and isinstance(told[2], str):
+                self.pace.append((float(told[0]), told[1], told[2], told[3]))
+
+    def _read_gate(self) -> None:
+        try:
+            self.decisions = chained.read(self.place.path / GATE)
+        except (OSError, StorageError):  # the status names the problem
+            self.decisions = []
+        self._forget("gate", "strength")
+        for one in self.decisions:
+            step = self._step(one["epoch"] - 1)
+            self._add("level", "strength", step, one["level"], leak=False)
+            for figure in one["measured"]:
+                name = f"{figure['attack']} on {figure['on']}"
+                self._add(name, "gate", step, figure["value"], (figure["low"], figure["upper"]))
+
+    def _read_history(self) -> None:
+        self._forget("utility", but="utility/loss")
+        for line in self.status.get("history", []):
+            for name, value in line.items():
+                if name != "epoch":
+                    self._add(name, "utility", self._step(line["epoch"] + 1), value, leak=False)
+
+    def _report(self) -> dict[str, Any] | None:
+        path = self.place.path / _REPORT
+        if not path.exists():
+            return None
+        try:
+            return read_report(path).model_dump(mode="json")
+        except (OSError, TacitError) as error:
+            self._unread = [str(error)]
+            return None
+
+    def _step(self, epochs: float) -> int:
+        """The step at which so many epochs are done."""
+        return round(epochs * (self.steps or 1))
+
+    def _protection(self) -> str | None:
+        told = (self.report or {}).get("subject") or {}
+        return told.get("protection")
+
+    def _limit(self) -> float | None:
+        told = self.decisions[-1]["limit"] if self.decisions else (self.report or {}).get("limit")
+        return told if isinstance(told, int | float) else None
+
+    def _limits(self) -> dict[str, Any] | None:
+        """The limit over steps: what was set before each decision, and since the last one."""
+        points = [(self._step(one["epoch"] - 1), one["limit"]) for one in self.decisions]
+        if not points and self._limit() is not None:
+            points = [(0, self._limit())]
+        if not points:
+            return None
+        end = max(
+            [self._step(self.status.get("epochs", 0)), *(int(one.x[-1]) for one in self.series.values() if one.x)]
+        )
+        return {"x": [*(step for step, _ in points), end], "y": [*(limit for _, limit in points), points[-1][1]]}
+
+    def _utility(self) -> dict[str, Any] | None:
+        told = self.status.get("history", [])[-1:]
+        for name in (*_UTILITY, *(told[0] if told else ())):
+            if told and name != "epoch" and name in told[0]:
+                return {"name": name, "value": finite([told[0][name]])[0]}
+        return None
+
+    def _worst(self) -> dict[str, Any] | None:
+        """The worst that is known: of the report, else of the gate's last look back, else of the latest looks."""
+        if self.report and self.report.get("worst"):
+            return {**self.report["worst"], "on": "report"}
+        judged = next((one["worst"] for one in reversed(self.decisions) if one["worst"]), None)
+        if judged is not None:
+            ends = {"low": judged["low"], "high": judged["upper"]}
+            return {"attack": judged["attack"], "value": judged["value"], **ends, "on": judged["on"]}
+        lately = {one.name: self._mean(one, len(one.raw) - _LATELY, len(one.raw)) for one in self._looked()}
+        if not lately:
+            return None
+        name = max(lately, key=lately.__getitem__)
+        return {"attack": name, "value": lately[name], "low": None, "high": None, "on": "live"}
+
+    def _looked(self) -> list[Series]:
+        return [one for one in self.series.values() if one.group == "leak" and one.raw]
+
+    def _mean(self, one: Series, first: int, last: int) -> float:
+        value = float(np.mean(one.raw[max(0, first) : max(1, last)]))
+        return folded(value) if one.measure == "leak_auc" else value
+
+    def _spark(self) -> dict[str, Any]:
+        """The worst attack over time, in a few points, each a mean over many looks."""
+        looked = self._looked()
+        longest = max(looked, key=len, default=None)
+        if longest is None:
+            return {"x": [], "y": []}
+        cuts = np.unique(np.linspace(0, len(longest), min(_SPARK, len(longest)) + 1).astype(int))
+        alike = [one for one in looked if len(one) == len(longest)]
+        pieces = list(pairwise(cuts.tolist()))
+        return {
+            "x": [longest.x[last - 1] for _, last in pieces],
+            "y": finite([max(self._mean(one, first, last) for one in alike) for first, last in pieces]),
+        }

@@ -1,0 +1,113 @@
+"""A curve: figures over steps, kept whole and shown thinned."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Group", "Series", "finite", "folded", "thinned"]
+
+Group = Literal["utility", "leak", "gate", "strength"]
+"""What a curve is about: the model, looks while training ran, figures of the gate, the protection."""
+
+_MEAN = 16  # looks of a running mean
+
+
+def _numbers() -> array[float]:
+    return array("d")
+
+
+@dataclass
+class Series:
+    """Figures over steps, only added to.
+
+    Attributes:
+        name: of the curve.
+        group: what it is about.
+        measure: "leak_auc", "variance_read", or None for what is no leak.
+        x: steps.
+        y: figures; leak AUCs are folded, so that below 0.5 counts as much as above.
+        low: lower ends of intervals, where there are any.
+        high: upper ends.
+        raw: figures before they were folded, of looks.
+    """
+
+    name: str
+    group: Group
+    measure: str | None = None
+    x: array[float] = field(default_factory=_numbers)
+    y: array[float] = field(default_factory=_numbers)
+    low: array[float] = field(default_factory=_numbers)
+    high: array[float] = field(default_factory=_numbers)
+    raw: array[float] = field(default_factory=_numbers)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def add(self, x: float, y: float, interval: tuple[float, float] | None = None) -> None:
+        """One more figure; a look's is folded here."""
+        self.x.append(x)
+        if self.group == "leak":
+            self.raw.append(y)
+        self.y.append(folded(y) if self.measure == "leak_auc" else y)
+        if interval is not None:
+            self.low.append(interval[0])
+            self.high.append(interval[1])
+
+    def shown(self, points: int, first: float | None = None, last: float | None = None) -> dict[str, Any]:
+        """The curve for a page: thinned to so many points between two steps; of looks also their running mean."""
+        x = np.frombuffer(self.x) if len(self.x) else np.empty(0)
+        inside = (x >= (-math.inf if first is None else first)) & (x <= (math.inf if last is None else last))
+        y = np.frombuffer(self.y) if len(self.y) else np.empty(0)
+        kept = np.flatnonzero(inside)[thinned(y[inside], points)]
+        told: dict[str, Any] = {"name": self.name, "group": self.group, "measure": self.measure}
+        told |= {"x": finite(x[kept]), "y": finite(y[kept])}
+        if len(self.low) == len(self.x) and self.low:
+            told |= {"low": finite(np.frombuffer(self.low)[kept]), "high": finite(np.frombuffer(self.high)[kept])}
+        if self.raw:
+            told["mean"] = finite(self._running()[kept])
+        return told
+
+    def _running(self) -> NDArray[np.float64]:
+        """The mean of each look and those before it, folded as a whole: chance evens out, what leaks does not."""
+        raw = np.frombuffer(self.raw)
+        sums = np.concatenate([[0.0], np.nancumsum(raw)])
+        counts = np.concatenate([[0.0], np.cumsum(np.isfinite(raw))])
+        ends = np.arange(1, len(raw) + 1)
+        starts = np.maximum(0, ends - _MEAN)
+        mean = (sums[ends] - sums[starts]) / np.maximum(1, counts[ends] - counts[starts])
+        return np.asarray(np.maximum(mean, 1 - mean) if self.measure == "leak_auc" else mean)
+
+
+def folded(value: float) -> float:
+    """A leak AUC, whichever way round the attack reads it."""
+    return max(value, 1 - value)
+
+
+def finite(values: NDArray[np.float64] | Sequence[float]) -> list[float | None]:
+    """Numbers for JSON, which knows no infinity."""
+    return [value if math.isfinite(value) else None for value in map(float, values)]
+
+
+def thinned(y: NDArray[np.float64], points: int) -> NDArray[np.int64]:
+    """Which of many figures to draw: in each of equal pieces the smallest and the largest, so that no peak is lost."""
+    count = len(y)
+    if count <= max(points, 4):
+        return np.arange(count)
+    pieces = max(1, (points - 2) // 2)
+    width = math.ceil(count / pieces)
+    padded = np.full(width * math.ceil(count / width), np.nan)
+    padded[:count] = y
+    table = padded.reshape(-1, width)
+    begin = np.arange(len(table)) * width
+    smallest = begin + np.argmin(np.where(np.isnan(table), np.inf, table), axis=1)
+    largest = begin + np.argmax(np.where(np.isnan(table), -np.inf, table), axis=1)
+    ends = np.array([0, count - 1])
+    kept = np.unique(np.concatenate([ends, smallest, largest]))
+    return kept[kept < count]
