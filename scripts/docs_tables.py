@@ -40,3 +40,14 @@ def attributes(described: type) -> dict[str, str]:
     _, _, listed = inspect.getdoc(described).partition("Attributes:\n")
     found = re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE)
     return {key: " ".join(text.split()) for key, text in found}
+
+
+def filled(page: str, tables: Mapping[str, str]) -> str:
+    """A page that people write, with its tables as they are made: each stands between `<!-- table: NAME -->` and
+    `<!-- end -->`; a name without a table is an error.
+    """
+
+    def table(found: re.Match[str]) -> str:
+        return f"<!-- table: {found[1]} -->\n\n{tables[found[1]]}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL)

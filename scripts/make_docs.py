@@ -13,8 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from docs_api import api
+from docs_protocol import tables as protocol_tables
 from docs_settings import settings
-from docs_tables import HEAD, attributes, cell, grid, kind
+from docs_tables import HEAD, attributes, cell, filled, grid, kind
 from tacit.align.tables import Columns as Inputs
 from tacit.audit import attacks, input_attacks
 from tacit.config._base import Section
@@ -277,9 +279,11 @@ def report() -> str:
 
 def pages() -> dict[str, str]:
     return {
+        "ref-api.md": api(),
         "ref-data-sets.md": data_sets(),
         "ref-figures.md": figures(),
         "ref-party-toml.md": settings(),
+        "ref-protocol.md": filled((DOCS / "ref-protocol.md").read_text(), protocol_tables()),
         "ref-report.md": report(),
         "report-schema.json": json.dumps(Report.model_json_schema(), indent=2) + "\n",
         "ref-sweep-results.md": f"{HEAD}# The results of a sweep\n\n{inspect.getdoc(results)}\n",
