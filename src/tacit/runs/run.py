@@ -95,7 +95,7 @@ class RunReader:
         self._read_live()
         self._read_pace()
         self._read_history()
-        self._seen = self.fingerprint()
+        self._seen = (*now[:-1], alive(self.status.get("pid")))  # what changed while this was read is read again
         return True
 
     @property
