@@ -1,0 +1,42 @@
+"""Answers that a client which has them already need not get again, and errors in one shape."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+__all__ = ["as_json", "error", "tagged"]
+
+
+def as_json(content: Any) -> bytes:
+    """Compact JSON in ASCII; a number that is not finite is a `ValueError`, for browsers can't read it."""
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def tagged(
+    request: Request, body: bytes, *, media: str = "application/json", of: bytes | None = None, **headers: str
+) -> Response:
+    """An answer with a tag, or a short one where the client has the same already.
+
+    Args:
+        request: that is answered.
+        body: the answer.
+        media: what it is.
+        of: what the tag is made of, where parts of the body don't count.
+        headers: more of them, with `_` for `-`.
+    """
+    digest = hashlib.blake2b(body if of is None else of, digest_size=12).hexdigest()
+    told = {"ETag": f'W/"{digest}"', **{name.replace("_", "-"): value for name, value in headers.items()}}
+    had = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    if f'"{digest}"' in had:
+        return Response(status_code=304, headers=told)
+    return Response(body, media_type=media, headers=told)
+
+
+def error(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    """What went wrong, for programs and for the page."""
+    return JSONResponse({"error": text}, status_code=status, headers=headers)

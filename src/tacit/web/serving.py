@@ -1,0 +1,126 @@
+"""The live page's server: a port, a token, and an end that does not wait for pages which are still open."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from tacit.errors import UsageError
+from tacit.web.access import Access
+from tacit.web.app import make_app
+from tacit.web.events import Bell
+from tacit.web.shelf import Shelf
+
+__all__ = ["PORT", "Dashboard", "listen"]
+
+PORT = 7860
+"""The first port that is tried."""
+
+_TRIES = 100
+_GRACE = 2  # seconds for answers that are under way when the server stops
+
+
+class Dashboard:
+    """A server of the live page, which has its port from the start.
+
+    Attributes:
+        access: its token and its address.
+        port: where it listens.
+        shelf: the places that it shows.
+
+    Args:
+        roots: folders under which runs and sweeps are looked for.
+        host: to listen at.
+        port: to listen at; 0 for any, None for the first free one from 7860 on.
+        token: that is needed to look; a fresh one if not given.
+        pause: seconds between two looks for changes.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        token: str | None = None,
+        pause: float = 1.0,
+    ) -> None:
+        self._socket = listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.access = Access(host=host, port=self.port, token=token)
+        self.shelf = Shelf(roots)
+        bell = Bell(self.shelf, pause=pause)
+        config = uvicorn.Config(
+            make_app(self.shelf, self.access, bell),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            access_log=False,
+            log_config=None,
+            log_level="critical",  # what goes wrong in an answer is logged by the app; the token must be in no log
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+        self._server = _Server(config, bell)
+
+    def run(self) -> None:
+        """Serve until Ctrl-C, a SIGTERM or `stop`."""
+        try:
+            self._server.run(sockets=[self._socket])
+        except KeyboardInterrupt:  # uvicorn has ended well, and hands the signal on
+            return
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """Let `run`, in another thread, come to its end."""
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """Tells pages that listen that it is over, before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, bell: Bell) -> None:
+        super().__init__(config)
+        self._bell = bell
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all streams, then everything else."""
+        self._bell.close()
+        await super().shutdown(sockets)
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket that listens, so that nobody else can take the port any more.
+
+    Args:
+        host: a name or an address of this machine.
+        port: 0 for any; None for the first free one from 7860 on.
+    """
+    tries = range(PORT, PORT + _TRIES) if port is None else (port,)
+    for one in tries:
+        try:
+            family, kind, _, _, where = socket.getaddrinfo(host, one, type=socket.SOCK_STREAM)[0]
+            made = socket.socket(family, kind)
+        except (OSError, UnicodeError) as error:
+            raise UsageError(f"--host {host}: {error}: leave it out for 127.0.0.1") from None
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(where)
+            made.listen(128)
+        except OSError as error:
+            made.close()
+            if error.errno == errno.EADDRINUSE:
+                continue
+            remedy = "a port above 1023" if error.errno == errno.EACCES else "an address of this machine"
+            raise UsageError(f"can't listen at {host}, port {one} ({error.strerror}): give {remedy}") from None
+        return made
+    if port is None:
+        raise UsageError(f"ports {PORT} to {PORT + _TRIES - 1} are all taken: give another with --port")
+    raise UsageError(f"port {port} is taken: give another with --port, or none for the next that is free")

@@ -1,0 +1,210 @@
+"""All places that a server shows: found again every few seconds, each read by one thread at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit import runs
+from tacit.errors import DataError, TacitError
+from tacit.party.status import alive
+
+__all__ = ["Glance", "Reader", "Shelf"]
+
+Reader = runs.RunReader | runs.SweepReader
+"""What reads a place."""
+
+_SEEN = 2.0  # seconds for which what was found is taken as it was
+_SHARE = 10  # finding takes a tenth of the time, at most: a tree on a slow disk is looked through less often
+_POINTS = 10_000_000  # kept in memory over all readers, about 250 MB
+_LIGHT = 5_000  # points that a reader weighs besides its curves
+_DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A place in short: what a list of many needs, kept when its reader is not.
+
+    Attributes:
+        card: as the reader makes it.
+        leaks: the last figure of every leak curve, as name and figure.
+        waiting: since when a run waits for its peer, in seconds since 1970.
+    """
+
+    card: dict[str, Any]
+    leaks: list[tuple[str, float]] = field(default_factory=list)
+    waiting: float | None = None
+
+
+@dataclass
+class _Slot:
+    """A place and its reader, which one thread has at a time."""
+
+    place: runs.Place
+    reader: Reader
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    seen: tuple[Any, ...] | None = None  # the mark at the last glance
+    glance: Glance | None = None
+    pid: Any = None  # of the process that writes a run, which may end without a word
+    weight: int = 0
+    used: float = 0.0
+
+
+class Shelf:
+    """Places by their ids. Ids are all that a client can name, so no path of its own choice is ever opened.
+
+    A reader keeps its curves, so that the next look costs only what is new; where all together keep too much, those
+    that were used longest ago are let go.
+
+    Args:
+        roots: folders under which runs and sweeps are looked for.
+        points: that all readers together may keep.
+        now: a clock that never goes back.
+    """
+
+    def __init__(
+        self, roots: Sequence[Path], *, points: int = _POINTS, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._roots = list(roots)
+        self._points = points
+        self._now = now
+        self._slots: dict[str, _Slot] = {}
+        self._finding = threading.Lock()
+        self._next = float("-inf")
+
+    def places(self, *, at_once: bool = False) -> list[runs.Place]:
+        """All places, newest first; looked for again where the last time was a few seconds ago."""
+        with self._finding:
+            began = self._now()
+            if at_once or began >= self._next:
+                found = {place.id: place for place in runs.find(self._roots)}
+                self._slots = {
+                    name: self._slots.get(name) or _Slot(place, runs.reader(place)) for name, place in found.items()
+                }
+                ended = self._now()
+                self._next = ended + max(_SEEN, _SHARE * (ended - began))
+            return [slot.place for slot in self._slots.values()]
+
+    def place(self, name: str, kind: str) -> runs.Place | None:
+        """The place of an id and a kind; None where there is none."""
+        slot = self._slot(name)
+        return slot.place if slot is not None and slot.place.kind == kind else None
+
+    @contextmanager
+    def reading(self, place: runs.Place) -> Iterator[Reader]:
+        """The reader of a place, fresh, and for this thread alone. What its files make impossible is a `DataError`."""
+        slot = self._slots.get(place.id) or _Slot(place, runs.reader(place))  # it may have gone a moment ago
+        with slot.lock:
+            try:
+                self._refresh(slot)
+                yield slot.reader
+            except _DAMAGE as error:
+                raise DataError(_damage(place, error)) from error
+        self._let_go()
+
+    @contextmanager
+    def reading_all(self) -> Iterator[list[Reader]]:
+        """All readers that can be read, fresh; locked in the order of ids, so that no two threads wait in a ring."""
+        self.places()
+        with ExitStack() as stack:
+            found = []
+            for _, slot in sorted(self._slots.items()):
+                stack.enter_context(slot.lock)
+                try:
+                    self._refresh(slot)
+                except _DAMAGE:  # its card says so
+                    continue
+                found.append(slot.reader)
+            yield found
+        self._let_go()
+
+    def glances(self) -> list[Glance]:
+        """A glance at each place, newest first; only those are read whose files have changed."""
+        self.places()
+        found = [self._look(slot) for slot in list(self._slots.values())]
+        self._let_go()
+        return found
+
+    def marks(self) -> dict[str, tuple[Any, ...]]:
+        """What changes with each place, by its id, without reading it, and without waiting for those who do."""
+        return {name: _mark(slot) for name, slot in list(self._slots.items())}
+
+    def _slot(self, name: str) -> _Slot | None:
+        if name not in self._slots:
+            self.places()
+        return self._slots.get(name)
+
+    def _look(self, slot: _Slot) -> Glance:
+        with slot.lock:
+            mark = _mark(slot)  # before it is read: what changes meanwhile is read again
+            if slot.glance is None or slot.seen != mark:
+                try:
+                    self._refresh(slot)
+                    slot.glance = _glance(slot.reader)
+                except _DAMAGE as error:
+                    slot.glance = Glance(_broken(slot.place, error))
+                slot.seen = (*mark[:-1], _lives(slot))
+            return slot.glance
+
+    def _refresh(self, slot: _Slot) -> None:
+        slot.reader.refresh()
+        if isinstance(slot.reader, runs.RunReader):
+            slot.pid = slot.reader.status.get("pid")
+        self._weigh(slot)
+
+    def _weigh(self, slot: _Slot) -> None:
+        series = slot.reader.series.values() if isinstance(slot.reader, runs.RunReader) else ()
+        slot.weight = _LIGHT + sum(map(len, series))
+        slot.used = self._now()
+
+    def _let_go(self) -> None:
+        """Forget what the readers keep that were used longest ago, until the rest is light enough; one always stays."""
+        kept = sorted((slot for slot in list(self._slots.values()) if slot.weight), key=lambda slot: slot.used)
+        weight = sum(slot.weight for slot in kept)
+        for slot in kept[:-1]:
+            if weight <= self._points:
+                return
+            if slot.lock.acquire(blocking=False):  # one that is being read is in use
+                try:
+                    weight -= slot.weight
+                    slot.reader, slot.weight = runs.reader(slot.place), 0
+                finally:
+                    slot.lock.release()
+
+
+def _glance(reader: Reader) -> Glance:
+    card = reader.card()
+    if not isinstance(reader, runs.RunReader):
+        return Glance(card)
+    leaks = [(one.name, one.y[-1]) for one in reader.series.values() if one.group == "leak" and len(one)]
+    waits = card["state"] == "waiting" and card["alive"]
+    since = None
+    for when, _, state, _ in reversed(reader.pace):
+        if not waits or state != "waiting":
+            break
+        since = when
+    return Glance(card, leaks, since)
+
+
+def _mark(slot: _Slot) -> tuple[Any, ...]:
+    return runs.reader(slot.place).fingerprint(), _lives(slot)
+
+
+def _lives(slot: _Slot) -> bool:
+    return slot.pid is not None and alive(slot.pid)
+
+
+def _broken(place: runs.Place, error: Exception) -> dict[str, Any]:
+    """The card of a place whose files hold what nothing of ours has written."""
+    return {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
+            "problems": [_damage(place, error)]}  # fmt: skip
+
+
+def _damage(place: runs.Place, error: Exception) -> str:
+    what = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
+    return f"{place.path} can't be shown ({what[:300]}): a file in it was damaged or changed by hand"
