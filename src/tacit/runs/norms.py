@@ -19,11 +19,13 @@ class NormsOverTime:
 
     def add(self, step: int, norms: Any) -> None:
         """What one look counted; what is no histogram is left out."""
-        if not isinstance(norms, dict) or not all(map(_counted, norms.values())) or "sent" not in norms:
+        if norms is None:
             return
-        if self._seen % self._every == 0:
-            self._kept.append((step, norms))
         self._seen += 1
+        if (self._seen - 1) % self._every or not isinstance(norms, dict) or "sent" not in norms:
+            return
+        if all(map(_counted, norms.values())):
+            self._kept.append((step, norms))
         if len(self._kept) > 2 * _MOST:
             self._kept, self._every = self._kept[::2], 2 * self._every
 

@@ -162,12 +162,11 @@ class RunReader:
         self.series = {key: one for key, one in self.series.items() if one.group not in groups or key == but}
 
     def _read_live(self) -> None:
-        anew, lines = self._live.fresh()
-        if anew:
+        if self._live.anew():
             self._forget("leak")
             self.series.pop("utility/loss", None)
             self.norms = NormsOverTime()
-        for line in lines:
+        for line in self._live.fresh():
             step, found, figures = line.get("step"), line.get("found"), line.get("figures", {})
             if type(step) is not int or not isinstance(found, dict) or not isinstance(figures, dict):
                 continue
@@ -177,10 +176,9 @@ class RunReader:
             self.norms.add(step, line.get("norms"))
 
     def _read_pace(self) -> None:
-        anew, lines = self._pace.fresh()
-        if anew:
+        if self._pace.anew():
             self.pace = []
-        for line in lines:
+        for line in self._pace.fresh():
             told = (line.get("time"), line.get("turn"), line.get("state"), line.get("journal_bytes"))
             if isinstance(told[0], int | float) and type(told[1]) is type(told[3]) is int and isinstance(told[2], str):
                 self.pace.append((float(told[0]), told[1], told[2], told[3]))

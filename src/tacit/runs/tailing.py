@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,33 @@ class Tail:
         self._inode = -1
         self.lost = 0
 
-    def fresh(self) -> tuple[bool, list[dict[str, Any]]]:
-        """Whether all lines before are void, and the new ones."""
+    def anew(self) -> bool:
+        """Whether all lines before are void, because the file is gone, another one, or shorter; then it starts over."""
+        try:
+            told = self._path.stat()
+        except OSError:
+            told = None
+        inode = -1 if told is None else told.st_ino
+        over = self._place > 0 and (told is None or inode != self._inode or told.st_size < self._place)
+        if over:
+            self._place = self.lost = 0
+        self._inode = inode
+        return over
+
+    def fresh(self) -> Iterator[dict[str, Any]]:
+        """The new lines, a piece of the file at a time."""
         try:
             with self._path.open("rb") as file:
-                told = self._path.stat()
-                anew = self._place > 0 and (told.st_ino != self._inode or told.st_size < self._place)
-                if anew:
-                    self._place = self.lost = 0
-                self._inode = told.st_ino
                 file.seek(self._place)
-                text = file.read()
+                for text in file:
+                    if not text.endswith(b"\n"):
+                        return
+                    self._place += len(text)
+                    said = self._line(text)
+                    if said is not None:
+                        yield said
         except OSError:  # not there, or not for us: as if it were empty
-            gone, self._place, self._inode = self._place > 0, 0, -1
-            return gone, []
-        whole = text.rfind(b"\n") + 1
-        self._place += whole
-        return anew, [line for line in map(self._line, text[:whole].splitlines()) if line is not None]
+            return
 
     def _line(self, text: bytes) -> dict[str, Any] | None:
         try:
