@@ -1,0 +1,51 @@
+"""What stays the same during a run, for those who compare runs: the contract's and the party's own settings."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.runs import RunReader
+
+__all__ = ["facts_of"]
+
+_CARD = ("run", "party", "role", "epochs", "measure", "limit")
+_OWN = ("limit", "on_limit", "model", "training", "protect")  # not where data, keys and peers are
+
+
+def facts_of(reader: RunReader) -> dict[str, object]:
+    """The facts of a run, by dotted names such as "cut.widths.airport" or "protect.gradient.name".
+
+    They are read from the party's folder, where its settings still are those of this run; else there are only the few
+    that the run tells of itself. Addresses, and where keys and data lie, are not among them.
+
+    Args:
+        reader: of the run, refreshed.
+    """
+    card = reader.card()
+    facts: dict[str, object] = {name: card[name] for name in _CARD if card[name] is not None}
+    folder = reader.place.path.parent.parent
+    contract, own = _toml(folder / "contract.toml"), _toml(folder / "party.toml")
+    if contract.get("run") == card["run"]:
+        facts |= dict(_flat(contract))
+        facts |= dict(_flat({name: own[name] for name in _OWN if name in own}))
+    versions = ((reader.report or {}).get("subject") or {}).get("versions") or {}
+    return facts | {f"versions.{name}": version for name, version in versions.items()}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    """A file's content; nothing where it can't be read, for facts are told where they are known."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value

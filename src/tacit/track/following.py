@@ -1,0 +1,161 @@
+"""Runs and sweeps brought to trackers, and kept up to date while they go on.
+
+Whatever was brought is not brought again: a tracker says up to which step it has a curve, and only later points go
+there. A run that was killed repeats steps bit for bit, so what is there already is right.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tacit.errors import UsageError
+from tacit.runs import Place, RunReader, SweepReader, find, reader
+from tacit.runs.pacing import seconds
+from tacit.track.curves import decided_at, later, replica_curves, run_curves
+from tacit.track.facts import facts_of
+from tacit.track.tracker import State, Tracker
+
+__all__ = ["Export", "Following", "Open", "state_of"]
+
+Open = Callable[[str, str], Tracker]
+"""Opens a tracker, given an id that stays the same and a name to be read."""
+
+_REPORTS = ("report.json", "report.html")
+
+
+class Following(ABC):
+    """Runs and sweeps under some folders; those that begin later are found as well.
+
+    Args:
+        roots: parties' folders, runs, sweeps, or any folder above them. Where none is found it is a `UsageError`.
+    """
+
+    def __init__(self, roots: Sequence[Path | str]) -> None:
+        self._roots = list(roots)
+        self.readers: dict[str, RunReader | SweepReader] = {}
+        self._look()
+        if not self.readers:
+            raise UsageError(
+                f"no run and no sweep under {', '.join(map(str, roots))}: name a party's folder, a run's, or one above"
+            )
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more can come: every run has ended, and so has its process."""
+        return all(state_of(one) == "finished" for one in self.readers.values())
+
+    def update(self) -> int:
+        """Bring what is new; how many figures that were."""
+        self._look()
+        return self._bring([one for one in self.readers.values() if one.refresh()])
+
+    @abstractmethod
+    def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
+        """Bring what those have that changed."""
+
+    def _look(self) -> None:
+        for place in find(self._roots):
+            if place.id not in self.readers:
+                self.readers[place.id] = reader(place)
+
+
+class Export(Following):
+    """Runs and sweeps brought to trackers, each training to one of its own.
+
+    Attributes:
+        brought: how many figures of each, by name.
+
+    Args:
+        roots: as of `Following`.
+        open_tracker: opens the tracker of a run, or of one training of a sweep.
+    """
+
+    def __init__(self, roots: Sequence[Path | str], open_tracker: Open) -> None:
+        super().__init__(roots)
+        self.brought: dict[str, int] = {}
+        self._open = open_tracker
+        self._trackers: dict[str, tuple[Tracker, RunReader | SweepReader]] = {}
+        self._filed: dict[str, float] = {}
+
+    def close(self) -> None:
+        """Close all trackers, each with how its run stands."""
+        for tracker, one in self._trackers.values():
+            tracker.close(state_of(one))
+
+    def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
+        before = sum(self.brought.values())
+        for one in changed:
+            if isinstance(one, RunReader):
+                self._bring_run(one)
+            else:
+                self._bring_sweep(one)
+        return sum(self.brought.values()) - before
+
+    def _tracker(self, place: str, name: str, one: RunReader | SweepReader) -> Tracker:
+        if place not in self._trackers:
+            self._trackers[place] = self._open(place, name), one
+            self.brought.setdefault(name, 0)
+        return self._trackers[place][0]
+
+    def _bring_run(self, one: RunReader) -> None:
+        place = one.place
+        tracker = self._tracker(place.id, place.name, one)
+        tracker.facts(facts_of(one))
+        new = later(run_curves(one), tracker)
+        tracker.points(new)
+        self.brought[place.name] += len(new)
+        for decision in one.decisions:
+            step = decided_at(one, decision)
+            if step > tracker.reached("gate/decision"):
+                told = f"{decision['decision']}, level {decision['level']}: {decision['reason']}"
+                tracker.text("gate/decision", step, told, time=seconds(decision["time"]))
+        _bring_norms(one, tracker)
+        self._bring_report(place, tracker)
+        tracker.flush()
+
+    def _bring_report(self, place: Place, tracker: Tracker) -> None:
+        paths = [path for name in _REPORTS if (path := place.path / name).exists()]
+        changed = max((path.stat().st_mtime for path in paths), default=-math.inf)
+        if changed > self._filed.get(place.id, -math.inf):
+            tracker.files(paths)
+            self._filed[place.id] = changed
+
+    def _bring_sweep(self, one: SweepReader) -> None:
+        for point in one.detail()["points"]:
+            number = point["replica"]
+            name = f"{one.place.name} {point['label']} seed {point['seed']}"
+            tracker = self._tracker(f"{one.place.id}-{number}", f"{name} ({number})", one)
+            facts = {key: point[key] for key in ("protection", "knob", "strength", "seed") if point[key] is not None}
+            tracker.facts({"sweep": one.place.name, "data": one.about.get("data"), **facts})
+            new = later(replica_curves(one.replica(number, points=1 << 62)), tracker)
+            tracker.points(new)
+            tracker.flush()
+            self.brought[f"{name} ({number})"] += len(new)
+
+
+def state_of(one: RunReader | SweepReader) -> State:
+    """How a run or a sweep stands."""
+    if isinstance(one, SweepReader):
+        return "finished" if (one.place.path / "results.parquet").exists() else "running"
+    alive, over = bool(one.status.get("alive")), one.status.get("state") == "finished"
+    if over and (one.report is not None or not alive):  # a process that is done with training may still write a report
+        return "finished"
+    return "running" if alive else "stopped"
+
+
+def _bring_norms(one: RunReader, tracker: Tracker) -> None:
+    """Norms by class as histograms of their logarithms: bins are of equal width there, and so they are shown."""
+    norms = one.norms.shown() or {"steps": []}
+    for which in ("sent", "clean"):
+        reached = tracker.reached(f"log10_norm/{which}/class_0")
+        for step, told in zip(norms["steps"], norms.get(which, ()), strict=False):
+            if told is None or step <= reached:
+                continue
+            for number, counts in enumerate(told["counts"]):
+                edges = np.linspace(math.log10(told["low"]), math.log10(told["high"]), len(counts) + 1).tolist()
+                tracker.histogram(f"log10_norm/{which}/class_{number}", step, edges, counts)

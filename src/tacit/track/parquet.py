@@ -1,0 +1,137 @@
+"""Everything that runs have found as four Parquet files, each one long table over all runs.
+
+::
+
+    figures.parquet     place, run, party, group, name, measure, step, time, value, low, high
+    decisions.parquet   place, run, party, time, epoch, step, decision, level, strength, limit, reason, broken
+    events.parquet      place, run, party, time, event, details
+    leaks.parquet       place, run, party, attack, on, layer, measure, value, low, high, quantile, baseline, seconds
+
+`place` is the same in all four and stays the same: it stands for a run's folder. `docs/ref-tracking.md` says what each
+column holds. Files are written whole, each in place of the one before, so that a reader never sees a part. A sweep's
+`results.parquet` is such a table already; it stays where it is.
+"""
+
+from __future__ import annotations
+
+import json
+import time as clock
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tacit.errors import UsageError
+from tacit.party._files import replaced, storing
+from tacit.runs import RunReader, SweepReader, frame
+from tacit.track.curves import decided_at
+from tacit.track.following import Following
+
+__all__ = ["SCHEMAS", "Tables"]
+
+_SHARE = 10  # of the time goes into writing, at most one part in so many
+
+_WHO = {"place": pl.String, "run": pl.String, "party": pl.String}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "figures": _WHO
+    | {"group": pl.String, "name": pl.String, "measure": pl.String}
+    | {"step": pl.Float64, "time": pl.Float64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64},
+    "decisions": _WHO
+    | {"time": pl.String, "epoch": pl.Int64, "step": pl.Int64, "decision": pl.String, "level": pl.Int64}
+    | {"strength": pl.String, "limit": pl.Float64, "reason": pl.String, "broken": pl.Boolean},
+    "events": _WHO | {"time": pl.String, "event": pl.String, "details": pl.String},
+    "leaks": _WHO
+    | {"attack": pl.String, "on": pl.String, "layer": pl.String, "measure": pl.String}
+    | dict.fromkeys(("value", "low", "high", "quantile", "baseline", "seconds"), pl.Float64),
+}
+"""The columns of each file and their types."""
+
+
+class Tables(Following):
+    """The runs under some folders as Parquet files, written anew when a run has changed.
+
+    Attributes:
+        rows: of each file, as it was last written.
+        sweeps: folders of sweeps, whose tables stay where they are.
+
+    Args:
+        roots: parties' folders, runs, or any folder above them. Where there is nothing it is a `UsageError`.
+        folder: of the files; it is made where it is not there.
+        now: a clock that never goes back.
+    """
+
+    def __init__(
+        self, roots: Sequence[Path | str], folder: str | Path, *, now: Callable[[], float] = clock.monotonic
+    ) -> None:
+        super().__init__(roots)
+        self.rows: dict[str, int] = {}
+        self._folder, self._now = Path(folder), now
+        self._pieces: dict[str, dict[str, pl.DataFrame]] = {}
+        self._due, self._waiting = float("-inf"), False
+        if not self._runs():
+            raise UsageError(
+                f"only sweeps, and no run, under {', '.join(map(str, roots))}: the results.parquet of a sweep is "
+                "Parquet already"
+            )
+        with storing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def sweeps(self) -> list[Path]:
+        """Folders of sweeps that were found."""
+        return [one.place.path for one in self.readers.values() if isinstance(one, SweepReader)]
+
+    def close(self) -> None:
+        """Write what has not been written yet."""
+        if self._waiting:
+            self._write()
+
+    def _runs(self) -> list[RunReader]:
+        return [one for one in self.readers.values() if isinstance(one, RunReader)]
+
+    def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
+        """Write the files, but not so often that writing them takes a good part of the time."""
+        before = self.rows.get("figures", 0)
+        for one in changed:
+            if isinstance(one, RunReader):
+                self._pieces[one.place.id] = _tables(one)
+                self._waiting = True
+        if self._waiting and (self._now() >= self._due or self.finished):
+            started = self._now()
+            self._write()
+            self._due = self._now() + _SHARE * (self._now() - started)
+        return self.rows.get("figures", 0) - before
+
+    def _write(self) -> None:
+        for name, schema in SCHEMAS.items():
+            pieces = [self._pieces[place][name] for place in sorted(self._pieces)]
+            table = pl.concat(pieces) if pieces else pl.DataFrame(schema=schema)
+            replaced(self._folder / f"{name}.parquet", table.write_parquet, durable=False)
+            self.rows[name] = len(table)
+        self._waiting = False
+
+
+def _tables(run: RunReader) -> dict[str, pl.DataFrame]:
+    """The part of each file that is of one run."""
+    card = run.card()
+    who = {"place": run.place.id, "run": card["run"], "party": card["party"]}
+    decided = [{**one, "step": decided_at(run, one)} for one in run.decisions]
+    leaks = (run.report or {}).get("leaks", [])
+    rows = {"decisions": decided, "events": list(_events(run)), "leaks": leaks}
+    told = {
+        name: pl.DataFrame([{**who, **_only(one, SCHEMAS[name])} for one in some], schema=SCHEMAS[name])
+        for name, some in rows.items()
+    }
+    return {"figures": frame(run), **told}
+
+
+def _only(row: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: row.get(name) for name in schema if name not in _WHO}
+
+
+def _events(run: RunReader) -> Iterator[dict[str, Any]]:
+    """The log's lines; what is special to a kind of event is kept as JSON."""
+    for one in run.events:
+        rest = {name: value for name, value in one.items() if name not in ("time", "event")}
+        yield {"time": one["time"], "event": one["event"], "details": json.dumps(rest)}

@@ -1,0 +1,99 @@
+"""What every tracker does, so that whoever has figures need not know where they go."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+from tacit.errors import UsageError
+
+__all__ = ["Log", "Point", "State", "Tracker", "needed"]
+
+State = Literal["running", "finished", "stopped"]
+"""How a run stands when its tracker is closed; one that stopped may go on some day."""
+
+
+class Point(NamedTuple):
+    """One figure.
+
+    Attributes:
+        name: of the curve, with a group in front: "leak/norm", "gate/residual on visits.low".
+        step: where on the curve.
+        value: the figure.
+        time: in seconds since 1970; None is now.
+    """
+
+    name: str
+    step: int
+    value: float
+    time: float | None = None
+
+
+class Tracker(Protocol):
+    """One run, as one of the programs that show runs keeps it."""
+
+    def reached(self, name: str) -> int:
+        """The last step that is kept under a name, whoever wrote it; -1 where there is none."""
+
+    def facts(self, facts: Mapping[str, object]) -> None:
+        """What stays the same during the run, such as the batch size. What is known already is left as it is."""
+
+    def points(self, points: Sequence[Point]) -> None:
+        """Keep figures; of one name they come with rising steps."""
+
+    def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:
+        """Keep words, such as a decision and its reason."""
+
+    def histogram(
+        self, name: str, step: int, edges: Sequence[float], counts: Sequence[int], *, time: float | None = None
+    ) -> None:
+        """Keep counts between edges, of which there is one more than there are counts."""
+
+    def files(self, paths: Sequence[Path]) -> None:
+        """Keep files beside the figures, in place of those of the same names."""
+
+    def flush(self) -> None:
+        """Let others see what was kept so far."""
+
+    def close(self, state: State = "finished") -> None:
+        """Nothing more will come from here."""
+
+
+class Log(ABC):
+    """What a training loop of one's own needs of a tracker: call it with a step and its figures."""
+
+    @abstractmethod
+    def points(self, points: Sequence[Point]) -> None:
+        """As of every tracker."""
+
+    @abstractmethod
+    def close(self, state: State = "finished") -> None:
+        """As of every tracker."""
+
+    def __call__(self, step: int, values: Mapping[str, float], *, time: float | None = None) -> None:
+        """Keep the figures of one step.
+
+        Args:
+            step: of the loop.
+            values: figures by name; a name with a "/" in it has a group in front, as "leak/norm".
+            time: in seconds since 1970; now if not given.
+        """
+        self.points([Point(name, step, float(value), time) for name, value in values.items()])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.close("finished" if kind is None else "stopped")
+
+
+def needed(module: str) -> Any:
+    """A module of an extra, imported when it is first needed; a `UsageError` where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        raise UsageError(f"{package} is not installed ({error}): pip install 'tacit[tracking]'") from None
