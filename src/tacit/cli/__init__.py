@@ -13,6 +13,7 @@ from tacit.cli.audit import audit
 from tacit.cli.bench import bench
 from tacit.cli.completion import completion, ready_for_completion
 from tacit.cli.conformance import conformance
+from tacit.cli.dashboard import dashboard
 from tacit.cli.days import days
 from tacit.cli.demo import demo
 from tacit.cli.doctor import doctor
@@ -25,6 +26,7 @@ from tacit.cli.rotate import rotate
 from tacit.cli.run import align, status, train
 from tacit.cli.setup import contract, init, trust
 from tacit.cli.sweep import choose, sweep
+from tacit.cli.track import track
 
 __all__ = ["app", "main"]
 
@@ -67,8 +69,8 @@ def tacit(
 
 
 _PANELS = {
-    "Between companies": (init, trust, contract, align, train, status, export),
-    "Seeing what leaks": (demo, audit, ledger, conformance),
+    "Between companies": (init, trust, rotate, contract, align, train, status, export),
+    "Seeing what leaks": (demo, audit, ledger, conformance, track),
     "Lab": (sweep, choose, days, figures),
     "Help and upkeep": (doctor, explain, completion, bench),
 }

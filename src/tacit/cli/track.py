@@ -1,0 +1,129 @@
+"""The verb track."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tacit.cli._options import Json, Quiet
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tacit.track import Export, Tables
+
+_PAUSE = 2.0  # seconds between two looks
+
+
+def track(
+    to: Annotated[Literal["tensorboard", "mlflow", "parquet"], typer.Option(help="What the figures are written for.")],
+    out: Annotated[
+        str, typer.Option(help="A folder; with mlflow also the http(s) address of a server.", metavar="DIR|URI")
+    ],
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Folders of parties, runs or sweeps, or any above them. [default: runs, or here]",
+            metavar="RUNS...",
+            show_default=False,
+        ),
+    ] = None,
+    experiment: Annotated[str, typer.Option(help="Of MLflow.", metavar="NAME")] = "tacit",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until all runs are finished, or Ctrl-C.", metavar="")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the figures of runs and sweeps for TensorBoard, for MLflow, or as Parquet files.
+
+    Utility, every leak with its interval, limits, strengths, pace; for TensorBoard also norms by class and decisions,
+    for MLflow the contract's facts and the report. What is there already is not written again, so the command can be
+    given as often as one likes. MLflow without a server is a folder: sqlite: and other databases need
+    `pip install mlflow`, of which `tacit[tracking]` installs a part.
+
+    Examples:
+
+    `tacit track airline --to tensorboard --out logs --follow`
+
+    `tacit track airline --to mlflow --out https://mlflow.example.org`
+
+    `tacit track runs --to parquet --out tables`
+    """
+    roots = _roots(runs)
+    if to != "mlflow" and "://" in out:
+        raise UsageError(f"--out {out} is an address: --to {to} writes to a folder of this machine")
+    export = _export(to, roots, out, experiment)
+    try:
+        export.update()
+        if follow and not export.finished:
+            if not quiet:
+                typer.echo(f"Following {_count(export)}; Ctrl-C ends it", err=True)
+            _go_on(export)
+    finally:
+        export.close()
+    _tell(export, to, out, as_json=as_json, quiet=quiet)
+
+
+def _roots(given: list[Path] | None) -> list[Path]:
+    if not given:
+        return [Path("runs") if Path("runs").is_dir() else Path()]
+    for path in given:
+        if not path.is_dir():
+            what = "is no folder" if path.exists() else "does not exist"
+            raise UsageError(f"{path} {what}: name the folder of a party, a run or a sweep, or one above them")
+    return given
+
+
+def _export(to: str, roots: list[Path], out: str, experiment: str) -> Export | Tables:
+    from tacit.track import Export, MLflow, Tables, TensorBoard
+
+    if to == "parquet":
+        return Tables(roots, out)
+    if to == "mlflow":
+        return Export(roots, lambda place, name: MLflow(out, run=name, experiment=experiment, place=place))
+    return Export(roots, lambda place, name: TensorBoard(out, run=f"{name} {place}".replace(" / ", "-")))
+
+
+def _go_on(export: Export | Tables) -> None:
+    """Bring what is new until nothing more can come; an interruption is how one ends it."""
+    try:
+        while not export.finished:
+            time.sleep(_PAUSE)
+            export.update()
+    except KeyboardInterrupt:
+        return
+
+
+def _count(export: Export | Tables) -> str:
+    many = len(export.readers)
+    return f"{many} {'run or sweep' if many == 1 else 'runs and sweeps'}"
+
+
+def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: bool) -> None:
+    from tacit.track import Tables
+
+    told: dict[str, Any] = {"to": to, "out": out}
+    if isinstance(export, Tables):
+        told |= {"rows": export.rows, "sweeps": [str(path) for path in export.sweeps]}
+    else:
+        told |= {"new": export.brought}
+    if as_json:
+        typer.echo(json.dumps(told, indent=2))
+    elif quiet:
+        typer.echo(out)
+    elif isinstance(export, Tables):
+        for name, many in export.rows.items():
+            typer.echo(f"{Path(out) / name}.parquet: {many:,} rows")
+        for path in export.sweeps:
+            typer.echo(f"{path / 'results.parquet'} is a sweep's table, and Parquet already: it stays there")
+    else:
+        for name, many in export.brought.items():
+            typer.echo(f"{name}: {many:,} new figures")
+        typer.echo(f"Look at them with `{_LOOK[to].format(out=out)}`" if "://" not in out else f"They are at {out}")
+
+
+_LOOK = {"tensorboard": "tensorboard --logdir {out}", "mlflow": "mlflow ui --backend-store-uri {out}"}
