@@ -70,7 +70,7 @@ def tacit(
 
 _PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, export),
-    "Seeing what leaks": (demo, audit, ledger, conformance, track),
+    "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose, days, figures),
     "Help and upkeep": (doctor, explain, completion, bench),
 }

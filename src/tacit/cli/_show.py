@@ -1,24 +1,19 @@
-"""What several commands show alike: progress, digests, leaks."""
+"""What several commands show alike: digests, leaks, reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from tacit.cli._tables import print_table
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from tacit.report.document import Leak, Report
 
-Folder = Annotated[Path, typer.Option("--folder", help="The party's folder.", metavar="DIR")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and words.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+__all__ = ["groups", "leak", "make_folder", "plain", "print_report"]
 
 
 def make_folder(path: Path) -> None:
@@ -41,69 +36,44 @@ def plain(text: object) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))
 
 
-def progress_bar(*, quiet: bool) -> Progress:
-    """A progress bar on the error stream, so that what is piped on is the result alone."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.description:<46}", markup=False),  # it may hold a peer's words
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=quiet,
-    )
-
-
 def leak(value: float) -> str:
     """A leak AUC in the colour of its danger; the number says it as well."""
     colour = "green" if value < 0.6 else "yellow" if value < 0.75 else "red"
     return f"[{colour}]{value:.3f}[/{colour}]"
 
 
-@contextmanager
-def one_bar(*, quiet: bool, first: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar with one line; call what it gives with a description, the part that is done and the whole."""
-    with progress_bar(quiet=quiet) as bar:
-        task = bar.add_task(first, total=None)
+def print_report(report: Report, paths: tuple[Path, Path], *, quiet: bool = False) -> None:
+    """A table of what each attack reached, the worst one last; what was not tried; and whether a limit holds.
 
-        def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total or None)
-
-        yield show
-
-
-def print_report(report: Report, paths: tuple[Path, Path]) -> None:
-    """A table of what each attack reached, the worst one last; what was not tried; and whether a limit holds."""
-    from rich import box
-    from rich.console import Console
+    Args:
+        report: what was found.
+        paths: where report.json and report.html are.
+        quiet: leaves out what was not tried, and the paths.
+    """
     from rich.markup import escape
-    from rich.table import Table
 
     about = "labels" if report.subject.side == "features" else "columns"
-    table = Table(box=box.SIMPLE_HEAD, title=f"What the receiver could tell about {about}")
-    table.add_column("attack", overflow="fold")
-    table.add_column("on", no_wrap=True)
-    table.add_column("leak AUC" if about == "labels" else "read", justify="right", no_wrap=True)
-    table.add_column("95% interval", justify="right", no_wrap=True)
     known = any(one.baseline is not None for one in report.leaks)
-    if known:
-        table.add_column("without\nmessages", justify="right", no_wrap=True)
+    head = ["attack", "on", "leak AUC" if about == "labels" else "read", "95% interval"]
+    rows: list[list[str] | None] = []
     for one in report.leaks:
         before = "" if one.baseline is None else f"{one.baseline:.3f}"
-        row = (escape(one.attack), one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}")
-        table.add_row(*row, *([before] if known else []))
+        rows.append([escape(one.attack), one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}", before])
     if report.worst is not None:
-        table.add_section()
-        table.add_row(f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}")
-    Console().print(table)
-    for missing in report.not_tested:
-        typer.echo(plain(f"not tested: {missing.what} ({missing.why})"))
+        rows.append(None)
+        rows.append([f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}", "", ""])
+    cut = len(head) + known
+    print_table(
+        f"What the receiver could tell about {about}",
+        [*head, "without\nmessages"][:cut],
+        [None if row is None else row[:cut] for row in rows],
+    )
+    if not quiet:
+        for missing in report.not_tested:
+            typer.echo(plain(f"not tested: {missing.what} ({missing.why})"))
     typer.echo(_words(report))
-    typer.echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
+    if not quiet:
+        typer.echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
 
 
 _REMEDY = {

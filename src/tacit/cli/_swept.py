@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit.cli._show import leak
+from tacit.cli._tables import console, print_table
 
 if TYPE_CHECKING:
     from tacit.lab.choosing import Choice, Point
@@ -38,24 +39,19 @@ def left_out(rows: int) -> str | None:
 
 def print_points(done: Sweep, found: Sequence[Point], choice: Choice | None = None) -> None:
     """The table of all settings."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
 
-    table = Table(box=box.SIMPLE_HEAD, title=title(done), padding=(0, 1, 0, 0))
-    table.add_column("setting", no_wrap=True)
-    for name in ("test\nAUC", "test\nloss", "worst\nleak", "up\nto"):
-        table.add_column(name, justify="right")
-    table.add_column("by attack", overflow="fold", min_width=15)
+    rows = []
     for point in found:
+        cells = [
+            escape(point.setting.spelled), _number(point.test_auc), _number(point.test_loss),
+            escape(point.failed or "") if point.worst is None else leak(point.worst), _number(point.high),
+            escape(_attack(point).replace("(", " (")),  # a place to break a long name at
+        ]  # fmt: skip
         marked = choice is not None and point == choice.point
-        table.add_row(
-            point.setting.spelled, _number(point.test_auc), _number(point.test_loss),
-            (point.failed or "") if point.worst is None else leak(point.worst), _number(point.high),
-            _attack(point).replace("(", " ("),  # a place to break a long name at
-            style="bold reverse" if marked else None,
-        )  # fmt: skip
-    Console(highlight=False).print(table)
+        rows.append([f"[bold reverse]{cell}" if marked else cell for cell in cells])
+    head = ["setting", "test\nAUC", "test\nloss", "worst\nleak", "up\nto", "by attack"]
+    print_table(title(done), head, rows, words=(0, 5))
 
 
 def print_choice(choice: Choice) -> None:
@@ -73,22 +69,20 @@ def print_choice(choice: Choice) -> None:
         )
 
 
-def print_files(done: Sweep, found: Sequence[Point], picture: Path | None) -> None:
-    """Notes, and where everything is."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+def print_files(done: Sweep, found: Sequence[Point], picture: Path | None, *, quiet: bool = False) -> None:
+    """Notes, which `quiet` leaves out, and where everything is."""
+    screen = console()
     known: Mapping[str, Any] = done.metadata
-    if len(known.get("waves", [])) > 1:
+    if not quiet and len(known.get("waves", [])) > 1:
         sizes = known["waves"]
         why = "to fit into memory" if known.get("machines") is None else f"shared by {known['machines']} workers"
-        console.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, {why}.")
+        screen.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, {why}.")
     notes = dict.fromkeys(note for point in found for note in point.notes)
     for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*known.get("notes", []), *notes][:3]]:
-        if note:
-            console.print(f"Note: {note}.", markup=False, soft_wrap=True)
+        if note and not quiet:
+            screen.print(f"Note: {note}.", markup=False, soft_wrap=True)
     drawn = f"Picture: {picture}." if picture else _undrawn()
-    console.print(f"Every figure: {done.path}. {drawn}", markup=False, soft_wrap=True)
+    screen.print(f"Every figure: {done.path}. {drawn}", markup=False, soft_wrap=True)
 
 
 def _cost(choice: Choice) -> str:

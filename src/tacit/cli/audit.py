@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tacit.cli._show import Json, Quiet, make_folder, one_bar, print_report
+from tacit.cli._names import complete
+from tacit.cli._options import Folder, Json, Quiet, Run
+from tacit.cli._progress import one_bar
+from tacit.cli._show import make_folder, print_report
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tacit.report.document import Report
 
 _SPELLED = "a file, or FILE:NAME where it holds several things"
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be audited: a run of ours, or somebody else's files."""
+
+    where: Path | None
+    files: dict[str, str | None]
+    side: Literal["features", "label"] | None
+    limit: float | None
+    batch_size: int
+
+
 def audit(
-    run: Annotated[
-        Path | None, typer.Argument(help="A run's folder, or that of a party with one run.", show_default=False)
-    ] = None,
-    folder: Annotated[Path | None, typer.Option("--folder", help="The party's folder.", metavar="DIR")] = None,
+    run: Run = None,
+    folder: Folder = None,
     gradients: Annotated[
         str | None, typer.Option(help=f"What a feature party received: {_SPELLED}.", metavar="FILE")
     ] = None,
@@ -32,13 +48,19 @@ def audit(
     inputs: Annotated[
         str | None, typer.Option(help="What the embeddings are made of, for --side label.", metavar="FILE")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=2, help="Of files that are not batched.")] = 1024,
+    batch_size: Annotated[
+        int, typer.Option(min=2, help="Rows of a batch, of files that are not batched.", metavar="N")
+    ] = 1024,
     side: Annotated[
         str | None,
-        typer.Option(help="Who is looking: `features` is after labels, `label` after features.", metavar="SIDE"),
+        typer.Option(
+            help="Who is looking: `features` is after labels, `label` after features.",
+            metavar="SIDE",
+            autocompletion=complete(lambda: ["features", "label"]),
+        ),
     ] = None,
     limit: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="That no attack may pass; a run has its own.")
+        float | None, typer.Option(min=0.0, max=1.0, help="That no attack may pass; a run has its own.", metavar="AUC")
     ] = None,
     out: Annotated[
         Path | None,
@@ -69,9 +91,19 @@ def audit(
         "gradients": gradients, "labels": labels, "ids": ids, "embeddings": embeddings, "clean": clean,
         "inputs": inputs,
     }  # fmt: skip
-    given = [name for name, value in files.items() if value is not None]
+    where = _where(run, folder, [name for name, value in files.items() if value is not None], out)
+    report, paths = _audited(_Asked(where, files, _side(side), limit, batch_size), out, quiet=quiet)
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+    else:
+        print_report(report, paths, quiet=quiet)
+    if report.verdict in ("broken", "not judged"):
+        raise typer.Exit(1)
+
+
+def _where(run: Path | None, folder: Path | None, given: list[str], out: Path | None) -> Path | None:
+    """The run to be audited, or None where files are; what does not go together is refused."""
     where = run if run is not None else folder
-    looking = _side(side)
     if run is not None and folder is not None:
         raise UsageError("RUN and --folder say the same: give one of them")
     if given and where is not None:
@@ -80,26 +112,26 @@ def audit(
         raise UsageError("there is nothing to audit: give a run's folder, or files with --gradients and --labels")
     if given and out is None:
         raise UsageError("--out is missing: say in which folder report.json and report.html are to be written")
+    return where
+
+
+def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, tuple[Path, Path]]:
+    """Attack, and write the report."""
     from tacit.party.replaying import audit_files, audit_run, find_run
     from tacit.report.rendering import write
 
-    target = out if out is not None else find_run(where or Path())[1]
+    target = out if out is not None else find_run(asked.where or Path())[1]
     make_folder(target)
     repeat = (shlex.join(["tacit", *sys.argv[1:]]),)
-    with one_bar(quiet=quiet or as_json, first="reading") as show:
-        if where is None:
+    with one_bar(quiet=quiet, first="reading", unit="attacks") as show:
+        if asked.where is None:
             report = audit_files(
-                side=looking or "features", limit=limit, repeat=repeat, progress=show, batch_size=batch_size, **files
-            )
+                side=asked.side or "features", limit=asked.limit, repeat=repeat, progress=show,
+                batch_size=asked.batch_size, **asked.files,
+            )  # fmt: skip
         else:
-            report = audit_run(where, side=looking, limit=limit, repeat=repeat, progress=show)
-    paths = write(report, target)
-    if as_json:
-        typer.echo(report.model_dump_json(indent=2))
-    else:
-        print_report(report, paths)
-    if report.verdict in ("broken", "not judged"):
-        raise typer.Exit(1)
+            report = audit_run(asked.where, side=asked.side, limit=asked.limit, repeat=repeat, progress=show)
+    return report, write(report, target)
 
 
 def _side(side: str | None) -> Literal["features", "label"] | None:

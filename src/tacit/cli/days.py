@@ -8,9 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._show import Json, leak, make_folder, one_bar
+from tacit.cli._options import (
+    Bad,
+    BatchSize,
+    Cache,
+    DataFolder,
+    Device,
+    Json,
+    Name,
+    Protect,
+    Quiet,
+    Rate,
+    Rows,
+    Seeds,
+)
+from tacit.cli._progress import one_bar
+from tacit.cli._show import leak, make_folder
 from tacit.cli._swept import left_out
-from tacit.cli.sweep import Bad, BatchSize, Cache, DataFolder, Device, Name, Rate, Rows, split_protections
+from tacit.cli._tables import print_table
+from tacit.cli.sweep import split_protections, usual
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,11 +38,9 @@ _COLUMNS = ("norm@cut", "hint@cut", "test_auc")
 def days(
     data: Name = "flights",
     folder: DataFolder = None,
-    protect: Annotated[
-        str, typer.Option(help="Settings, as max_norm,marvell(scale=4); no noise is always among them.", metavar="A,B")
-    ] = "max_norm,marvell(scale=4),matched(leak_auc=0.6)",
-    seeds: Annotated[int, typer.Option(min=1, help="With how many seeds each runs: bands are made of them.")] = 3,
-    period: Annotated[int, typer.Option(min=1, help="How many days count as one.")] = 7,
+    protect: Protect = "max_norm,marvell(scale=4),matched(leak_auc=0.6)",
+    seeds: Seeds = 3,
+    period: Annotated[int, typer.Option(min=1, help="How many days count as one.", metavar="N")] = 7,
     rows: Rows = None,
     batch_size: BatchSize = None,
     learning_rate: Rate = None,
@@ -34,13 +48,18 @@ def days(
     cache: Cache = None,
     device: Device = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="[default: runs/days-DATA]", metavar="DIR", show_default=False)
+        Path | None,
+        typer.Option(help="Results and picture. [default: runs/days-DATA]", metavar="DIR", show_default=False),
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train on a stream of days, each tested before it is trained on: utility and leak by day, with bands.
 
-    OUT gets results.parquet (a row for each setting, seed and day) and days.png, with 95% bands over the seeds.
+    No protection is always among the settings. OUT gets results.parquet (a row for each setting, seed and day) and
+    days.png, with 95% bands over the seeds.
+
+    Example: `tacit days --data flights --period 7 --seeds 3`
     """
     from tacit.lab.data import load
     from tacit.lab.sweeping.grids import grid
@@ -48,10 +67,10 @@ def days(
 
     settings, where = grid(split_protections(protect), 1, range(seeds)), device_named(device)
     rate = checked_rate(learning_rate)
-    target = out or Path("runs") / f"days-{Path(data).stem.replace(':', '-')}"
+    target = out or usual("days", data)
     if (target / "results.parquet").exists():
         raise UsageError(f"{target / 'results.parquet'} is there already: choose another --out, or delete it")
-    with one_bar(quiet=as_json, first=f"loading {data}") as show:
+    with one_bar(quiet=quiet, first=f"loading {data}", unit="days" if period == 1 else "periods") as show:
         from tacit.lab.days import by_day
 
         loaded = load(
@@ -63,7 +82,7 @@ def days(
         table = by_day(
             loaded, settings, period=period, batch_size=batch_size or (paper.batch_size if paper else 256),
             learning_rate=rate or (paper.learning_rate if paper else 1e-3), device=where,
-            progress=lambda done, total: show(f"{len(settings)} trainings by day", done, total),
+            progress=lambda done, total: show(f"training {len(settings)} settings by day", done, total),
         )  # fmt: skip
     numbers, picture = _written(table, target, loaded.name, period)
     found = _means(numbers)
@@ -71,7 +90,7 @@ def days(
         typer.echo(json.dumps([{**one, "skipped": loaded.skipped} for one in found], indent=2))
         return
     _print(found, loaded.name, numbers["day"].n_unique(), period)
-    if loaded.skipped:
+    if loaded.skipped and not quiet:
         typer.echo(f"Note: {left_out(loaded.skipped)}.")
     drawn = f" Picture: {picture}." if picture else " No picture was drawn: pip install 'tacit[figures]'."
     typer.echo(f"Every day: {target / 'results.parquet'}.{drawn}")
@@ -106,16 +125,9 @@ def _means(numbers: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _print(found: list[dict[str, Any]], data: str, count: int, period: int) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     each = "days" if period == 1 else f"periods of {period} days"
-    table = Table(box=box.SIMPLE_HEAD, title=f"{data}: means over {count} {each}")
-    table.add_column("setting", no_wrap=True)
-    for name in ("test AUC", "norm leak", "hint leak"):
-        table.add_column(name, justify="right")
+    rows = []
     for row in found:
         worth = "" if row["test_auc"] is None else f"{row['test_auc']:.3f}"
-        table.add_row(row["setting"], worth, leak(row["norm@cut"]), leak(row["hint@cut"]))
-    Console(highlight=False).print(table)
+        rows.append([row["setting"], worth, leak(row["norm@cut"]), leak(row["hint@cut"])])
+    print_table(f"{data}: means over {count} {each}", ["setting", "test\nAUC", "norm\nleak", "hint\nleak"], rows)

@@ -8,17 +8,21 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli._show import Folder, Json
+from tacit.cli._options import Folder, Json, Quiet, Run, party_folder
 
 
 def export(
     out: Annotated[Path, typer.Option("--out", help="The safetensors file to write.", metavar="FILE")],
-    folder: Folder = Path(),
+    run: Run = None,
+    folder: Folder = None,
     override: Annotated[
         str | None, typer.Option(help="Let it out though its limit is broken: who answers for it.", metavar="NAME")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why; it stays on record and in the report.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")
+    ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Copy this party's trained half out of its run, with its verdict in the file's metadata.
 
@@ -31,10 +35,12 @@ def export(
 
     `tacit export --folder airline --out top.safetensors --override "A. Owner" --reason "test data only"`
     """
-    from tacit.party.releasing import export as run
+    from tacit.party.releasing import export as let_out
 
-    path = run(folder, out, override=override, reason=reason)
+    path = let_out(party_folder(run, folder), out, override=override, reason=reason)
     if as_json:
         typer.echo(json.dumps({"file": str(path), "override": override}))
+    elif quiet:
+        typer.echo(str(path))
     else:
         typer.echo(f"{path} holds this party's half" + ("; the override is on record" if override else ""))

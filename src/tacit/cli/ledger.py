@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._show import Folder, Json, leak, plain
+from tacit.cli._options import Folder, Json, Quiet, Run, party_of
+from tacit.cli._show import leak, plain
+from tacit.cli._tables import console, print_table
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,29 +22,34 @@ _BARS = 12  # lines of the histogram, at most
 
 
 def ledger(
-    folder: Folder = Path(),
+    run: Run = None,
+    folder: Folder = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Read all of it and see that nothing was changed or left out.")
+        bool, typer.Option("--check", help="Read all of it and see that nothing was changed or left out.", metavar="")
     ] = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """What has been spent of every example, over all runs of this party: visits, worst case, budget.
+    """Show what has been spent of every example, over all runs of this party: visits, worst case, budget.
 
     Works while a training is going on. Exit code 1 where the worst case is above the budget, 2 where the ledger is
     damaged.
+
+    Example: `tacit ledger --folder airline --check`
     """
     from tacit.ledger.ledger import Ledger
 
-    where = folder / "ledger"
+    party = party_of(run, folder)
+    where = party / "ledger"
     if not (where / "log").exists():
-        raise UsageError(f"{folder} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
+        raise UsageError(f"{party} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
     book = Ledger(where)
     checked = book.check() if check else None
     found = book.summary()
     if as_json:
         typer.echo(json.dumps(_plain(found, checked), indent=2))
     else:
-        _print(found, checked)
+        _print(found, checked, quiet=quiet)
     if found.budget is not None and found.worst_case is not None and found.worst_case > found.budget:
         raise typer.Exit(1)
 
@@ -62,46 +68,40 @@ def _figure(sum_kl: float | None) -> float | None:
     return None if sum_kl is None else auc_of(sum_kl)
 
 
-def _print(found: Summary, checked: Checked | None) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, title="The ledger: what was answered")
-    for name in ("run", "mechanism"):
-        table.add_column(name, overflow="fold")
-    for name in ("rows", "epochs", "steps", "tests", "answers", "worst case"):
-        table.add_column(name, justify="right")
-    for line in found.each:
-        table.add_row(*_cells(line))
-    console.print(table)
+def _print(found: Summary, checked: Checked | None, *, quiet: bool) -> None:
+    head = ("run", "mechanism", "rows", "epochs", "steps", "tests", "answers", "worst case")
+    print_table("The ledger: what was answered", head, [_cells(line) for line in found.each], words=(0, 1))
+    screen = console()
     budget = "none set" if found.budget is None else f"{found.budget:.3f}"
     worst = "not known" if found.worst_case is None else leak(found.worst_case)
-    console.print(
+    screen.print(
         f"{found.examples} examples, {found.answers} answers about them in {found.runs} "
         f"{'run' if found.runs == 1 else 'runs'}; the most visited one {found.most_visits} times.\n"
         f"Worst case over all visits and runs (leak AUC under the Gaussian model): {worst}; budget: {budget}."
     )
-    for visits, examples, bar in _bars(found.visits):
-        console.print(f"  {visits:>13} visits  {examples:>11}  {bar}")
+    if quiet:
+        return
+    for visits, examples, bar in _bars(found.visits, max(8, min(_WIDEST, screen.width - 38))):
+        screen.print(f"  {visits:>13} visits  {examples:>11}  {bar}")
     for note in found.notes:
-        console.print(f"Note: {plain(note)}.", markup=False)
+        screen.print(f"Note: {plain(note)}.", markup=False)
     said = f"Head of the chain: {found.head}"
     if checked is not None:
         said += f"; {checked.records} records, {checked.bytes} bytes, all as they were written"
         said += f"; the last {checked.torn} bytes are being written" if checked.torn else ""
-    console.print(said + ".", soft_wrap=True)
+    screen.print(said + ".", soft_wrap=True)
 
 
 def _cells(line: RunSummary) -> tuple[str, ...]:
+    from rich.markup import escape
+
     figure = _figure(line.sum_kl)
     worst = "not known" if figure is None else leak(figure)
     counts = (line.rows, line.epochs, line.trained, line.evaluated, line.answers)
-    return plain(line.name), plain(", ".join(line.mechanisms)), *(str(count) for count in counts), worst
+    return escape(plain(line.name)), escape(plain(", ".join(line.mechanisms))), *(str(count) for count in counts), worst
 
 
-def _bars(visits: dict[int, int]) -> list[tuple[str, int, str]]:
+def _bars(visits: dict[int, int], widest: int) -> list[tuple[str, int, str]]:
     """A line for each number of visits; where there are many, for each of a few ranges of the same width."""
     if not visits:
         return []
@@ -114,7 +114,7 @@ def _bars(visits: dict[int, int]) -> list[tuple[str, int, str]]:
         (
             str(place + 1) if width == 1 else f"{place * width + 1} to {(place + 1) * width}",
             examples,
-            "█" * -(-examples * _WIDEST // most),
+            "█" * -(-examples * widest // most),
         )
         for place, examples in sorted(sums.items())
     ]

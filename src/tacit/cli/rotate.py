@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from typing import Annotated
 
 import typer
 
-from tacit.cli._show import Folder, groups
+from tacit.cli._options import Folder, Json, Quiet, Where, party_folder
+from tacit.cli._show import groups
 
 
 def rotate(
-    folder: Folder = Path(),
-    now: Annotated[bool, typer.Option("--now", help="Take the prepared certificate into use; all peers have it.")] = (
-        False
-    ),
-    days: Annotated[int, typer.Option(min=1, help="How long the new certificate is valid.")] = 825,
+    where: Where = None,
+    folder: Folder = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Take the prepared certificate into use; all peers have it.", metavar="")
+    ] = False,
+    days: Annotated[int, typer.Option(min=1, help="How long the new certificate is valid.", metavar="N")] = 825,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make a new key and certificate for this party; its runs, its peers and its noise secret stay.
 
-    First `tacit rotate --folder airline`, which prepares: send the new certificate to the peers and compare the
-    fingerprint on the phone, while training goes on. Then, at a time that was agreed on, stop on all sides, give
-    `tacit rotate --now --folder airline` here and `tacit trust FILE --replace` there, and go on.
+    Without --now it prepares: send the new certificate to the peers and compare the fingerprint on the phone, while
+    training goes on. Then, at a time that was agreed on, stop on all sides, give it with --now here and
+    `tacit trust FILE --replace` there, and go on.
+
+    Examples:
+
+    `tacit rotate --folder airline`
+
+    `tacit rotate --now --folder airline`
     """
     from tacit.party.folder import Folder as PartyFolder
     from tacit.party.rotating import next_certificate, prepare, switch
 
-    opened = PartyFolder(folder)
+    opened = PartyFolder(party_folder(where, folder))
+    found = switch(opened) if now else prepare(opened, days=days)
+    until = f"{found.not_after:%Y-%m-%d}"
+    if as_json:
+        told = {"name": found.name, "fingerprint": found.fingerprint, "until": until, "in_use": now}
+        typer.echo(json.dumps({**told, "certificate": None if now else str(next_certificate(opened))}))
+        return
+    if quiet:
+        typer.echo(found.fingerprint)
+        return
     if now:
-        found = switch(opened)
-        typer.echo(f"{found.name} has a new certificate, until {found.not_after:%Y-%m-%d}; the old key is gone.")
+        typer.echo(f"{found.name} has a new certificate, until {until}; the old key is gone.")
     else:
-        found = prepare(opened, days=days)
         typer.echo(
-            f"{next_certificate(opened)} is the next certificate of {found.name}, until {found.not_after:%Y-%m-%d}. "
+            f"{next_certificate(opened)} is the next certificate of {found.name}, until {until}. "
             "Send it to the peers; the present one goes on working."
         )
     typer.echo(f"\nIts fingerprint, to be compared on the phone:\n{groups(found.fingerprint)}")

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._show import Folder, Json, Quiet, one_bar, plain, print_report
+from tacit.cli._ending import interruptible
+from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, party_of
+from tacit.cli._progress import one_bar
+from tacit.cli._show import plain, print_report
 
 if TYPE_CHECKING:
     from tacit.party.training import Trained
 
 
 def align(
-    folder: Folder = Path(),
-    again: Annotated[bool, typer.Option("--again", help="Align anew, on all sides, before training begins.")] = False,
+    where: Where = None,
+    folder: Folder = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Align anew, on all sides, before training begins.", metavar="")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -30,25 +35,28 @@ def align(
     """
     from tacit.party.aligning import align as run
 
-    with one_bar(quiet=quiet or as_json, first="reading ids") as show:
+    path = party_folder(where, folder)
+    with one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
         found = run(
-            folder,
+            path,
             again=again,
             progress=show,
             waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
             alarm=_alarm,
-            report=lambda text: None if as_json else typer.echo(text),
+            report=lambda text: None if quiet else typer.echo(text, err=as_json),
         )
     if as_json:
         typer.echo(json.dumps({"run": found.run, "rows": found.count, "alignment": found.id}))
     else:
-        typer.echo(f"{found.count:,} rows are common to all parties of the run {found.run!r}; next: tacit train")
+        after = "" if quiet else "; next: tacit train"
+        typer.echo(f"{found.count:,} rows are common to all parties of the run {found.run!r}{after}")
 
 
 def train(
-    folder: Folder = Path(),
+    where: Where = None,
+    folder: Folder = None,
     audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Attack what was sent, when the training is over.")
+        bool, typer.Option("--audit/--no-audit", help="Attack what was sent, when the training is over.", metavar="")
     ] = True,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -66,7 +74,9 @@ def train(
     from tacit.party.training import train as run
     from tacit.report.rendering import write
 
-    with one_bar(quiet=quiet or as_json, first="preparing") as show:
+    path = party_folder(where, folder)
+    kept = interruptible(lambda: f"what was answered is in {path / 'runs'}: the same command goes on where it was")
+    with kept, one_bar(quiet=quiet, first="preparing") as show:
         done = [0, 0]
 
         def progress(turn: int, turns: int, figures: Mapping[str, float]) -> None:
@@ -77,7 +87,7 @@ def train(
         def waiting(peer: str, seconds: float, why: str) -> None:
             show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", *done)
 
-        trained = run(folder, progress=progress, waiting=waiting, alarm=_alarm)
+        trained = run(path, progress=progress, waiting=waiting, alarm=_alarm)
         report = audit_trained(trained, progress=show) if audit else None
     paths = None if report is None else write(report, trained.folder)
     if as_json:
@@ -89,26 +99,30 @@ def train(
     else:
         _print_trained(trained)
         if report is not None and paths is not None:
-            print_report(report, paths)
+            print_report(report, paths, quiet=quiet)
     if report is not None and report.verdict in ("broken", "not judged"):
         raise typer.Exit(1)
 
 
-def status(folder: Folder = Path(), as_json: Json = False) -> None:
+def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet: Quiet = False) -> None:
     """Tell where the runs in a party's folder stand.
+
+    Works while a training is going on. With --quiet there is one line for each run.
 
     Example: `tacit status --folder airline`
     """
     from tacit.party.status import read
 
-    runs = read(folder)
+    runs = read(party_of(run, folder))
     if as_json:
         typer.echo(json.dumps(runs, indent=2))
         return
-    if not runs:
+    if not runs and not quiet:
         typer.echo("no run has begun here: align, then train")
-    for run in runs:
-        _print_status(run)
+    for one in runs:
+        _print_state(one)
+        if not quiet:
+            _print_details(one)
 
 
 def _print_trained(trained: Trained) -> None:
@@ -120,7 +134,7 @@ def _print_trained(trained: Trained) -> None:
     )
 
 
-def _print_status(run: dict[str, Any]) -> None:
+def _print_state(run: dict[str, Any]) -> None:
     state = run["state"]
     if state == "paused":
         ended = run["gate"] is not None and run["gate"]["decision"] == "stop"
@@ -131,6 +145,9 @@ def _print_status(run: dict[str, Any]) -> None:
         state = f"waiting for {run['peer']} since {run['waiting_seconds']} s ({_short(run['why'])})"
     who = f" ({run['party']}, {run['role']})" if "party" in run else ""
     typer.echo(plain(f"{run['run']}{who}: {state}"))
+
+
+def _print_details(run: dict[str, Any]) -> None:
     for problem in run["problems"]:
         typer.echo(plain(f"  {problem}"))
     if "turn" in run:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tacit.cli._show import Folder, groups
+from tacit.cli._options import Folder, Json, Quiet, Where, party_folder
+from tacit.cli._show import groups
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
@@ -20,45 +22,74 @@ def init(
         Literal["label", "features"],
         typer.Option(help="`label` has the column to be learnt, `features` has columns that help."),
     ],
-    name: Annotated[str | None, typer.Option(help="Of the party. [default: the folder's name]")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the party. [default: the folder's name]", metavar="NAME")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make a party's folder: keys, a certificate, and a commented party.toml.
 
-    Example: `tacit init --role label airline`. Keys stay in the folder; nothing that exists is overwritten.
+    Keys stay in the folder; nothing that exists is overwritten. The fingerprint that is printed is for the peers.
+
+    Example: `tacit init --role label airline`
     """
     from tacit.party.folder import create
     from tacit.wire.certificates import fingerprint
 
     made = create(folder, role=role, name=name)
     own = made.identity
+    mark = fingerprint(own.cert_pem)
+    if as_json:
+        told = {"name": own.name, "role": role, "folder": str(made.path), "fingerprint": mark}
+        typer.echo(json.dumps({**told, "certificate": str(made.path / f"{own.name}.crt")}))
+    elif quiet:
+        typer.echo(mark)
+    else:
+        typer.echo(_made(made.path, own.name, role, mark))
+
+
+def _made(path: Path, name: str, role: str, mark: str) -> str:
+    """What is in a new folder, and what to do next."""
     others = "feature parties" if role == "label" else "label party"
-    typer.echo(
-        f"{own.name}: {made.path} is ready, with the role {role!r}.\n"
-        f"  {made.path / 'party.toml'}: settings of this party, to be filled in\n"
-        f"  {made.path / f'{own.name}.crt'}: certificate, for the others\n"
-        f"  {made.path / 'keys'}: private, never to leave this machine\n"
-        f"\nFingerprint of the certificate:\n{groups(fingerprint(own.cert_pem))}\n"
+    return (
+        f"{name}: {path} is ready, with the role {role!r}.\n"
+        f"  {path / 'party.toml'}: settings of this party, to be filled in\n"
+        f"  {path / f'{name}.crt'}: certificate, for the others\n"
+        f"  {path / 'keys'}: private, never to leave this machine\n"
+        f"\nFingerprint of the certificate:\n{groups(mark)}\n"
         "\nNext:\n"
-        f"  1. Send {own.name}.crt to the {others}, and read the fingerprint out on the phone.\n"
-        f"  2. tacit trust PEER.crt --folder {made.path}\n"
+        f"  1. Send {name}.crt to the {others}, and read the fingerprint out on the phone.\n"
+        f"  2. tacit trust PEER.crt --folder {path}\n"
         f"  3. Fill in party.toml.\n"
-        f"  4. Agree on one contract: tacit contract --new --folder {made.path}"
+        f"  4. Agree on one contract: tacit contract --new --folder {path}\n"
+        f"  5. See whether everything is in place: tacit doctor --folder {path}"
     )
 
 
 def trust(
     certificate: Annotated[Path, typer.Argument(help="The file that the peer sent.", metavar="PEER.crt")],
-    folder: Folder = Path(),
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of another one of that name.")] = False,
+    folder: Folder = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take the place of another one of that name.", metavar="")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Pin a peer's certificate: from now on this one, and no other, is that peer.
 
-    Example: `tacit trust airport.crt --folder airline`. Compare the fingerprint with the peer on the phone: it is what
-    makes sure that nobody stands in between.
+    Compare the fingerprint with the peer on the phone: it is what makes sure that nobody stands in between.
+
+    Example: `tacit trust airport.crt --folder airline`
     """
     from tacit.party.folder import Folder as PartyFolder
 
-    found = PartyFolder(folder).trust(certificate, replace=replace)
+    found = PartyFolder(party_folder(None, folder)).trust(certificate, replace=replace)
+    if as_json:
+        until = found.not_after.isoformat()
+        typer.echo(json.dumps({"name": found.name, "fingerprint": found.fingerprint, "until": until}))
+        return
+    if quiet:
+        typer.echo(found.fingerprint)
+        return
     typer.echo(
         f"{found.name} is trusted, until {found.not_after:%Y-%m-%d}.\n"
         f"\nIts fingerprint, to be compared on the phone:\n{groups(found.fingerprint)}"
@@ -66,27 +97,47 @@ def trust(
 
 
 def contract(
-    folder: Folder = Path(),
-    new: Annotated[bool, typer.Option("--new", help="Write a commented contract.toml to start from.")] = False,
+    where: Where = None,
+    folder: Folder = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Write a commented contract.toml to start from.", metavar="")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show what was agreed on, with the digest that must be equal on all sides.
 
-    Examples: `tacit contract --new --folder airline` writes a draft with the names that are trusted there;
-    `tacit contract --folder airline` shows it. All parties have the same contract.toml.
+    --new writes a draft with the names that are trusted there. All parties have the same contract.toml. With --quiet
+    the digest alone is printed.
+
+    Examples:
+
+    `tacit contract --new --folder airline`
+
+    `tacit contract --folder airline`
     """
     from tacit.party.folder import Folder as PartyFolder
 
-    opened = PartyFolder(folder)
-    if new:
-        typer.echo(f"{opened.draft_contract()} is written: fill it in, and give it to all parties.\n")
+    opened = PartyFolder(party_folder(where, folder))
+    drafted = opened.draft_contract() if new else None
     agreed = opened.contract
-    _print_contract(agreed)
     try:
         opened.check_pair(agreed)
     except TacitError as error:
-        typer.echo(f"\nNot ready yet: {error}")
+        lacks: str | None = str(error)
     else:
-        typer.echo(f"\n{opened.config.name} is ready for it.")
+        lacks = None
+    if as_json:
+        told = {"contract": agreed.model_dump(mode="json"), "digest": agreed.digest, "lacks": lacks}
+        typer.echo(json.dumps(told, indent=2))
+        return
+    if quiet:
+        typer.echo(agreed.digest)
+        return
+    if drafted is not None:
+        typer.echo(f"{drafted} is written: fill it in, and give it to all parties.\n")
+    _print_contract(agreed)
+    typer.echo(f"\n{opened.config.name} is ready for it." if lacks is None else f"\nNot ready yet: {lacks}")
 
 
 def _print_contract(agreed: Contract) -> None:

@@ -1,0 +1,137 @@
+"""How a command ends: a mistake is one line on the error stream and an exit code; a traceback is for `--debug` alone.
+
+0 done; 1 a finding, a broken limit, a problem found by the doctor; 2 wrong use, or a file or disk that refuses; 3 peer
+or network; 70 a bug of ours; 130 interrupted; 141 whoever read the output has gone away.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from tacit.errors import LimitError, LinkError, ProtocolError, TacitError
+
+__all__ = ["BUG", "CLOSED", "DEBUG", "INTERRUPTED", "PEER", "USAGE", "Verbs", "end_with", "interruptible"]
+
+USAGE, PEER, BUG, INTERRUPTED, CLOSED = 2, 3, 70, 130, 141
+DEBUG = "TACIT_DEBUG"
+"""The variable that asks for tracebacks; `--debug` sets it, so that processes which we start know it too."""
+
+_Misuse: type[Exception] = typer.BadParameter.__mro__[2]  # what typer raises at a wrong command line
+
+
+class StopError(Exception):
+    """Ctrl-C, with what to say about it."""
+
+
+class ClosedError(Exception):
+    """Nobody reads our output any more, as after `| head`."""
+
+
+class Verbs(TyperGroup):
+    """All verbs; an interruption and a closed pipe get out of it as what they are."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise StopError("interrupted; give the same command again to start over") from None
+        except BrokenPipeError:
+            raise ClosedError from None
+        except SystemExit as error:
+            if isinstance(error.__context__, BrokenPipeError):  # rich met it
+                raise ClosedError from None
+            raise
+
+
+@contextmanager
+def interruptible(words: Callable[[], str]) -> Iterator[None]:
+    """An interruption in here is no accident: `words` says what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StopError(f"interrupted; {words()}") from None
+
+
+def end_with(run: Callable[[], object]) -> NoReturn:
+    """Run the command line and leave with its exit code, whatever happens in it."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except (ClosedError, BrokenPipeError):
+        _look_away()
+        sys.exit(CLOSED)
+    except Exception as error:  # the outermost place: whatever was not foreseen is told in one line
+        if os.environ.get(DEBUG, "0") not in ("", "0"):
+            traceback.print_exception(error)
+        line, code = _told(error)
+        if line:
+            typer.echo(f"tacit: {line}", err=True)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _look_away() -> None:
+    """Let what is left in the buffer go nowhere, instead of failing once more at the end of the process."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """What to say about an error, and the exit code."""
+    if isinstance(error, TacitError):
+        peer = isinstance(error, LinkError | ProtocolError)
+        return str(error), PEER if peer else 1 if isinstance(error, LimitError) else USAGE
+    if isinstance(error, _Misuse):
+        return _misuse(error), USAGE
+    if isinstance(error, StopError | typer.Abort):
+        return str(error) or "interrupted", INTERRUPTED
+    if isinstance(error, OSError):
+        return _refused(error), USAGE
+    return _bug(error), BUG
+
+
+def _misuse(error: Any) -> str:
+    """A wrong command line in one line, with the nearest right one."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # the help has been shown
+        return ""
+    option, known = getattr(error, "option_name", None), getattr(error, "possibilities", None)
+    if option in ("--debug", "--version"):
+        said = f"{option} goes before the verb, as in `tacit {option}`"
+    elif option is not None and known is not None:
+        near = difflib.get_close_matches(option, known, n=1)
+        said = f"there is no option {option}" + (f": did you mean {near[0]}?" if near else "")
+    else:
+        said = " ".join(str(error.format_message()).split()).rstrip(".")
+        said = said[0].lower() + said[1:]
+    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "tacit"
+    return f"{said}{'' if said.endswith('?') else ';'} see `{path} --help`"
+
+
+def _refused(error: OSError) -> str:
+    """What the system refuses, to which file, and what to look at."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    remedy = "look at who owns it" if isinstance(error, PermissionError) else "look at the disk, and at what is there"
+    return f"{where}{error.strerror or error}: {remedy}, then give the same command again"
+
+
+def _bug(error: Exception) -> str:
+    """Something that we did not foresee: where, and how to see all of it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "tacit" in Path(frame.filename).parts] or frames
+    where = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"this is a bug in tacit, not a mistake of yours: {said}{where}; run it again with `tacit --debug` to see "
+        "where it comes from, and report it"
+    )

@@ -1,0 +1,64 @@
+"""Names that the shell completes, and that are listed without importing what they name."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import tacit
+
+__all__ = ["attacks", "complete", "complete_list", "data_sets", "input_attacks", "metrics", "modules", "protections"]
+
+
+def modules(*way: str) -> list[str]:
+    """The public modules of a folder of ours, which are the names of what is in it, sorted."""
+    folder = Path(tacit.__file__).parent.joinpath(*way)
+    return sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.name.startswith("_"))
+
+
+def protections() -> list[str]:
+    """Of the gradient."""
+    return modules("protect", "gradient")
+
+
+def attacks() -> list[str]:
+    """On labels."""
+    return modules("audit", "attacks")
+
+
+def input_attacks() -> list[str]:
+    """On inputs."""
+    return modules("audit", "input_attacks")
+
+
+def metrics() -> list[str]:
+    """What findings are judged by."""
+    return modules("audit", "metrics")
+
+
+def data_sets() -> list[str]:
+    """Those that the lab knows by name."""
+    from tacit.lab.data import SOURCES
+
+    return sorted(SOURCES)
+
+
+def complete(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What typer asks for the values of an option that takes one of these names."""
+
+    def found(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return found
+
+
+def complete_list(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """The same for an option that takes several, with commas between them."""
+
+    def found(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        taken = before.split(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last) and name not in taken]
+
+    return found

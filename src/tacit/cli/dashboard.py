@@ -1,0 +1,133 @@
+"""The verb dashboard."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli._options import Json, Quiet
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tacit.web.serving import Dashboard
+
+
+def dashboard(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Folders of parties, runs or sweeps, or any above them. [default: runs, or here]",
+            metavar="RUNS...",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.", metavar="HOST")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="0 for any. [default: 7860, or the next free]", metavar="N", show_default=False
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the token here, for a fixed one; made if missing. [default: a fresh one]",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Let --host be one that other machines reach.", metavar="")
+    ] = False,
+    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show runs and sweeps on a page in the browser, while they go on.
+
+    The page is for this machine alone and for who has the token in its address; it reads the folders, and can change
+    nothing in them. The same token, as a bearer, opens /metrics for Prometheus. Ctrl-C ends it.
+
+    Examples:
+
+    `tacit dashboard runs`
+
+    `tacit dashboard airline --port 7000 --open`
+    """
+    from tacit.web.access import is_loopback, token_in
+    from tacit.web.serving import Dashboard
+
+    roots = _roots(runs)
+    remote = not is_loopback(host)
+    if remote and not allow_remote:
+        raise UsageError(
+            f"--host {host} can be reached from other machines: give --allow-remote if that is meant, or stay at "
+            "127.0.0.1 and reach it through `ssh -L`"
+        )
+    token = None if token_file is None else token_in(token_file)
+    server = Dashboard(roots, host=host, port=port, token=token)
+    if remote:
+        typer.echo(
+            "tacit: the page goes over plain HTTP: whoever can listen in on the network between reads it, its token "
+            f"too; safer is `ssh -L {server.port}:127.0.0.1:{server.port}` to a page at 127.0.0.1",
+            err=True,
+        )
+    _tell(server, roots, as_json=as_json, quiet=quiet)
+    with _browser(server.access.address if opened else None):
+        server.run()
+
+
+def _roots(given: list[Path] | None) -> list[Path]:
+    if not given:
+        return [Path("runs") if Path("runs").is_dir() else Path()]
+    for path in given:
+        if not path.is_dir():
+            what = "is no folder" if path.exists() else "does not exist"
+            raise UsageError(f"{path} {what}: name the folder of a party, a run or a sweep, or one above them")
+    return given
+
+
+def _tell(server: Dashboard, roots: list[Path], *, as_json: bool, quiet: bool) -> None:
+    """Say where the page is, before anything is served: whoever waits for the line can open it at once."""
+    address, found = server.access.address, len(server.shelf.places())
+    if as_json:
+        token = server.access.token
+        typer.echo(json.dumps({"address": address, "port": server.port, "token": token, "places": found}))
+    elif quiet:
+        typer.echo(address)
+    else:
+        typer.echo(address)
+        where = ", ".join(str(path.resolve()) for path in roots)
+        if found:
+            typer.echo(f"{found} {'run or sweep' if found == 1 else 'runs and sweeps'} under {where}; Ctrl-C ends it")
+        else:
+            typer.echo(
+                f"No run or sweep is under {where} yet: it appears on the page once `tacit train` or `tacit sweep` "
+                "begins there; Ctrl-C ends it"
+            )
+
+
+@contextmanager
+def _browser(address: str | None) -> Iterator[None]:
+    """Open a page by way of a file that only its owner can read: a program's arguments can be read by everybody."""
+    if address is None:
+        yield
+        return
+    import webbrowser
+
+    with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
+        way = Path(folder) / "page.html"
+        text = f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(address)}">'
+        with os.fdopen(os.open(way, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        if not webbrowser.open(way.as_uri()):
+            typer.echo("tacit: no browser could be opened: open the address above yourself", err=True)
+        yield
