@@ -1,16 +1,19 @@
-"""One label party and two feature parties, three processes; tables of other formats, ids of two columns."""
+"""One label party and two feature parties over mutual TLS; tables of other formats, ids of two columns."""
 
-import json
 import socket
-import time
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
 import pytest
 from safetensors.torch import load_file
 
-from tacit.lab.two_companies import Company
+from tacit.audit import standard
+from tacit.party.aligning import align
 from tacit.party.folder import create
+from tacit.party.replaying import audit_run
+from tacit.party.training import train
 
 CONTRACT = """
 run = "flights"
@@ -100,45 +103,60 @@ def parties(tmp_path_factory):
     for name in ("phone", "shop"):
         made["bank"].trust(out / name / f"{name}.crt")
         made[name].trust(out / "bank" / "bank.crt")
-    companies = {name: Company(out / name) for name in tables}
     common = people.filter((pl.col("number") % 7 != 0) & (pl.col("number") % 11 != 0) & (pl.col("number") % 13 != 0))
-    return companies, len(common)
+    return {name: out / name for name in tables}, len(common)
 
 
-def together(companies, *words):
-    quick = {name: ("--no-audit",) if words[0] == "train" and name != "bank" else () for name in companies}
-    processes = {name: company.start(*words, *quick[name]) for name, company in companies.items()}
-    end = time.monotonic() + 150
-    while any(process.poll() is None for process in processes.values()):
-        if any(process.poll() for process in processes.values()) or time.monotonic() > end:
-            for process in processes.values():
-                process.kill()  # one has failed, and the others would wait for it
-        time.sleep(0.05)
-    said = {name: process.communicate() for name, process in processes.items()}
-    assert {name: process.returncode for name, process in processes.items()} == dict.fromkeys(companies, 0), said
-    return {name: out for name, (out, _) in said.items()}
+class LeftAloneError(Exception):
+    """A party waits for one that has failed."""
 
 
-def test_three_companies_align_and_train(parties):
-    companies, common = parties
-    aligned = together(companies, "align", "--json")
-    assert {json.loads(text)["rows"] for text in aligned.values()} == {common}
+def together(folders, act):
+    """All act at the same time, each over its own sockets; what each returns. Who would wait in vain is stopped."""
+    failed = threading.Event()
+
+    def waiting(peer, seconds, why):
+        if failed.is_set():
+            raise LeftAloneError(why)
+
+    def one(folder):
+        try:
+            return act(folder, waiting=waiting)
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(len(folders)) as pool:
+        futures = {name: pool.submit(one, folder) for name, folder in folders.items()}
+        errors = {name: future.exception(timeout=150) for name, future in futures.items()}
+        assert errors == dict.fromkeys(folders)
+        return {name: future.result() for name, future in futures.items()}
+
+
+def test_three_companies_align_and_train(parties, monkeypatch):
+    folders, common = parties
+    aligned = together(folders, align)
+    assert {found.count for found in aligned.values()} == {common}
     rows = {}
-    for name, company in companies.items():
-        file = company.folder / {"bank": "bank.csv", "phone": "phone.parquet", "shop": "shop.tsv"}[name]
+    for name, folder in folders.items():
+        file = folder / {"bank": "bank.csv", "phone": "phone.parquet", "shop": "shop.tsv"}[name]
         table = (
             pl.read_parquet(file) if file.suffix == ".parquet" else
             pl.read_csv(file, separator="\t" if file.suffix == ".tsv" else ",")
         )  # fmt: skip
-        rows[name] = table["number"].to_numpy()[np.load(company.run_folder / "rows.npy")]
+        rows[name] = table["number"].to_numpy()[np.load(folder / "runs" / "flights" / "rows.npy")]
     assert np.array_equal(rows["bank"], rows["phone"])
     assert np.array_equal(rows["bank"], rows["shop"])
 
-    told = together(companies, "train", "--json")
-    histories = {name: json.loads(text)["history"] for name, text in told.items()}
+    histories = {name: trained.history for name, trained in together(folders, train).items()}
     assert histories["phone"] == histories["shop"]
     assert [sorted(line) for line in histories["phone"]] == [["epoch", "test_auc", "train_loss"]] * 6
     assert histories["bank"][-1]["test_auc"] > 0.7  # neither feature alone reaches it
-    weights = load_file(companies["bank"].run_folder / "model.safetensors")
-    assert weights["weight"].shape == (1, 20)
-    assert companies["bank"].read("report.json")["worst"]["value"] > 0.5
+    bank = folders["bank"] / "runs" / "flights"
+    assert load_file(bank / "model.safetensors")["weight"].shape == (1, 20)
+
+    monkeypatch.setattr(standard, "ATTACKS", ("norm", "likelihood", "spectral"))  # networks say nothing new here
+    monkeypatch.setattr(standard, "JOINED", ())
+    report = audit_run(bank)
+    assert report.subject.peers == ("phone", "shop")
+    assert report.worst.value > 0.5
