@@ -1,0 +1,77 @@
+// What a run has written down, as tables: decisions, events, the ledger.
+
+import { el, empty, scrolled } from "./dom.js";
+import { clock, count, fixed, known, limit, many } from "./format.js";
+
+function table(label, heads, rows, kind = "stack") {
+  const head = el("tr", {}, heads.map(([word, of]) => el("th", { scope: "col", class: of ?? null }, word)));
+  return scrolled(label, el("table", { class: kind }, el("thead", {}, head), el("tbody", {}, rows)));
+}
+
+function row(heads, cells) {
+  return el("tr", {}, cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: heads[index][1] ?? null, "data-label": heads[index][0] }, cell)));
+}
+
+/** What the gate decided, newest first, with its reasons. */
+export function decisions(detail) {
+  const found = detail.decisions ?? [];
+  if (!found.length) {
+    return [empty(known(detail.limit) ? "The gate has decided nothing yet: it does so before each epoch." : "No limit was set, so no gate decides anything.")];
+  }
+  const heads = [["Before epoch", "n"], ["Decision"], ["Strength"], ["Why"], ["When"]];
+  const rows = [...found].reverse().map((one) => {
+    const tag = el("span", { class: `tag ${["raise", "keep", "pause", "stop", "lower"].includes(one.decision) ? one.decision : ""}` }, String(one.decision ?? ""));
+    const strength = el("span", {}, el("code", {}, String(one.strength ?? "–")), el("span", { class: "about" }, `step ${one.level ?? 0} above what was configured`));
+    return row(heads, [count(one.epoch), tag, strength, String(one.reason ?? ""), clock(one.time)]);
+  });
+  return [table("What the gate decided", heads, rows)];
+}
+
+function details(event) {
+  const left = Object.entries(event).filter(([name]) => !["time", "event"].includes(name));
+  return left.map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+}
+
+/** The last events, newest first. */
+export function events(detail) {
+  const found = detail.events ?? [];
+  if (!found.length) return [empty("Nothing has happened yet that is worth a line.")];
+  const heads = [["When"], ["What"], ["Details"]];
+  const rows = [...found].reverse().map((one) => {
+    const alarm = one.event === "refused";
+    const name = el("span", { class: alarm ? "alarm" : null }, alarm ? "▲ refused" : String(one.event ?? ""));
+    return row(heads, [clock(one.time), name, details(one)]);
+  });
+  return [table("The last events", heads, rows)];
+}
+
+/** What has been answered about examples, over all runs of this party. */
+export function ledger(detail) {
+  const found = detail.ledger;
+  if (!found) return [empty("No ledger is known yet: it is read when the run has a report.")];
+  const tiles = [
+    ["examples", count(found.examples)],
+    ["answers", count(found.answers)],
+    [found.runs === 1 ? "run" : "runs", count(found.runs)],
+    ["most visits of one example", count(found.most_visits)],
+    ["worst case of that example", known(found.worst_case) ? fixed(found.worst_case) : "not known"],
+    ["budget", known(found.budget) ? limit(found.budget) : "none was set"],
+  ];
+  const notes = (found.notes ?? []).map((note) => el("li", {}, String(note)));
+  return [
+    el("p", { class: "told" }, "What has been answered about every example, over all runs, days and restarts of this party. The worst case is a calculation about an attacker who knows everything but the label."),
+    el("dl", { class: "tiles" }, tiles.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+    visits(found.visits),
+    notes.length ? el("ul", {}, notes) : null,
+  ].filter(Boolean);
+}
+
+function visits(found) {
+  const entries = Object.entries(found ?? {}).sort(([a], [b]) => Number(a) - Number(b));
+  if (!entries.length) return null;
+  const shown = entries.slice(-12);
+  const most = Math.max(...shown.map(([, value]) => value));
+  const heads = [["Visits", "n"], ["Examples", "n"], [""]];
+  const rows = shown.map(([times, value]) => row(heads, [count(Number(times)), count(value), el("progress", { max: most, value, "aria-label": many(value, "example") })]));
+  return table("Examples by how often each was visited", heads, rows, "key");
+}

@@ -1,0 +1,108 @@
+// What is going on, in plain words. Never by colour alone: each state has a word, a shape and a tone.
+
+import { count, duration, fixed, known, limit, many, measure, spelled } from "./format.js";
+
+const BUSY = ["training", "waiting", "preparing", "aligning", "evaluating"];
+
+/** The state of a run as a word, a shape and a tone (good, bad, open or plain). */
+export function state(card) {
+  if (card.kind === "sweep") {
+    const done = known(card.done) && card.done >= card.settings;
+    return done ? told("Finished", "check", "good") : told("Under way", "play", "plain");
+  }
+  if (card.state === "unknown") return told("Can't be read", "query", "open");
+  if (card.state === "finished") return told("Finished", "check", card.verdict === "broken" ? "plain" : "good");
+  if (card.state === "paused") return told("Paused", "bars", "open");
+  if (card.state === "stopped" || card.state === "failed") return told("Stopped", "square", "bad");
+  if (BUSY.includes(card.state) && card.alive === false) return told("Its process is gone", "square", "open");
+  if (card.state === "waiting") return told("Waiting", "glass", "open");
+  if (card.state === "training") return told("Training", "play", "plain");
+  return told(spelled(card.state ?? "unknown").replace(/^./, (letter) => letter.toUpperCase()), "play", "plain");
+}
+
+function told(word, shape, tone) {
+  return { word, shape, tone };
+}
+
+/** What became of the limit, as a word, a shape and a tone; null where there is nothing to say. */
+export function verdict(card) {
+  if (card.verdict === "held") return told("Limit held", "check", "good");
+  if (card.verdict === "broken") return told("Limit broken", "cross", "bad");
+  if (card.verdict === "not judged") return told("Limit not judged", "query", "open");
+  if (known(card.limit) && card.worst && card.worst.value > card.limit) return told("Over the limit", "cross", "bad");
+  return null;
+}
+
+/** Whether the worst attack lies over the limit. */
+export function over(card) {
+  return card.verdict === "broken" || (known(card.limit) && known(card.worst?.value) && card.worst.value > card.limit);
+}
+
+/** How far a run is. */
+export function progress(card) {
+  const parts = [];
+  if (known(card.epochs) && card.epochs > 0) parts.push(`epoch ${count(card.epoch ?? 0)} of ${count(card.epochs)}`);
+  if (!parts.length && known(card.turns)) parts.push(`turn ${count(card.turn ?? 0)} of ${count(card.turns)}`);
+  if (known(card.seconds_left) && card.state !== "finished") parts.push(`${duration(card.seconds_left)} left`);
+  return parts.join(" · ");
+}
+
+const TIMES = ["", "once", "twice", "three times", "four times"];
+
+function times(number) {
+  return TIMES[number] ?? `${count(number)} times`;
+}
+
+/** How often the gate made the noise stronger, and when. */
+function raised(decisions) {
+  const ups = (decisions ?? []).filter((one) => one.decision === "raise");
+  if (!ups.length) return null;
+  const when = [...new Set(ups.map((one) => one.epoch))];
+  const epochs = when.length > 3 ? `last before epoch ${when.at(-1)}` : `before epoch ${when.join(" and ")}`;
+  return `the noise was raised ${times(ups.length)}, ${epochs}`;
+}
+
+/** What attacks reach, against the limit. */
+function reached(detail) {
+  const known_limit = known(detail.limit) ? `the limit is ${limit(detail.limit)}` : "no limit was set";
+  if (!detail.worst) return `No attack has looked yet; ${known_limit}`;
+  const what = detail.measure === "variance_read" ? "reads a share of" : "reaches";
+  return `The worst attack ${what} ${fixed(detail.worst.value)}; ${known_limit}`;
+}
+
+/** What the run does at the moment. */
+function doing(detail) {
+  const now = state(detail);
+  const reason = detail.reason ? ` (${detail.reason})` : "";
+  if (now.word === "Can't be read") return "Its status can't be read.";
+  if (now.word === "Paused") return `It is paused${reason || "."}`;
+  if (now.word === "Its process is gone") return "Its process is gone: `tacit train` goes on where it stopped.";
+  if (now.word === "Waiting") return `It waits for the other side${reason}.`;
+  if (now.word === "Training") {
+    const left = known(detail.seconds_left) ? `, about ${duration(detail.seconds_left)} left` : "";
+    return `Training goes on${left}.`;
+  }
+  if (detail.state === "finished") return `The training is over${detail.verdict === "held" ? " and the limit held" : ""}.`;
+  return `${now.word}.`;
+}
+
+/** Two or three sentences about a run. */
+export function sentence(detail) {
+  const first = [reached(detail), raised(detail.decisions)].filter(Boolean).join("; ");
+  return `${first}. ${doing(detail)}`;
+}
+
+/** A card for those who hear it. */
+export function spoken(card) {
+  const now = state(card);
+  if (card.kind === "sweep") return `Sweep ${card.name}: ${now.word}, ${card.done} of ${many(card.settings, "setting")}`;
+  const leak = card.worst ? `worst attack ${fixed(card.worst.value)}` : "no attack yet";
+  const bound = known(card.limit) ? `limit ${limit(card.limit)}` : "no limit";
+  const judged = verdict(card)?.word;
+  return [`Run ${card.name}: ${now.word}`, progress(card), leak, bound, judged].filter(Boolean).join(", ");
+}
+
+/** What a figure is about, to begin a line with. */
+export function whatLeaks(detail) {
+  return measure(detail.measure).title;
+}
