@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import socket
-import stat
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
@@ -41,12 +40,19 @@ _BEARER = {"WWW-Authenticate": "Bearer"}
 _WITHOUT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tacit: a token is needed</title>
 <h1>A token is needed</h1>
 <p>This page shows what runs leak, so it is for the one who started it. Open the address that
-<code>tacit dashboard</code> printed on its terminal; it ends in <code>?token=</code> and a long word. A new start makes a new one.</p></html>
+<code>tacit dashboard</code> printed on its terminal; it ends in <code>?token=</code> and a long word. A new start makes
+a new one.</p></html>
 """
 
 
 class Access:
     """The token of one server, and the names by which it may be called.
+
+    Attributes:
+        token: whoever has it may look.
+        session: what the cookie holds, from which the token can't be told.
+        cookie: the cookie's name.
+        address: of the page, with the token.
 
     Args:
         host: that the server listens at; a browser may also call it by any loopback name.
@@ -58,11 +64,13 @@ class Access:
         self.token = secrets.token_urlsafe(32) if token is None else token
         self.cookie = f"tacit-{port}"
         self.session = hmac.digest(self.token.encode(), b"cookie of the live page", hashlib.sha256).hex()
-        self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={self.token}"
         self._names = {"localhost", host.lower()}
         self._everywhere = host in ("0.0.0.0", "::")
+        called = host
         if self._everywhere:
-            self._names.add(socket.gethostname().lower())
+            called = socket.gethostname()
+            self._names.add(called.lower())
+        self.address = f"http://{f'[{called}]' if ':' in called else called}:{port}/?token={self.token}"
 
     def knows(self, host: str) -> bool:
         """Whether a Host header names this server, and is not another site's name that was made to lead here."""
@@ -155,14 +163,12 @@ def is_loopback(host: str) -> bool:
 
 def token_in(path: Path) -> str:
     """The token in a file that only its owner can read; where there is no file, one is made with a fresh token."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    if not path.exists():
         return _kept(path, secrets.token_urlsafe(32))
-    with os.fdopen(file, "rb") as opened:
+    if not path.is_file():
+        raise UsageError(f"--token-file {path} is no file: name one, or a new one in a folder that exists")
+    with path.open("rb") as opened:
         told = os.fstat(opened.fileno())
-        if not stat.S_ISREG(told.st_mode):
-            raise UsageError(f"--token-file {path} is no file: name one, or a new one in a folder that exists")
         if told.st_uid != os.getuid() or told.st_mode & 0o077:
             raise UsageError(f"--token-file {path} can be read by others: `chmod 600 {path}`, or name a new file")
         said = opened.read(1024).strip().decode(errors="replace")

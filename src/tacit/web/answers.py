@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any
 
 from starlette.requests import Request
@@ -13,8 +14,11 @@ __all__ = ["as_json", "error", "tagged"]
 
 
 def as_json(content: Any) -> bytes:
-    """Compact JSON in ASCII; a number that is not finite is a `ValueError`, for browsers can't read it."""
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    """Compact JSON in ASCII; a number that is not finite is null, for JSON knows none."""
+    try:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode()
 
 
 def tagged(
@@ -35,6 +39,14 @@ def tagged(
     if f'"{digest}"' in had:
         return Response(status_code=304, headers=told)
     return Response(body, media_type=media, headers=told)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def error(status: int, text: str, headers: dict[str, str] | None = None) -> Response:

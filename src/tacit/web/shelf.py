@@ -13,6 +13,7 @@ from typing import Any
 from tacit import runs
 from tacit.errors import DataError, TacitError
 from tacit.party.status import alive
+from tacit.web.answers import as_json
 
 __all__ = ["Glance", "Reader", "Shelf"]
 
@@ -23,7 +24,7 @@ _SEEN = 2.0  # seconds for which what was found is taken as it was
 _SHARE = 10  # finding takes a tenth of the time, at most: a tree on a slow disk is looked through less often
 _POINTS = 10_000_000  # kept in memory over all readers, about 250 MB
 _LIGHT = 5_000  # points that a reader weighs besides its curves
-_DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+_DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,13 @@ class Glance:
 
     Attributes:
         card: as the reader makes it.
+        text: the same as JSON.
         leaks: the last figure of every leak curve, as name and figure.
         waiting: since when a run waits for its peer, in seconds since 1970.
     """
 
     card: dict[str, Any]
+    text: bytes
     leaks: list[tuple[str, float]] = field(default_factory=list)
     waiting: float | None = None
 
@@ -147,7 +150,7 @@ class Shelf:
                     self._refresh(slot)
                     slot.glance = _glance(slot.reader)
                 except _DAMAGE as error:
-                    slot.glance = Glance(_broken(slot.place, error))
+                    slot.glance = _broken(slot.place, error)
                 slot.seen = (*mark[:-1], _lives(slot))
             return slot.glance
 
@@ -180,7 +183,7 @@ class Shelf:
 def _glance(reader: Reader) -> Glance:
     card = reader.card()
     if not isinstance(reader, runs.RunReader):
-        return Glance(card)
+        return Glance(card, as_json(card))
     leaks = [(one.name, one.y[-1]) for one in reader.series.values() if one.group == "leak" and len(one)]
     waits = card["state"] == "waiting" and card["alive"]
     since = None
@@ -188,7 +191,7 @@ def _glance(reader: Reader) -> Glance:
         if not waits or state != "waiting":
             break
         since = when
-    return Glance(card, leaks, since)
+    return Glance(card, as_json(card), leaks, since)
 
 
 def _mark(slot: _Slot) -> tuple[Any, ...]:
@@ -199,10 +202,11 @@ def _lives(slot: _Slot) -> bool:
     return slot.pid is not None and alive(slot.pid)
 
 
-def _broken(place: runs.Place, error: Exception) -> dict[str, Any]:
-    """The card of a place whose files hold what nothing of ours has written."""
-    return {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
+def _broken(place: runs.Place, error: Exception) -> Glance:
+    """A glance at a place whose files hold what nothing of ours has written."""
+    card = {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
             "problems": [_damage(place, error)]}  # fmt: skip
+    return Glance(card, as_json(card))
 
 
 def _damage(place: runs.Place, error: Exception) -> str:
