@@ -1,0 +1,120 @@
+"""Where the docs' pages run: folders with what a page takes for granted, and a shell with `tacit` on its path."""
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.lab.two_companies import prepare
+from tacit.party.folder import Folder
+from tacit.party.replaying import audit_trained
+from tacit.report.rendering import write
+
+
+def _finished(folder):
+    """An airline and an airport that have trained one run, the airline under a limit that holds."""
+    companies = prepare(folder, epochs=1, rows=4096, seed=0, limit=0.9)
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(lambda company: Folder(company.folder).align(), companies, timeout=120))
+        trained = list(both.map(lambda company: Folder(company.folder).train(), companies, timeout=120))
+    for one in trained:
+        write(audit_trained(one), one.folder)
+    shutil.copy(folder / "airport" / "airport.crt", folder)
+
+
+def _messages(folder):
+    """What somebody else's system has sent, as files: gradients, labels, ids, embeddings, inputs."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, (8, 64))
+    named = {
+        "g": draw.normal(size=(8, 64, 8)) + labels[..., None],
+        "y": labels,
+        "ids": np.stack([draw.permutation(64) for _ in range(8)]),
+        "z": draw.normal(size=(8, 64, 8)),
+        "x": draw.normal(size=(8, 64, 3)),
+    }
+    named["y"] = np.take_along_axis(np.arange(64)[None].repeat(8, 0) % 2, named["ids"], 1)
+    for name, values in named.items():
+        np.save(folder / f"{name}.npy", values.astype(np.float32 if values.dtype == np.float64 else values.dtype))
+
+
+_WORLDS = {"empty": lambda folder: None, "finished": _finished, "messages": _messages}
+
+
+@pytest.fixture(scope="session", name="world")
+def _world(tmp_path_factory, worker_id):
+    """A copy of a named world in a new folder. Each is made once, also where several processes run the tests."""
+    common = tmp_path_factory.getbasetemp()
+    common = (common if worker_id == "master" else common.parent) / "worlds"
+    common.mkdir(exist_ok=True)
+
+    def copied(names):
+        here = tmp_path_factory.mktemp("page")
+        for name in names:
+            made = common / name
+            with (common / f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not made.exists():
+                    part = common / f"{name}.part"
+                    part.mkdir()
+                    _WORLDS[name](part)
+                    part.rename(made)
+            shutil.copytree(made, here, dirs_exist_ok=True)
+        return here
+
+    return copied
+
+
+@pytest.fixture(scope="session", name="free_port")
+def _free_port():
+    """A function that gives a port that nobody listens on."""
+
+    def port():
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            return str(found.getsockname()[1])
+
+    return port
+
+
+@pytest.fixture(scope="session", name="shell")
+def _shell():
+    """Runs a script in bash, for real; what it printed. What it leaves running is ended with it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {
+        **os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "COLUMNS": "120",
+        "NO_COLOR": "1", "TERM": "dumb",
+    }  # fmt: skip
+
+    def run(script, folder, timeout=120):
+        with (folder / ".said").open("w+") as said:
+            started = subprocess.Popen(
+                ["bash", "-ec", script], cwd=folder, env={**environment, "HOME": str(folder)}, stdin=subprocess.DEVNULL,
+                stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = started.wait(timeout)
+            except subprocess.TimeoutExpired:
+                code = f"still running after {timeout} s"
+            finally:
+                _end(started.pid)
+            started.wait()
+            said.seek(0)
+            return code, said.read()
+
+    return run
+
+
+def _end(group):
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return

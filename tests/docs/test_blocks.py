@@ -1,0 +1,199 @@
+"""Every fenced block of every page runs, word by word, as somebody who follows the page would do it.
+
+A page is followed from its top in a folder of its own. What a block is, its first line says:
+
+- `python` is run; `python NAME`, `toml NAME` and the like are files, which are written;
+- `sh` is given to bash, with `tacit` on the path;
+- `text printed` is what the commands before it print: its lines must come, in their order (`...` for anything);
+  `text` without that word, what a run of ours printed once, is not compared;
+- `toml` without a name is a part of some settings: its keys must be known; `pycon` is run by pytest itself.
+
+What can't run here stands in `NOT_RUN`, line by line, with the reason, and what takes long in `SMALLER`, with the
+same command in small. Of both, `tacit` commands must still be ones that the command line understands.
+"""
+
+import os
+import re
+import shlex
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+
+from tacit.cli import app
+from tacit.config import Contract, Party
+from tacit.lab.data.own import Description
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PORTS = ("7443", "7444", "8765", "8900")
+FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+READ_ONLY = {
+    "": "a drawing",
+    "text": "what was printed once",
+    "pycon": "pytest runs it",
+    "nginx": "the settings of another program",
+    "ini": "the settings of another program",
+    "yaml": "the settings of another program",
+}
+
+# What a page takes for granted, by the names of tests/docs/conftest.py; a page that is not here begins with nothing.
+WORLDS = {
+    "README.md": ["finished", "messages"],
+    "explain-audit.md": ["finished", "messages"],
+    "explain-ledger.md": ["finished"],
+    "howto-set-a-limit.md": ["finished"],
+}
+
+INSTALLS = "installs, or tests, what this very test runs in"
+LONG = "takes many minutes; the same command in small is run elsewhere on the page"
+TWO = "waits for the other company; the tutorial of two companies runs both sides"
+MACHINES = "needs more than one machine, or a GPU"
+FILES = "needs files that are not here"
+
+NOT_RUN: dict[str, dict[str, str]] = {}
+SMALLER: dict[str, dict[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its page's name, the line where it begins, the words behind its fence, and its text."""
+
+    page: str
+    line: int
+    language: str
+    name: str
+    text: str
+
+    def __str__(self):
+        return f"{self.page}, line {self.line}"
+
+
+def blocks(page):
+    text = page.read_text()
+    for found in FENCE.finditer(text):
+        language, _, name = found[2].strip().partition(" ")
+        inner = re.sub(f"^{found[1]}", "", found[3], flags=re.MULTILINE)
+        yield Block(page.name, text[: found.start()].count("\n") + 1, language, name, inner)
+
+
+def bare(line):
+    """A line of a script without the remark behind it."""
+    return re.sub(r"\s+#.*$", "", line).rstrip()
+
+
+def understood(line):
+    """Let the command line read a command without running it; wrong verbs, options and values are errors."""
+    words = shlex.split(line.rstrip(" &"), comments=True)[1:]
+    words = words[: next((i for i, word in enumerate(words) if word in ("||", "&&", "|", ">", ";")), len(words))]
+    command = typer.main.get_command(app)
+    context = command.context_class(command, info_name="tacit")
+    while hasattr(command, "get_command"):
+        name, *words = words
+        command = command.get_command(context, name)
+        assert command is not None, f"there is no verb {name!r}: {line}"
+    command.make_context(name, words)
+
+
+def script(block, ports):
+    """What is given to bash of a block: lines that can't run left out, those that take long in small."""
+    left_out, smaller = NOT_RUN.get(block.page, {}), SMALLER.get(block.page, {})
+    lines = []
+    for line in block.text.splitlines():
+        said = bare(line)
+        if said in left_out:
+            continue
+        lines.append(smaller.get(said, line))
+    return with_ports("\n".join(lines), ports)
+
+
+def with_ports(text, ports):
+    for fixed, free in ports.items():
+        text = re.sub(rf"\b{fixed}\b", free, text)
+    return text
+
+
+def compare(block, said):
+    """Each line of a block that shows what was printed must come, in this order; `...` stands for anything."""
+    rest = " ".join(said.split())
+    for line in filter(None, map(str.strip, block.text.splitlines())):
+        parts = [re.escape(" ".join(part.split())) for part in line.split("...")]
+        found = re.search(r"\s*.*?\s*".join(parts), rest)
+        assert found, f"{block}: {line!r} was not printed after the lines before it, but\n{said}"
+        rest = rest[found.end() :]
+
+
+def check_settings(block):
+    """The keys at the top of a part of some settings are those of a party, a contract or a description of data."""
+    known = {key for model in (Party, Contract, Description) for key in model.model_fields}
+    assert set(tomllib.loads(block.text)) <= known, block
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=lambda page: page.name)
+def test_a_page_can_be_followed(page, world, shell, free_port, monkeypatch, capsys):
+    folder = world(WORLDS.get(page.name, ["empty"]))
+    monkeypatch.chdir(folder)
+    ports, said = {port: free_port() for port in PORTS}, ""
+    for block in blocks(page):
+        if block.name == "printed":
+            compare(block, said)
+        elif block.name:
+            path = folder / block.name
+            assert path.resolve().is_relative_to(folder), block
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(with_ports(block.text, ports))
+        elif block.language == "python":
+            exec(compile(block.text, str(block), "exec"), {"__name__": "docs"})
+            said = capsys.readouterr().out
+        elif block.language == "sh":
+            code, said = shell(script(block, ports), folder)
+            assert code == 0, f"{block}: exit code {code}\n{block.text}\n{said}"
+        elif block.language == "toml":
+            check_settings(block)
+        else:
+            assert block.language in READ_ONLY, f"{block}: say in {__file__} what becomes of {block.language!r}"
+
+
+@pytest.mark.parametrize("page", sorted({*NOT_RUN, *SMALLER}))
+def test_what_is_not_run_as_it_stands_is_there_and_understood(page):
+    path = next(one for one in PAGES if one.name == page)
+    lines = {bare(line) for block in blocks(path) if block.language == "sh" for line in block.text.splitlines()}
+    for line in (*NOT_RUN.get(page, ()), *SMALLER.get(page, ())):
+        assert line in lines, f"{page} no longer says {line!r}: take it out of the table"
+        if line.startswith("tacit "):
+            understood(line)
+    for line, small in SMALLER.get(page, {}).items():
+        assert shlex.split(line)[:2] == shlex.split(small)[:2], f"{small!r} is another command than {line!r}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_between_the_lines_are_known(page):
+    """Verbs and options of `tacit ...` within sentences; their values may be placeholders."""
+    prose = FENCE.sub("", page.read_text())
+    for words in (shlex.split(one) for one in re.findall(r"`tacit ([a-z][^`]*)`", prose, re.DOTALL)):
+        command = typer.main.get_command(app)
+        context = command.context_class(command, info_name="tacit")
+        while hasattr(command, "get_command") and words:
+            name, *words = words
+            command = command.get_command(context, name)
+            assert command is not None, f"{page.name}: there is no `tacit {name}`"
+        known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+        wanted = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert wanted - {"--help"} <= known, f"{page.name}: {name} has no {wanted - known}"
+
+
+def test_what_the_harness_refuses(tmp_path):
+    """The harness can fail: a block that prints something else, an unknown option, an unknown verb, a wrong key."""
+    shown = Block("page.md", 1, "text", "printed", "one ... two\nthree\n")
+    compare(shown, "zero\none and\ntwo\nthree")
+    with pytest.raises(AssertionError, match="'three' was not printed"):
+        compare(shown, "three one two")
+    with pytest.raises(typer._click.exceptions.UsageError if hasattr(typer, "_click") else Exception):
+        understood("tacit status --no-such-option")
+    with pytest.raises(AssertionError, match="no verb 'frob'"):
+        understood("tacit frob")
+    with pytest.raises(AssertionError):
+        check_settings(Block("page.md", 1, "toml", "", "limits = 0.6"))
+    assert os.path.basename(bare("tacit sweep   # all of it")) == "tacit sweep"
