@@ -10,7 +10,7 @@ from tacit.errors import LinkError, RefusedError, TacitError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
-__all__ = ["explain"]
+__all__ = ["explain", "show_identity"]
 
 _PROBE_SECONDS = 3.0
 
@@ -64,7 +64,7 @@ def _hangs_up(address: str, identity: Identity, pinned: Certificate) -> bool:
     context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
     context.set_alpn_protocols(["h2"])
     try:
-        _show(context, identity)
+        show_identity(context, identity)
         with (
             socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as plain,
             context.wrap_socket(plain) as secured,
@@ -76,8 +76,8 @@ def _hangs_up(address: str, identity: Identity, pinned: Certificate) -> bool:
         return False
 
 
-def _show(context: ssl.SSLContext, identity: Identity) -> None:
-    """Let the probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
+def show_identity(context: ssl.SSLContext, identity: Identity) -> None:
+    """Let a probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
     fd = os.memfd_create("identity", os.MFD_CLOEXEC)
     try:
         os.write(fd, identity.key_pem + identity.cert_pem)

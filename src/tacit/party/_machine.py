@@ -1,0 +1,179 @@
+"""What the doctor looks at on the machine itself: versions, extras, GPU, clock and disk."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from tacit._version import __version__
+from tacit.party._findings import Finding
+
+__all__ = ["clock", "disk", "extras", "gpu", "versions"]
+
+EXTRAS = {
+    "cluster": ("ray", "sweeps on many machines"),
+    "fastpsi": ("ipp-crypto", "alignment at five times the speed"),
+    "figures": ("matplotlib", "pictures of sweeps"),
+    "images": ("pillow", "data sets of pictures"),
+    "tracking": ("mlflow-skinny", "TensorBoard and MLflow"),
+}
+"""Each extra with the package that tells whether it is installed, and what it is for."""
+
+_OLDEST = datetime(2026, 1, 1, tzinfo=UTC)  # no clock that is right shows a time before this
+_UNSYNCHRONISED = 5  # what adjtimex returns while nothing sets the clock
+_TIMEX = 512  # bytes, more than the system's struct has
+_SLOW = 0.05  # seconds of an fsync, from which on a training waits for its disk
+_TRIES = 5
+
+
+def versions() -> Finding:
+    """Python and the packages that tacit needs, against the bounds that it was installed with."""
+    said = f"tacit {__version__}, Python {platform.python_version()}, torch {torch.__version__}"
+    wrong = [] if _fits(platform.python_version(), ">=3.11") else [f"Python {platform.python_version()} is below 3.11"]
+    for name, bounds in _required():
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{name} is not installed")
+            continue
+        if not _fits(found, bounds):
+            wrong.append(f"{name} {found} is not {bounds}")
+    if wrong:
+        return Finding("versions", "problem", f"{said}; {', '.join(wrong)}", "install tacit anew: pip install -U tacit")
+    return Finding("versions", "ok", f"{said}; every package is within its bounds")
+
+
+def extras() -> Finding:
+    """Which optional parts are here."""
+    here = {name for name, (package, _) in EXTRAS.items() if _installed(package)}
+    there = ", ".join(sorted(here)) or "none"
+    missing = [f"{name} ({what})" for name, (_, what) in EXTRAS.items() if name not in here]
+    if not missing:
+        return Finding("extras", "ok", f"installed: {there}")
+    first = next(name for name in EXTRAS if name not in here)
+    seen = f"installed: {there}; not installed: {', '.join(missing)}"
+    return Finding("extras", "ok", seen, f"pip install 'tacit[{first}]' where you want it")
+
+
+def gpu() -> Finding:
+    """Whether torch sees a CUDA device; none is fine, one that torch can't use is not."""
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name(0)
+        free, total = (size / 2**30 for size in torch.cuda.mem_get_info())
+        return Finding("GPU", "ok", f"{torch.cuda.device_count()} of CUDA: {name}, {free:.0f} of {total:.0f} GiB free")
+    if Path("/dev/nvidia0").exists():
+        built = "for CUDA " + torch.version.cuda if torch.version.cuda else "for the CPU alone"
+        seen = f"there is an NVIDIA device, but torch can't use it; torch is built {built}"
+        return Finding("GPU", "warning", seen, "install a torch build for CUDA, or look at the driver with nvidia-smi")
+    return Finding("GPU", "ok", "none: training runs on the CPU")
+
+
+def clock(now: datetime | None = None) -> Finding:
+    """What can be known about the clock without asking anybody.
+
+    Args:
+        now: what it shows; it is read if not given.
+    """
+    now = now or datetime.now(UTC)
+    shown = f"it shows {now:%Y-%m-%d %H:%M:%S} UTC"
+    if now < _OLDEST:
+        return Finding("clock", "problem", f"{shown}, which is long ago", "set it: certificates are valid by date")
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "adjtimex") and libc.adjtimex(ctypes.create_string_buffer(_TIMEX)) == _UNSYNCHRONISED:
+        seen = f"{shown}; the system says that nothing keeps it in time"
+        return Finding(
+            "clock", "warning", seen, "compare it with a watch, or let NTP keep it: timedatectl set-ntp true"
+        )
+    return Finding("clock", "ok", f"{shown}; the system keeps it in time. A peer's clock can't be seen from here")
+
+
+def disk(folder: Path, needed: int | None = None) -> Finding:
+    """Free space, and how long a small write takes until it is on the disk.
+
+    Args:
+        folder: where a run writes; a probe file is made there and removed.
+        needed: bytes that a run may take; None where nobody knows.
+    """
+    free = shutil.disk_usage(folder).free
+    try:
+        taken = _fsync(folder)
+    except OSError as error:
+        return Finding(
+            "disk", "problem", f"{folder} can't be written ({error.strerror})", "look at who may write there"
+        )
+    seen = f"{_size(free)} free in {folder}, a write is safe after {1000 * taken:.1f} ms"
+    if needed is not None:
+        seen += f"; a run takes up to about {_size(needed)}"
+    if needed is not None and free < needed:
+        return Finding("disk", "problem", seen, "make room, or move the folder to a larger disk")
+    if needed is not None and free < 2 * needed:
+        return Finding("disk", "warning", seen, "make room before a second run begins")
+    if taken > _SLOW:
+        return Finding("disk", "warning", seen, "every step waits for the disk: put the folder on a local SSD")
+    return Finding("disk", "ok", seen)
+
+
+def _fsync(folder: Path) -> float:
+    """The median seconds of some writes of 64 bytes with an fsync."""
+    times = []
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
+        for _ in range(_TRIES):
+            begun = time.perf_counter()
+            file.write(b"\0" * 64)
+            file.flush()
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - begun)
+    return sorted(times)[_TRIES // 2]
+
+
+def _required() -> list[tuple[str, str]]:
+    """The packages that are always needed, each with its bounds."""
+    try:
+        told = metadata.requires("tacit") or []
+    except metadata.PackageNotFoundError:
+        return []
+    parts = [re.fullmatch(r"([A-Za-z0-9_.-]+)\s*\(?([^;)]*)\)?(;.*)?", one.strip()) for one in told]
+    return [
+        (part[1], part[2].replace(" ", "")) for part in parts if part is not None and "extra" not in (part[3] or "")
+    ]
+
+
+def _fits(version: str, bounds: str) -> bool:
+    """Whether a version lies within bounds such as ">=2.10,<3"."""
+    compare = {">=": lambda a, b: a >= b, "<": lambda a, b: a < b, ">": lambda a, b: a > b, "<=": lambda a, b: a <= b}
+    here = _numbers(version)
+    for sign, bound in re.findall(r"(>=|<=|<|>)([0-9.]+)", bounds):
+        there = _numbers(bound)
+        size = max(len(here), len(there))
+        pair = (one + (0,) * (size - len(one)) for one in (here, there))
+        if not compare[sign](*pair):
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _installed(package: str) -> bool:
+    try:
+        metadata.distribution(package)
+    except metadata.PackageNotFoundError:
+        return importlib.util.find_spec(package.replace("-", "_")) is not None
+    return True
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
