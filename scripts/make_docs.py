@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from docs_api import api
+from docs_cli import command_line
 from docs_protocol import tables as protocol_tables
 from docs_settings import settings
 from docs_tables import HEAD, attributes, cell, filled, grid, kind
@@ -280,6 +281,7 @@ def report() -> str:
 def pages() -> dict[str, str]:
     return {
         "ref-api.md": api(),
+        "ref-cli.md": command_line(),
         "ref-data-sets.md": data_sets(),
         "ref-figures.md": figures(),
         "ref-party-toml.md": settings(),

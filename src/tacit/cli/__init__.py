@@ -28,7 +28,7 @@ from tacit.cli.setup import contract, init, trust
 from tacit.cli.sweep import choose, sweep
 from tacit.cli.track import track
 
-__all__ = ["app", "main"]
+__all__ = ["PANELS", "app", "main"]
 
 app = typer.Typer(
     name="tacit",
@@ -68,13 +68,15 @@ def tacit(
         os.environ[DEBUG] = "1"
 
 
-_PANELS = {
+PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose, days, figures),
     "Help and upkeep": (doctor, explain, completion, bench),
 }
-for panel, verbs in _PANELS.items():
+"""The verbs, as the help groups them."""
+
+for panel, verbs in PANELS.items():
     for verb in verbs:
         app.command(rich_help_panel=panel)(verb)
     if panel == "Lab":
