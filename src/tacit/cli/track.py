@@ -123,7 +123,11 @@ def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: b
     else:
         for name, many in export.brought.items():
             typer.echo(f"{name}: {many:,} new figures")
-        typer.echo(f"Look at them with `{_LOOK[to].format(out=out)}`" if "://" not in out else f"They are at {out}")
+        typer.echo(_LOOK[to].format(out=out) if "://" not in out else f"They are at {out}")
 
 
-_LOOK = {"tensorboard": "tensorboard --logdir {out}", "mlflow": "mlflow ui --backend-store-uri {out}"}
+_LOOK = {
+    "tensorboard": "Look at them with `tensorboard --logdir {out}`",
+    "mlflow": "Look at them with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {out}`; the page comes with "
+    "`pip install mlflow`",
+}

@@ -129,6 +129,7 @@ def _report(run: RunReader) -> Iterator[Curve]:
     step = (run.steps or 1) * (run.status.get("epochs") or 1)
     for leak in run.report["leaks"]:
         layer = "" if leak["layer"] == "cut" else f" at {leak['layer']}"
+        layer += "" if leak["measure"] == run.measure else f" ({leak['measure']})"
         for ending, key in (("", "value"), (".low", "low"), (".high", "high")):
             if leak[key] is not None:
                 name = f"report/{leak['attack']} on {leak['on']}{layer}{ending}"

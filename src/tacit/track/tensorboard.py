@@ -50,7 +50,9 @@ class TensorBoard(Log):
         self._events = needed("tensorboard.compat.proto.event_pb2")
         self._summaries = needed("tensorboard.compat.proto.summary_pb2")
         self._records = needed("tensorboard.summary.writer.record_writer")
-        self.path = Path(folder) / run.replace("/", "-").replace("\0", "")
+        if run in ("", ".", "..") or "\0" in run:
+            raise UsageError(f"run = {run!r} is no name for a folder: choose another one")
+        self.path = Path(folder) / run.replace("/", "-")
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock: int | None = _locked(self.path)
