@@ -72,6 +72,11 @@ class Bell:
         """How many pages listen."""
         return len(self._listeners)
 
+    @property
+    def watching(self) -> bool:
+        """Whether it looks for changes; it does not where nobody listens."""
+        return self._watch is not None
+
     def close(self) -> None:
         """End all streams: the server is about to stop."""
         self._closed = True

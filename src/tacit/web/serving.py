@@ -31,13 +31,14 @@ class Dashboard:
         access: its token and its address.
         port: where it listens.
         shelf: the places that it shows.
+        bell: what pages listen to.
 
     Args:
         roots: folders under which runs and sweeps are looked for.
         host: to listen at.
         port: to listen at; 0 for any, None for the first free one from 7860 on.
         token: that is needed to look; a fresh one if not given.
-        pause: seconds between two looks for changes.
+        pause: seconds between two looks for changes; new places are looked for at every third.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class Dashboard:
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self.access = Access(host=host, port=self.port, token=token)
-        self.shelf = Shelf(roots)
-        bell = Bell(self.shelf, pause=pause)
+        self.shelf = Shelf(roots, every=3 * pause)
+        self.bell = Bell(self.shelf, pause=pause)
         config = uvicorn.Config(
-            make_app(self.shelf, self.access, bell),
+            make_app(self.shelf, self.access, self.bell),
             http="h11",
             ws="none",
             lifespan="off",
@@ -67,7 +68,7 @@ class Dashboard:
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE,
         )
-        self._server = _Server(config, bell)
+        self._server = _Server(config, self.bell)
 
     def run(self) -> None:
         """Serve until Ctrl-C, a SIGTERM or `stop`."""

@@ -20,7 +20,6 @@ __all__ = ["Glance", "Reader", "Shelf"]
 Reader = runs.RunReader | runs.SweepReader
 """What reads a place."""
 
-_SEEN = 2.0  # seconds for which what was found is taken as it was
 _SHARE = 10  # finding takes a tenth of the time, at most: a tree on a slow disk is looked through less often
 _POINTS = 10_000_000  # kept in memory over all readers, about 250 MB
 _LIGHT = 5_000  # points that a reader weighs besides its curves
@@ -66,14 +65,21 @@ class Shelf:
 
     Args:
         roots: folders under which runs and sweeps are looked for.
+        every: seconds after which they are looked for again.
         points: that all readers together may keep.
         now: a clock that never goes back.
     """
 
     def __init__(
-        self, roots: Sequence[Path], *, points: int = _POINTS, now: Callable[[], float] = time.monotonic
+        self,
+        roots: Sequence[Path],
+        *,
+        every: float = 3.0,
+        points: int = _POINTS,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._roots = list(roots)
+        self._every = every
         self._points = points
         self._now = now
         self._slots: dict[str, _Slot] = {}
@@ -90,7 +96,7 @@ class Shelf:
                     name: self._slots.get(name) or _Slot(place, runs.reader(place)) for name, place in found.items()
                 }
                 ended = self._now()
-                self._next = ended + max(_SEEN, _SHARE * (ended - began))
+                self._next = ended + max(self._every, _SHARE * (ended - began))
             return [slot.place for slot in self._slots.values()]
 
     def place(self, name: str, kind: str) -> runs.Place | None:
