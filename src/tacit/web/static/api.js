@@ -12,6 +12,9 @@ export class Refused extends Error {
   }
 }
 
+/** There was no answer. */
+export class Lost extends Error {}
+
 /**
  * An answer of the server. One that has not changed is not sent again, and is the same object as before.
  * A `signal` of an AbortController ends it early.
@@ -19,7 +22,9 @@ export class Refused extends Error {
 export async function get(path, signal) {
   const had = answers.get(path);
   const headers = had ? { "If-None-Match": had.tag } : {};
-  const response = await fetch(path, { headers, signal, credentials: "same-origin", cache: "no-store" });
+  const response = await fetch(path, { headers, signal, credentials: "same-origin", cache: "no-store" }).catch((error) => {
+    throw signal?.aborted ? error : new Lost(path, { cause: error });
+  });
   if (response.status === 304 && had) return had.body;
   if (!response.ok) throw new Refused(response.status, path);
   const body = await response.json();

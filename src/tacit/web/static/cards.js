@@ -110,20 +110,19 @@ function show(view, groups, sum) {
   }
   say(sum, summary(view, shown));
   keyed(groups, shown.length ? [...bins] : [["", []]], ([name]) => name, makeGroup, (node, [name, cards]) => {
-    say(node.title, name);
-    node.title.hidden = !name;
-    keyed(node.list, cards, (card) => card.id, make, update);
-    node.nothing.hidden = cards.length > 0;
-    if (!cards.length) nothing(node.nothing, view);
+    const { title, list, none } = node.parts;
+    say(title, name);
+    title.hidden = !name;
+    keyed(list, cards, (card) => card.id, make, update);
+    none.hidden = cards.length > 0;
+    if (!cards.length) nothing(none, view);
   });
 }
 
 function makeGroup() {
-  const node = el("div", { class: "group" });
-  node.title = el("h2", {});
-  node.list = el("ul", { class: "cards" });
-  node.nothing = el("div", {});
-  node.append(node.title, node.list, node.nothing);
+  const parts = { title: el("h2", {}), list: el("ul", { class: "cards" }), none: el("div", {}) };
+  const node = el("div", { class: "group" }, parts.title, parts.list, parts.none);
+  node.parts = parts;
   return node;
 }
 

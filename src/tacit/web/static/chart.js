@@ -137,6 +137,7 @@ export class Chart {
   under(u) {
     layers.shades(u, this.extra.shades ?? []);
     layers.marks(u, this.extra.marks ?? []);
+    layers.looks(u, this.curves);
     layers.intervals(u, this.curves);
   }
 
@@ -152,8 +153,8 @@ export class Chart {
       if (curve.hidden) continue;
       for (let index = 0; index < curve.x.length; index++) {
         if (curve.x[index] < this.window[0] || curve.x[index] > this.window[1]) continue;
-        const whiskers = curve.colour === "rest" && !curve.band ? [] : [curve.low?.[index], curve.high?.[index]];
-        for (const value of [curve.y[index], ...whiskers]) if (known(value) && (!log || value > 0)) values.push(value);
+        const beside = curve.colour === "rest" ? [] : [curve.low?.[index], curve.high?.[index], curve.looks?.[index]];
+        for (const value of [curve.y[index], ...beside]) if (known(value) && (!log || value > 0)) values.push(value);
       }
     }
     for (const value of this.extra.limits?.y ?? []) if (known(value)) values.push(value);

@@ -81,8 +81,10 @@ export class StepCharts {
     this.note.hidden = !this.zoomed;
     const marks = (decisions ?? []).filter((one) => known(one.step)).map((one) => ({ x: one.step, what: one.decision }));
     const group = (name) => curves.filter((curve) => curve.group === name).map((curve) => ({ ...curve }));
-    this.leaks(group("leak"), { window, limits, marks });
-    this.gates(group("gate"), { window, limits, marks });
+    const replica = this.detail.kind === "replica"; // whose leaks are means over parts, with intervals
+    this.leaks(group(replica ? "gate" : "leak"), { window, limits, marks });
+    this.gate.node.hidden = replica;
+    if (!replica) this.gates(group("gate"), { window, limits, marks });
     const utility = group("utility");
     this.plain(this.loss, utility.filter(isLoss), { window, nothing: "No loss was noted yet. Only the label party sees it." });
     this.plain(this.quality, utility.filter((one) => !isLoss(one)), { window, nothing: "No test figure yet: the first comes when an epoch ends." });
@@ -94,10 +96,12 @@ export class StepCharts {
     this.leak.options.floor = what.chance;
     this.leak.options.ceiling = 1;
     const bound = this.detail.limit;
-    const seen = curves.filter((curve) => within(curve, extra.window));
-    this.leak.update(curves, {
+    const shown = curves.map((curve) => (curve.mean ? { ...curve, y: curve.mean, looks: curve.y } : { ...curve, band: true }));
+    const seen = shown.filter((curve) => within(curve, extra.window));
+    const thin = seen.some((curve) => curve.looks && curve.x.length > 1) ? " Lines are means over the last looks, the thin ones behind them single looks." : "";
+    this.leak.update(shown, {
       ...extra,
-      told: worstWords(seen, "attacks", bound),
+      told: worstWords(seen, "attacks", bound) + thin,
       nothing: this.detail.about_looks ?? "No look yet: the first comes half of `live.every` steps (64 by default) into the training.",
     });
     mark(this.leak.node, "data-limit", known(bound) ? bound : null);
@@ -111,7 +115,6 @@ export class StepCharts {
     const nothing = known(bound) ? "Nothing yet: the gate measures all attacks when an epoch ends." : "No limit was set, so no gate measures.";
     const told = worstWords(curves, "figures with 95% intervals, taken at epoch ends", bound);
     this.gate.update(dotted, { ...extra, told, nothing });
-    this.gate.node.hidden = this.detail.kind === "replica";
   }
 
   plain(chart, curves, extra) {

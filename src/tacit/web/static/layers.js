@@ -54,6 +54,22 @@ export function limits(u, line) {
   });
 }
 
+/** Single looks, thin behind the line of their mean. */
+export function looks(u, curves) {
+  clipped(u, (ctx, ratio) => {
+    ctx.lineWidth = ratio;
+    for (const curve of curves) {
+      if (!curve.looks || curve.hidden || curve.colour === "rest") continue;
+      ctx.strokeStyle = faint(curve.colour, 0.3);
+      ctx.beginPath();
+      curve.x.forEach((x, index) => {
+        if (known(curve.looks[index])) ctx.lineTo(u.valToPos(x, "x", true), u.valToPos(curve.looks[index], "y", true));
+      });
+      ctx.stroke();
+    }
+  });
+}
+
 /** The interval of each point as a whisker, or of a whole curve as a band. */
 export function intervals(u, curves) {
   clipped(u, (ctx, ratio) => {

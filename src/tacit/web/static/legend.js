@@ -21,20 +21,19 @@ export function legend(toggle) {
   const list = el("ul", { class: "legend" });
   const make = () => {
     const line = svg("line", { x1: 0, x2: 22, y1: 5, y2: 5 });
-    const item = el("li", {});
-    item.line = line;
-    item.name = el("span", { class: "name" });
-    item.value = el("span", { class: "v" });
-    item.button = el("button", { type: "button" }, svg("svg", { width: 22, height: 10, "aria-hidden": "true" }, line), item.name, item.value);
-    item.button.addEventListener("click", () => toggle(item.curve));
-    item.append(item.button);
+    const name = el("span", { class: "name" });
+    const value = el("span", { class: "v" });
+    const button = el("button", { type: "button" }, svg("svg", { width: 22, height: 10, "aria-hidden": "true" }, line), name, value);
+    const item = el("li", {}, button);
+    item.parts = { line, name, value, button };
+    button.addEventListener("click", () => toggle(item.curve));
     return item;
   };
   const update = (item, curve) => {
     item.curve = curve;
-    say(item.name, curve.title ?? curve.name);
-    mark(item.button, "aria-pressed", curve.hidden ? "false" : "true");
-    mark(item.line, "class", `swatch ${curve.colour}`);
+    say(item.parts.name, curve.title ?? curve.name);
+    mark(item.parts.button, "aria-pressed", curve.hidden ? "false" : "true");
+    mark(item.parts.line, "class", `swatch ${curve.colour}`);
   };
   return {
     node: list,
@@ -43,7 +42,7 @@ export function legend(toggle) {
       for (const item of list.children) {
         const { x, y } = item.curve;
         const index = at === null ? y.findLastIndex(known) : closest(x, at);
-        say(item.value, index < 0 ? "" : format(y[index]));
+        say(item.parts.value, index < 0 ? "" : format(y[index]));
       }
     },
   };

@@ -3,7 +3,7 @@
 // A page is a module with `open(root, parts, told)`, which draws into root and returns
 // {title, page, up, wants(ids), refresh(signal), close()}: `up` is where Esc leads, `wants` says whether a change is shown.
 
-import { calm, listen, Refused } from "./api.js";
+import { calm, listen, Lost, Refused } from "./api.js";
 import * as cards from "./cards.js";
 import { nextTheme, theme } from "./colours.js";
 import { el, empty, put, say } from "./dom.js";
@@ -70,8 +70,8 @@ function failed(error) {
     document.title = "Not here · Tacit";
     return;
   }
+  if (!(error instanceof Refused) && !(error instanceof Lost)) throw error;
   banner(error);
-  if (!(error instanceof Refused) && !(error instanceof TypeError)) throw error;
 }
 
 function banner(error) {

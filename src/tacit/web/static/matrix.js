@@ -31,7 +31,6 @@ function content(said, sort, again) {
 }
 
 function address(column) {
-  if (!column.id) return null;
   const kind = column.kind === "sweep" ? "sweep" : "run";
   return `#/${kind}/${encodeURIComponent(column.id)}`;
 }

@@ -17,7 +17,7 @@ const PLAY = 120; // milliseconds from step to step
 
 /** Norms below which given shares of a class lie, from its histogram over bins of equal width in the logarithm. */
 export function quantiles(histogram, which) {
-  const counts = histogram.counts[which];
+  const counts = histogram?.counts[which] ?? [];
   const all = counts.reduce((sum, one) => sum + one, 0);
   if (!all) return SHARES.map(() => null);
   const [low, high] = [Math.log(histogram.low), Math.log(histogram.high)];
@@ -36,7 +36,7 @@ export function quantiles(histogram, which) {
 
 function curves(norms, which) {
   return CLASSES.map(([name, colour], index) => {
-    const found = norms.steps.map((step, at) => [step, quantiles(norms[which][at], index)]).filter(([, one]) => known(one[1]));
+    const found = norms.steps.map((step, at) => [step, quantiles(norms[which][at], index)]).filter(([, one]) => known(one[0]));
     const part = (number) => found.map(([, one]) => one[number]);
     return { name, colour, band: true, x: found.map(([step]) => step), y: part(1), low: part(0), high: part(2) };
   });
@@ -125,9 +125,11 @@ function medianWords(norms, which) {
 
 /** Both classes at one step, as shares of each class, on the axis of all steps. */
 function histogram(picture, norms, which, index) {
-  const lowest = Math.log(Math.min(...norms[which].map((one) => one.low)));
-  const highest = Math.log(Math.max(...norms[which].map((one) => one.high)));
   const one = norms[which][index];
+  if (!one) return void put(picture);
+  const some = norms[which].filter(Boolean);
+  const lowest = Math.log(Math.min(...some.map((each) => each.low)));
+  const highest = Math.log(Math.max(...some.map((each) => each.high)));
   const place = (log) => 100 * ((log - lowest) / (highest - lowest || 1));
   const [low, high] = [Math.log(one.low), Math.log(one.high)];
   const shares = one.counts.map((counts) => counts.map((value) => value / Math.max(counts.reduce((a, b) => a + b, 0), 1)));

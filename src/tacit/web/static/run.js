@@ -85,7 +85,7 @@ function show(view, detail) {
   say(view.sentence, sentence(detail));
   renew(view.problems, detail.problems, () => (detail.problems ?? []).map((problem) => el("li", {}, String(problem))));
   view.problems.hidden = !detail.problems?.length;
-  renew(view.report, [detail.report, detail.id], () => (detail.report ? [reportLink(detail)] : []));
+  renew(view.report, [detail.report, detail.id], () => links(detail));
   hero(view, detail);
   view.steps.update(detail);
   view.pace.update(detail);
@@ -97,8 +97,11 @@ function show(view, detail) {
   renew(view.log, detail.events, () => events(detail));
 }
 
-function reportLink(detail) {
-  return el("a", { href: `api/runs/${encodeURIComponent(detail.id)}/report`, target: "_blank", rel: "noopener" }, "The run's report, for a reader who is no specialist");
+function links(detail) {
+  const base = `api/runs/${encodeURIComponent(detail.id)}`;
+  const report = el("a", { href: `${base}/report`, target: "_blank", rel: "noopener" }, "The run's report, for a reader who is no specialist");
+  const figures = el("a", { href: `${base}/figures.parquet`, download: "" }, "All figures as Parquet");
+  return detail.report ? [report, figures] : [figures];
 }
 
 const ON = { live: "at a single look", batches: "on batches", visits: "on all visits of an example", report: "in the report" };

@@ -2,7 +2,7 @@
 
 import { count, duration, fixed, known, limit, many, measure, spelled } from "./format.js";
 
-const BUSY = ["training", "waiting", "preparing", "aligning", "evaluating"];
+const BUSY = ["training", "catching up", "waiting", "preparing", "aligning", "evaluating"];
 
 /** The state of a run as a word, a shape and a tone (good, bad, open or plain). */
 export function state(card) {
