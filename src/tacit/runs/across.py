@@ -34,16 +34,20 @@ def matrix(readers: Sequence[RunReader | SweepReader]) -> dict[str, Any]:
         if isinstance(one, RunReader):
             if one.report is None or one.measure != "leak_auc":
                 continue
-            columns.append({"label": one.card()["strength"] or "unknown", "id": one.place.id, "name": one.place.name})
+            columns.append({"label": one.card()["strength"] or "unknown", **_place(one)})
             cells.append({leak["attack"]: leak["value"] for leak in one.report["leaks"]})
             continue
         told = one.detail()["matrix"] or {"columns": [], "rows": []}
         for place, label in enumerate(told["columns"]):
-            columns.append({"label": label, "id": one.place.id, "name": one.place.name})
+            columns.append({"label": label, **_place(one)})
             cells.append({row["attack"]: row["values"][place] for row in told["rows"] if row["on"] == "cut"})
     names = dict.fromkeys(name for each in cells for name in each)
     rows = [{"attack": name, "values": [each.get(name) for each in cells]} for name in names]
     return {"measure": "leak_auc", "columns": columns, "rows": rows}
+
+
+def _place(reader: RunReader | SweepReader) -> dict[str, str]:
+    return {"id": reader.place.id, "kind": reader.place.kind, "name": reader.place.name}
 
 
 def frame(reader: RunReader | SweepReader) -> pl.DataFrame:
