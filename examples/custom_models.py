@@ -79,6 +79,7 @@ def main() -> None:
     torch.manual_seed(0)  # of the first weights
     use, unpaid = customers(chosen.rows, torch.Generator().manual_seed(1))
     train = chosen.rows * 4 // 5
+    recorder = tacit.Recorder(last=8)
     trained = tacit.simulate(
         bottom=Bottom(),
         top=Top(),
@@ -89,11 +90,10 @@ def main() -> None:
         batch_size=256,
         protect=tacit.matched(leak_auc=0.6, visits=chosen.epochs),  # the bank, on every gradient
         protect_embedding=[tacit.gaussian(snr=8.0, clip=6.0)],  # the phone company, on every embedding
-        record=tacit.Recorder(last=8),
+        record=recorder,
     )
     test = float(auc(trained.predict(use[train:]), unpaid[train:]))
-    assert trained.transcript is not None  # we passed a recorder
-    seen = trained.transcript.batches()
+    seen = recorder.batches()
     worst = tacit.worst(on_batches(seen.view, seen.clean, unpaid))
 
     print(f"trained {type(trained.bottom).__name__} and {type(trained.top).__name__} on {train:,} customers")

@@ -33,6 +33,7 @@ def train(data: fashion.Fashion, epochs: int, protect_embedding: Sequence[Embedd
     bottom, top = conv(
         channels=1, size=fashion.SIDE, cut=2, blocks=4, width=16, hidden=32, generator=torch.Generator().manual_seed(0)
     )
+    recorder = tacit.Recorder(last=8)
     trained = tacit.simulate(
         bottom=bottom,
         top=top,
@@ -42,11 +43,10 @@ def train(data: fashion.Fashion, epochs: int, protect_embedding: Sequence[Embedd
         batch_size=64,
         protect=tacit.matched(leak_auc=0.6, visits=epochs),
         protect_embedding=protect_embedding,
-        record=tacit.Recorder(last=8),
+        record=recorder,
     )
     test = auc(trained.predict(data.test.squares), torch.isin(data.test.labels, SELLS))
-    assert trained.transcript is not None  # we passed a recorder
-    seen = trained.transcript.batches()
+    seen = recorder.batches()
     label_attack = tacit.worst(on_batches(seen.view, seen.clean, sells))
 
     # What the brand gets of new pictures. It is granted half of them, with their embeddings, to learn from.

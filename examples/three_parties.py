@@ -56,19 +56,24 @@ protect.embedding = [{{ name = "gaussian", snr = 4.0, clip = 4.0 }}]
 }
 
 
-class Top(nn.Linear):
+class Top(nn.Module):
     """The bank's half: it takes one embedding of each feature party, in the order of the contract."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit = nn.Linear(32, 1)
 
     def forward(self, phone: Tensor, shop: Tensor) -> Tensor:
         """Two embeddings (batch, 16) to logits (batch,)."""
-        return super().forward(torch.cat([phone, shop], dim=1)).squeeze(1)
+        logits: Tensor = self.logit(torch.cat([phone, shop], dim=1)).squeeze(1)
+        return logits
 
 
 def bank(out: str) -> None:
     """What the bank runs. The noise is drawn once for both cuts, so the two others gain nothing by comparing."""
     home = tacit.Folder(f"{out}/bank")
     labels = home.align().table(home.data, ["unpaid"])["unpaid"].to_torch().float()
-    top = Top(32, 1)
+    top = Top()
     optimizer = torch.optim.Adam(top.parameters(), lr=1e-2)
     protect = tacit.matched(leak_auc=0.65, visits=home.contract.epochs)
     home.train(tacit.LabelParty(top=top, labels=labels, optimizer=optimizer, protect=protect))

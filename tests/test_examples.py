@@ -48,7 +48,7 @@ def test_every_example_is_run_and_listed():
 def test_the_example_trains_and_says_what_leaked(name):
     text = said(name)
     assert re.search(r"^(trained|three processes trained) .*\b[\d,]{3,}\b", text), text
-    assert all(0.4 < auc <= 1 for auc in figures(r"test AUC.*: ([\d.]+)$|test AUC.*: ([\d.]+)\n", text)[0:1])
+    assert all(0.3 < auc < 1 for auc in figures(r"test AUC of .*: ([\d.]+)\n", text))
     (leak,) = figures(r"worst of all attacks on the labels: .*, leak AUC ([\d.]+)", text)
     assert 0.5 <= leak < 0.8  # bare gradients of these give 0.9 and more
 
