@@ -25,7 +25,7 @@ def dashboard(
         list[Path] | None,
         typer.Argument(
             help="Folders of parties, runs or sweeps, or any above them. [default: runs, or here]",
-            metavar="RUNS...",
+            metavar="RUNS",
             show_default=False,
         ),
     ] = None,
@@ -47,7 +47,7 @@ def dashboard(
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Let --host be one that other machines reach.", metavar="")
     ] = False,
-    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.", metavar="")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
