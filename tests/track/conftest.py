@@ -53,9 +53,9 @@ class Run:
         subject = Subject(kind="run", side="features", run="flights", versions={"torch": "2"})
         write(Report(made=WHEN, subject=subject, verdict="no limit", leaks=leaks), self.path)
 
-    def train(self):
+    def train(self, *looks):
         """What a training leaves that is over."""
-        self.look(5, 15, 60)
+        self.look(*looks)
         self.decide(1)
         self.decide(2, value=0.57)
         self.pace(1000.0, 0)

@@ -34,7 +34,7 @@ def steps(scalars):
 
 
 def test_everything_a_run_has_found_is_there(tmp_path, make_run, bring, shown):
-    run = make_run().train()
+    run = make_run().train(5, 15, 60)
     scalars, texts, bars, times = shown_of(tmp_path, bring, shown)
     looks = [json.loads(line) for line in (run.path / "live.jsonl").read_text().splitlines()]
     assert scalars["utility/loss"] == pairs((one["step"], one["figures"]["loss"]) for one in looks)
@@ -73,7 +73,7 @@ def pairs(points):
 
 
 def test_twice_is_as_once(tmp_path, make_run, bring, shown):
-    make_run().train()
+    make_run().train(5, 15, 60)
     first = shown_of(tmp_path, bring, shown)
     assert bring() == 0
     (log,) = (tmp_path / "logs").iterdir()
@@ -159,7 +159,7 @@ def swept():
 
 
 def test_where_there_is_no_run_it_is_said(tmp_path):
-    with pytest.raises(UsageError, match="no run and no sweep under .*runs: name a party's folder"):
+    with pytest.raises(UsageError, match=r"no run and no sweep under .*runs: name a party's folder"):
         opened(tmp_path)
 
 

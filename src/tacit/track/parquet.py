@@ -100,7 +100,8 @@ class Tables(Following):
         if self._waiting and (self._now() >= self._due or self.finished):
             started = self._now()
             self._write()
-            self._due = self._now() + _SHARE * (self._now() - started)
+            ended = self._now()
+            self._due = ended + _SHARE * (ended - started)
         return self.rows.get("figures", 0) - before
 
     def _write(self) -> None:
