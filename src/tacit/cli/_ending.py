@@ -33,12 +33,8 @@ class StopError(Exception):
     """Ctrl-C, with what to say about it."""
 
 
-class ClosedError(Exception):
-    """Nobody reads our output any more, as after `| head`."""
-
-
 class Verbs(TyperGroup):
-    """All verbs; an interruption and a closed pipe get out of it as what they are."""
+    """All verbs; an interruption gets out of it as what it is."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb."""
@@ -46,12 +42,6 @@ class Verbs(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise StopError("interrupted; give the same command again to start over") from None
-        except BrokenPipeError:
-            raise ClosedError from None
-        except SystemExit as error:
-            if isinstance(error.__context__, BrokenPipeError):  # rich met it
-                raise ClosedError from None
-            raise
 
 
 @contextmanager
@@ -68,9 +58,12 @@ def end_with(run: Callable[[], object]) -> NoReturn:
     try:
         code = run()
         sys.stdout.flush()
-    except (ClosedError, BrokenPipeError):
+    except BrokenPipeError:
         _look_away()
-        sys.exit(CLOSED)
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):  # where typer or rich met it
+            raise
+        _look_away()
     except Exception as error:  # the outermost place: whatever was not foreseen is told in one line
         if os.environ.get(DEBUG, "0") not in ("", "0"):
             traceback.print_exception(error)
@@ -80,11 +73,12 @@ def end_with(run: Callable[[], object]) -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _look_away() -> None:
-    """Let what is left in the buffer go nowhere, instead of failing once more at the end of the process."""
+def _look_away() -> NoReturn:
+    """Nobody reads our output any more, as after `| head`: what is left in the buffer goes nowhere, without a word."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+    sys.exit(CLOSED)
 
 
 def _told(error: Exception) -> tuple[str, int]:

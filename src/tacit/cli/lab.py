@@ -30,7 +30,7 @@ lab = typer.Typer(
 def embedding(
     data: Annotated[
         Literal["fashion", "flights", "adult"],
-        typer.Option(help="`flights` is shipped; `fashion` is Debian's dataset-fashion-mnist; `adult` needs --folder."),
+        typer.Option(help="A data set; `flights` is shipped, `fashion` is Debian's dataset-fashion-mnist."),
     ] = "fashion",
     folder: Annotated[
         Path | None,
