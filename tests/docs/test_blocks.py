@@ -33,6 +33,7 @@ FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 READ_ONLY = {
     "": "a drawing",
     "text": "what was printed once",
+    "{toctree}": "the site's own",
     "pycon": "pytest runs it",
     "nginx": "the settings of another program",
     "ini": "the settings of another program",
@@ -44,17 +45,113 @@ WORLDS = {
     "README.md": ["finished", "messages"],
     "explain-audit.md": ["finished", "messages"],
     "explain-ledger.md": ["finished"],
+    "howto-resume-after-a-disaster.md": ["finished"],
+    "howto-rotate-certificates.md": ["finished"],
+    "howto-run-by-day.md": ["finished"],
     "howto-set-a-limit.md": ["finished"],
+    "howto-watch-a-run.md": ["finished"],
+    "tutorial-bring-your-own-model.md": ["finished"],
+    "tutorial-ten-minutes.md": ["finished:runs/demo"],
 }
 
 INSTALLS = "installs, or tests, what this very test runs in"
 LONG = "takes many minutes; the same command in small is run elsewhere on the page"
 TWO = "waits for the other company; the tutorial of two companies runs both sides"
 MACHINES = "needs more than one machine, or a GPU"
+SERVES = "goes on until it is stopped; tests/web run it"
 FILES = "needs files that are not here"
 
-NOT_RUN: dict[str, dict[str, str]] = {}
-SMALLER: dict[str, dict[str, str]] = {}
+# Lines of `sh` blocks that can't run here, each with its reason.
+NOT_RUN = {
+    "README.md": {
+        "make demo": INSTALLS,
+        "make test": INSTALLS,
+        "tacit init --role label airline": "the folder is there already; the tutorial of two companies makes it",
+        "tacit align --folder airline": TWO,
+        "tacit train --folder airline": TWO,
+        "tacit conformance my_protection.py --limit 0.6": FILES,
+        "tacit sweep": LONG,
+        "tacit choose --limit 0.6": LONG,
+        "tacit choose --data clicks.toml --limit 0.6": FILES,
+        "tacit days": LONG,
+        "tacit figures all": LONG,
+    },
+    "howto-choose-a-strength.md": {
+        "tacit choose --limit 0.6": LONG,
+    },
+    "howto-paper-figures.md": {
+        "tacit figures 004-figure-4": LONG,
+        "tacit figures 004-figure-3 004-figure-4": LONG,
+        "tacit figures all": LONG,
+        "tacit figures 004-figure-8 004-figure-11 --data generated:criteo --rows 4584062 --scale paper --device cuda": (
+            MACHINES
+        ),
+    },
+    "howto-watch-a-run.md": {
+        "tacit dashboard airline": SERVES,
+    },
+    "howto-sweep.md": {
+        "tacit sweep": LONG,
+        "tacit sweep --data credit --folder DIR": FILES,
+        "tacit sweep --data clicks.toml": FILES,
+        "pip install 'tacit[cluster]'": INSTALLS,
+        "ray start --head": MACHINES,
+        "ray start --address 10.0.0.1:6379": MACHINES,
+        "tacit sweep --cluster 10.0.0.1:6379": MACHINES,
+        "tacit days --period 7": LONG,
+    },
+    "tutorial-ten-minutes.md": {
+        "tacit demo --out runs/demo": "takes two minutes; tests/party/test_two_companies.py runs it",
+        "tacit dashboard runs/demo": SERVES,
+    },
+}
+
+# Lines that take long as they stand, and the same in small.
+SMALLER = {
+    "howto-add-a-protection.md": {
+        "tacit conformance steady.py --option times=2 --limit 0.6": (
+            "tacit conformance steady.py --option times=2 --limit 0.6 --quick"
+        ),
+    },
+    "howto-choose-a-strength.md": {
+        "tacit choose --limit 0.65 --rows 20000 --strengths 4 --epochs 3": (
+            "tacit choose --limit 1 --rows 2000 --strengths 2 --epochs 1 --quick"
+        ),
+        'tacit choose --limit 0.65 --rows 20000 --epochs 3 --protect "matched(visits=3)" --strengths 6 --out runs/refined': (
+            'tacit choose --limit 1 --rows 2000 --epochs 1 --protect "matched(visits=3)" --strengths 2 --quick --out runs/refined'
+        ),
+        "tacit choose --limit 0.7 --from runs/sweep-flights/results.parquet": (
+            "tacit choose --limit 1 --quick --from runs/sweep-flights/results.parquet"
+        ),
+        "tacit choose --data clicks.toml --limit 0.7 --protect matched,iso --strengths 4 --epochs 3": (
+            "tacit choose --data clicks.toml --limit 1 --protect matched,iso --strengths 2 --epochs 1"
+        ),
+    },
+    "howto-paper-figures.md": {
+        "tacit figures 004-figure-4 004-strengths --rows 8000": "tacit figures 004-strengths --rows 2000",
+        "tacit sweep --rows 20000 --strengths 4 --epochs 3": "tacit sweep --rows 2000 --strengths 2 --epochs 1 --quick",
+    },
+    "howto-sweep.md": {
+        "tacit sweep --rows 12000 --epochs 3 --strengths 3 --quick": (
+            "tacit sweep --rows 2000 --epochs 1 --strengths 2 --quick"
+        ),
+        "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128": (
+            "tacit days --rows 8000 --period 90 --seeds 2 --batch-size 128"
+        ),
+    },
+    "howto-run-by-day.md": {
+        "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128 --out runs/days": (
+            "tacit days --rows 4000 --period 180 --seeds 1 --batch-size 128 --protect max_norm --out runs/days"
+        ),
+    },
+    "tutorial-bring-your-own-model.md": {
+        "tacit train --quiet --folder airline &": "tacit train --no-audit --quiet --folder airline &",
+        "tacit train --quiet --folder airport": "tacit train --no-audit --quiet --folder airport",
+    },
+    "tutorial-two-companies.md": {
+        "tacit train --folder airport": "tacit train --no-audit --folder airport",
+    },
+}
 
 
 @dataclass(frozen=True)
