@@ -51,6 +51,14 @@ def test_one_thread_at_a_time_has_a_reader(tmp_path, make_run):
         assert set(pool.map(read, range(100))) == {"a / b"}
 
 
+def test_a_list_does_not_wait_for_a_run_that_is_being_shown(tmp_path, make_run):
+    make_run(tmp_path / "a" / "runs" / "b")
+    shelf = Shelf([tmp_path])
+    (first,) = shelf.glances()
+    with ThreadPoolExecutor(1) as pool, shelf.reading(shelf.places()[0]):
+        assert pool.submit(shelf.glances).result(timeout=20) == [first]
+
+
 def test_places_are_looked_for_every_few_seconds_and_less_often_where_that_takes_long(tmp_path, make_run, monkeypatch):
     now = [0.0]
     found = []
