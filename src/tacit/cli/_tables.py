@@ -48,7 +48,7 @@ def print_table(
     least = {place: min(width, _WORDS) if place in words else width for place, width in widths.items()}
     parts: list[list[int]] = [[]]
     for place in rest:
-        if parts[-1] and 2 + sum(least[one] + 2 for one in (first, *parts[-1], place)) > screen.width:
+        if parts[-1] and 1 + sum(least[one] + 3 for one in (first, *parts[-1], place)) > screen.width:
             parts.append([])
         parts[-1].append(place)
     for number, part in enumerate(parts):

@@ -70,7 +70,7 @@ class Topic:
 
 def topics() -> list[Topic]:
     """Everything that can be shown, by kind and name."""
-    found = [_page(path) for path in sorted((_ROOT / "docs").glob("*.md"))]
+    found = [_page(path) for path in sorted((_ROOT / "docs").glob("*.md")) if path.stem != "index"]
     if not found:
         raise UsageError(f"{_ROOT / 'docs'} holds no page: install tacit anew, or read docs/ in its repository")
     known = {one.name for one in found}

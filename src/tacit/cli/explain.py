@@ -75,7 +75,7 @@ def _list(*, as_json: bool) -> None:
     for kind in KINDS:
         rows = [[one.name, escape(one.about.replace("`", ""))] for one in found if one.kind == kind]
         if rows:
-            print_table(None, [kind, ""], rows, words=(0, 1), on=console(110))
+            print_table(kind, ["topic", "about"], rows, words=(0, 1), on=console(110))
 
 
 def _show(text: str, *, paged: bool) -> None:
