@@ -59,8 +59,14 @@ class _SummedGradients:
         visits = Visits.of(view)
         residual = _solved(white, equations / size, visits, self.ridge)
         score = _tail_up(residual)
-        slope = torch.linalg.lstsq((x.mT @ x).sum(0), (told / size).sum(0)[:, None], driver="gelsd").solution
+        slope = _least_squares((x.mT @ x).sum(0), (told / size).sum(0))
         return Guess(visits.ids[None], score[None], baseline=_tail_up(visits.mean(x @ slope)[:, 0])[None])
+
+
+def _least_squares(normal: Tensor, told: Tensor) -> Tensor:
+    """The shortest solution; found on a CPU, where alone torch has the solver that takes singular equations."""
+    solved: Tensor = torch.linalg.lstsq(normal.cpu(), told.cpu()[:, None], driver="gelsd").solution
+    return solved.to(normal.device)
 
 
 def _sent(view: View) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from tacit.contracts import Event
 from tacit.errors import StorageError, UsageError
 from tacit.lab.conformance.closed import bare_rows
-from tacit.lab.conformance.subject import Batch, CheckError, Subject, bits, same_tree
+from tacit.lab.conformance.subject import Batch, CheckError, Subject, same, same_tree
 from tacit.protect.gradient import names
 from tacit.wire import checkpoint
 
@@ -45,7 +45,7 @@ def state_survives(subject: Subject) -> str:
     for step in range(4, 8):
         batch = subject.batch(100 + step)
         one, other = (subject.update(batch, each, 200 + step) for each in (state, back))
-        if bits(one.value) != bits(other.value) or not same_tree(one.state, other.state):
+        if not same(one.value, other.value) or not same_tree(one.state, other.state):
             raise CheckError(
                 f"the same bytes at step {step} from a stored state as from the one in memory",
                 "they differ",

@@ -177,11 +177,7 @@ class GradientProtection(abc.ABC):
 
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
         """Protect one batch on its own, with a fresh state and no warm-up; bad input raises on every device."""
-        protected = self.update(grad, labels, self.fresh(), noise, embedding)
-        capturing = grad.is_cuda and torch.cuda.is_current_stream_capturing()
-        if not capturing and not bool(protected.report["valid"].all()):
-            raise_invalid(grad, labels)
-        return protected
+        return checked(self.update(grad, labels, self.fresh(), noise, embedding), grad, labels)
 
 
 def read_batch(grad: Tensor, labels: Tensor, embedding: Tensor | None = None) -> Batch:
@@ -255,6 +251,14 @@ def check_shapes(grad: Tensor, labels: Tensor) -> None:
         raise TensorError(f"the gradient of shape {tuple(grad.shape)} is empty: send batches with at least one row")
     if grad.device != labels.device:
         raise TensorError(f"the gradient is on {grad.device} and the labels on {labels.device}: move one of them")
+
+
+def checked(protected: Protected, grad: Tensor, labels: Tensor) -> Protected:
+    """What was protected, if its input was valid; it is read back from the device, unless a graph is being captured."""
+    capturing = grad.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not capturing and not bool(protected.report["valid"].all()):
+        raise_invalid(grad, labels)
+    return protected
 
 
 def raise_invalid(grad: Tensor, labels: Tensor) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.contracts import Event, Noise, Protected, Protection
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import GradientProtection
+from tacit.protect.gradient._base import GradientProtection, checked
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Chain:
         )
 
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
-        """The same for one batch on its own."""
-        return self.update(grad, labels, self.fresh(), noise, embedding)
+        """The same for one batch on its own; bad input raises on every device."""
+        return checked(self.update(grad, labels, self.fresh(), noise, embedding), grad, labels)
 
     def steps_to_change(self, state: tuple[Any, ...]) -> int | None:
         """As many as the first link to change allows; 0 where a link can't tell."""
@@ -80,11 +80,13 @@ class Chain:
             done.append(link(done[-1].value if done else grad))
         untouched = torch.stack([part.report["untouched_rows"] for part in done]).amin(0)
         power = torch.stack([part.report["power"] for part in done]).sum(0)
+        said = [part.report["valid"] for part in done if "valid" in part.report]
+        valid = torch.stack(said).all(0) if said else torch.ones_like(untouched, dtype=torch.bool)
         return replace(
             done[-1],
             state=tuple(part.state for part in done),
             event=Event("chain", parts=tuple(part.event for part in done)),
-            report={**done[-1].report, "power": power, "untouched_rows": untouched},
+            report={**done[-1].report, "power": power, "untouched_rows": untouched, "valid": valid},
         )
 
 
