@@ -69,7 +69,8 @@ def _taken(address: str, runs: list[int], error: OSError) -> Finding:
     if error.errno == errno.EADDRINUSE and runs:
         return Finding("port", "ok", f"{address} is in use, by this party's own run (process {runs[0]})")
     do = {
-        errno.EADDRINUSE: "end what listens there (ss -ltnp shows it), or take another port, also at the peers",
+        errno.EADDRINUSE: "unless it is this party's own `tacit align`, end what listens there (ss -ltnp shows it), or "
+        "take another port, also at the peers",
         errno.EADDRNOTAVAIL: "name an address of this machine in [network] listen, as 0.0.0.0 for all of them",
         errno.EACCES: "take a port from 1024 on",
     }.get(error.errno or 0, "correct [network] listen in party.toml")
