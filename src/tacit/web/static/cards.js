@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { make, update } from "./card.js";
 import { el, empty, keyed, put, say } from "./dom.js";
-import { count, known, many } from "./format.js";
+import { count, many } from "./format.js";
 import { arrows } from "./keys.js";
 import { over, state, verdict } from "./words.js";
 
@@ -134,8 +134,9 @@ function nothing(node, view) {
 function summary(view, shown) {
   const training = view.places.filter((card) => state(card).word === "Training").length;
   const wrong = view.places.filter(over).length;
-  const parts = [many(view.places.length, "place")];
-  if (known(shown.length) && shown.length !== view.places.length) parts.push(`${count(shown.length)} shown`);
+  const runs = view.places.filter((card) => card.kind !== "sweep").length;
+  const parts = [many(runs, "run"), many(view.places.length - runs, "sweep")];
+  if (shown.length !== view.places.length) parts.push(`${count(shown.length)} shown`);
   if (training) parts.push(`${count(training)} training`);
   if (wrong) parts.push(`${count(wrong)} over the limit`);
   return parts.join(" · ");

@@ -2,7 +2,7 @@
 
 import { colour, onTheme } from "./colours.js";
 import { el, mark, say } from "./dom.js";
-import { brief, count, known, short } from "./format.js";
+import { brief, count, known, short, times } from "./format.js";
 import * as layers from "./layers.js";
 import { closest, legend, table, tableToggle } from "./legend.js";
 
@@ -10,12 +10,13 @@ const HEIGHT = 250;
 const COLOURS = ["s1", "s2", "s3", "s4", "s5"];
 const DASHES = { s1: [], s2: [8, 3], s3: [2, 3], s4: [9, 3, 2, 3], s5: [4, 2] };
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
+const LOG = { splits: (u, axis, low, high) => decades(low, high), filter: (u, splits) => splits };
 
 /**
  * A chart in a figure (`node`). Give it data with `update`; curves may come and go.
  *
  * Options: id, title, about (words under the title), across ("step" or "time"), format (of a value), floor and ceiling
- * (that the y axis does not pass), log, sync (charts with one key share a cursor), zoom(first, last) or zoom(null).
+ * (that the y axis does not pass), whole (y has whole numbers), log, sync (charts with one key share a cursor), zoom(first, last) or zoom(null).
  */
 export class Chart {
   constructor(options) {
@@ -42,7 +43,7 @@ export class Chart {
   }
 
   /**
-   * Show other data. curves: [{name, x, y, low, high, band, stepped, points, colour}]; extra: {told, nothing, window,
+   * Show other data. curves: [{name, x, y, low, high, band, looks, stepped, points, gaps, colour}]; extra: {told, nothing, window,
    * limits, marks, shades}.
    */
   update(curves, extra = {}) {
@@ -95,7 +96,7 @@ export class Chart {
   }
 
   settings() {
-    const { across, zoom, sync, log, height } = this.options;
+    const { across, zoom, sync, log, height, whole } = this.options;
     const axis = { stroke: () => colour("soft"), font: FONT, grid: { stroke: () => colour("rule"), width: 1 }, ticks: { show: false } };
     const wide = (u, values) => (values ? 14 + 7 * Math.max(...values.map((value) => String(value ?? "").length)) : 40);
     return {
@@ -107,8 +108,8 @@ export class Chart {
         y: { distr: log ? 3 : 1, range: () => this.range },
       },
       axes: [
-        { ...axis, size: 30, gap: 6, space: 70, values: across === "time" ? undefined : (u, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : "")) },
-        { ...axis, size: wide, gap: 4, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) },
+        { ...axis, size: 30, gap: 6, space: 70, values: (u, ticks) => (across === "time" ? times(ticks) : ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : ""))) },
+        { ...axis, size: wide, gap: 4, ...(whole ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), ...(log ? LOG : {}), values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) },
       ],
       series: [{}, ...this.curves.map((curve) => this.style(curve))],
       cursor: {
@@ -124,13 +125,14 @@ export class Chart {
   style(curve) {
     const { stepped, points } = curve;
     const many = curve.x.length > 60;
+    const rest = curve.colour === "rest";
     return {
-      label: curve.name, show: !curve.hidden, spanGaps: true,
+      label: curve.name, show: !curve.hidden, spanGaps: !curve.gaps,
       stroke: () => colour(this.colours.get(curve.name)),
-      width: this.colours.get(curve.name) === "rest" ? 1 : 2,
+      width: rest || points ? 1 : 2,
       dash: points ? [1, 4] : DASHES[curve.colour],
       paths: stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
-      points: { show: Boolean(points) || !many, size: points ? 7 : 5, fill: () => colour("paper") },
+      points: { show: points ? rest : !many, size: 5, fill: () => colour("paper") },
     };
   }
 
@@ -160,6 +162,7 @@ export class Chart {
     for (const value of this.extra.limits?.y ?? []) if (known(value)) values.push(value);
     const [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
     if (!known(low)) return [floor ?? (log ? 0.1 : 0), ceiling ?? 1];
+    if (this.options.whole) return [Math.min(0, low), Math.max(2, high + 1)];
     if (log) return [low / 1.3, high * 1.3];
     const air = (high - low || Math.abs(high) || 1) * 0.08;
     return [known(floor) ? Math.min(floor, low) : low - air, known(ceiling) ? Math.min(ceiling, high + air) : high + air];
@@ -226,6 +229,16 @@ export class Chart {
     this.sizes.disconnect();
     this.drawn?.destroy();
   }
+}
+
+/** Round numbers between two ends of a logarithmic axis. */
+function decades(low, high) {
+  const found = [];
+  const steps = high / low > 200 ? [1] : [1, 2, 5];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+    for (const step of steps) found.push(Number(`${step}e${power}`));
+  }
+  return found.filter((one) => one >= low && one <= high);
 }
 
 function widened(low, high) {

@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { el, mark, say } from "./dom.js";
-import { count, fixed, known, limit, measure, short, spelled } from "./format.js";
+import { count, fixed, known, limit, many, measure, short, spelled } from "./format.js";
 
 const SYNC = "steps";
 
@@ -16,12 +16,12 @@ function told(curve) {
 }
 
 /** A sentence about some curves: which of them came highest. */
-function worstWords(curves, what, bound) {
+function worstWords(curves, [one, more], bound) {
   const found = curves.map((curve) => ({ curve, ...told(curve) })).filter((one) => known(one.highest));
   if (!found.length) return "";
   const worst = found.reduce((a, b) => (b.highest > a.highest ? b : a));
   const rest = known(bound) ? ` The limit is ${limit(bound)}.` : " No limit was set.";
-  return `${count(found.length)} ${what}; the highest is ${fixed(worst.highest)} (${worst.curve.name}, step ${count(worst.where)}).${rest}`;
+  return `${many(found.length, one, more)}; the highest is ${fixed(worst.highest)} (${worst.curve.name}, step ${count(worst.where)}).${rest}`;
 }
 
 function lastWords(curves) {
@@ -40,11 +40,11 @@ export class StepCharts {
     this.zoomed = null;
     const zoom = (first, last) => this.zoom(first, last);
     const shared = { sync: SYNC, zoom };
-    this.leak = new Chart({ ...shared, id: "leak", title: "Leak while training runs", format: fixed });
+    this.leak = new Chart({ ...shared, id: "leak", title: "Leak while training runs", format: fixed, height: 300 });
     this.gate = new Chart({ ...shared, id: "gate", title: "What the gate measured", format: fixed });
     this.quality = new Chart({ ...shared, id: "quality", title: "How good the model is", format: fixed });
     this.loss = new Chart({ ...shared, id: "loss", title: "Loss", format: short });
-    this.strength = new Chart({ ...shared, id: "strength", title: "Strength of the protection", format: short, floor: 0 });
+    this.strength = new Chart({ ...shared, id: "strength", title: "Strength of the protection", format: short, whole: true });
     this.all = [this.leak, this.quality, this.gate, this.loss, this.strength];
     this.range = el("span", { class: "range" });
     this.reset = el("button", { type: "button", class: "quiet", id: "show-all", onclick: () => zoom(null) }, "Show all steps");
@@ -83,7 +83,7 @@ export class StepCharts {
     const group = (name) => curves.filter((curve) => curve.group === name).map((curve) => ({ ...curve }));
     const replica = this.detail.kind === "replica"; // whose leaks are means over parts, with intervals
     this.leaks(group(replica ? "gate" : "leak"), { window, limits, marks });
-    this.gate.node.hidden = replica;
+    this.gate.node.hidden = this.strength.node.hidden = replica;
     if (!replica) this.gates(group("gate"), { window, limits, marks });
     const utility = group("utility");
     this.plain(this.loss, utility.filter(isLoss), { window, nothing: "No loss was noted yet. Only the label party sees it." });
@@ -101,7 +101,7 @@ export class StepCharts {
     const thin = seen.some((curve) => curve.looks && curve.x.length > 1) ? " Lines are means over the last looks, the thin ones behind them single looks." : "";
     this.leak.update(shown, {
       ...extra,
-      told: worstWords(seen, "attacks", bound) + thin,
+      told: worstWords(seen, ["attack"], bound) + thin,
       nothing: this.detail.about_looks ?? "No look yet: the first comes half of `live.every` steps (64 by default) into the training.",
     });
     mark(this.leak.node, "data-limit", known(bound) ? bound : null);
@@ -113,7 +113,7 @@ export class StepCharts {
     this.gate.options.ceiling = 1;
     const dotted = curves.map((curve) => ({ ...curve, points: true }));
     const nothing = known(bound) ? "Nothing yet: the gate measures all attacks when an epoch ends." : "No limit was set, so no gate measures.";
-    const told = worstWords(curves, "figures with 95% intervals, taken at epoch ends", bound);
+    const told = worstWords(curves, ["figure with its 95% interval, taken at an epoch's end", "figures with 95% intervals, taken at epoch ends"], bound);
     this.gate.update(dotted, { ...extra, told, nothing });
   }
 
@@ -125,13 +125,18 @@ export class StepCharts {
   steps(curves, extra) {
     const ends = curves.map((curve) => lengthened(curve, this.whole[1]));
     const marks = extra.marks.filter((one) => one.what !== "keep");
-    const told = curves.length ? `${lastWords(curves)} Marks are what the gate decided: a triangle raises, two bars pause, a square stops.` : "";
+    const told = curves.length ? `${strengthWords(curves[0])} Marks are what the gate decided: a triangle raises, two bars pause, a square stops.` : "";
     this.strength.update(ends.map((curve) => ({ ...curve, stepped: true })), { ...extra, marks, told, nothing: "The strength has not changed: it is as configured." });
   }
 
   close() {
     for (const chart of this.all) chart.close();
   }
+}
+
+function strengthWords(curve) {
+  const last = told(curve).last;
+  return last ? `Now ${count(last)} ${last === 1 ? "step" : "steps"} above what was configured.` : "As it was configured.";
 }
 
 /** A curve of steps goes on to the end of what is known. */

@@ -96,6 +96,15 @@ export function brief(seconds) {
   return known(seconds) ? BRIEF.format(seconds * 1000) : "–";
 }
 
+/** Times for an axis: the closer together they are, the more of the clock is told. */
+export function times(seconds) {
+  const wide = seconds.at(-1) - seconds[0];
+  const day = { day: "numeric", month: "short" };
+  const hour = { hour: "2-digit", minute: "2-digit" };
+  const told = new Intl.DateTimeFormat("en-GB", wide > 5 * 86400 ? day : wide > 86400 ? { ...day, ...hour } : wide < 600 ? { ...hour, second: "2-digit" } : hour);
+  return seconds.map((one) => told.format(one * 1000));
+}
+
 /** A figure's name as people say it: `test_auc` is "test AUC". */
 export function spelled(name) {
   return String(name ?? "").replaceAll("_", " ").replace(/\b(auc|ace)\b/g, (word) => word.toUpperCase());

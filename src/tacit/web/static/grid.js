@@ -5,7 +5,7 @@ import { fixed, known, limit as bound, measure } from "./format.js";
 
 /**
  * Make the table. columns: [{label, href}]; rows: [{attack, on, values, low, high}]; `sort` is {column, down}, kept by
- * the caller, with `again` to draw anew when it changes. Column -1 is the attacks' names.
+ * the caller, with `again` to draw anew when it changes. Column -1 is the attacks' names, null the worst of all columns.
  */
 export function grid({ label, columns, rows, measure: name, limit, sort, again }) {
   const order = [...rows].sort((a, b) => compare(a, b, sort));
@@ -20,6 +20,7 @@ const title = (row) => (row.on ? `${row.attack} on ${row.on}` : row.attack);
 
 function compare(a, b, { column, down }) {
   const turn = down ? -1 : 1;
+  if (column === null) return Math.max(...b.values.map(Number)) - Math.max(...a.values.map(Number));
   if (column < 0) return turn * title(a).localeCompare(title(b), "en");
   const [one, other] = [a.values[column], b.values[column]];
   if (!known(one) || !known(other)) return Number(known(other)) - Number(known(one));

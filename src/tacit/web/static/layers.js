@@ -72,12 +72,11 @@ export function looks(u, curves) {
 
 /** The interval of each point as a whisker, or of a whole curve as a band. */
 export function intervals(u, curves) {
+  const shown = curves.filter((curve) => curve.low?.length && !curve.hidden && curve.colour !== "rest");
   clipped(u, (ctx, ratio) => {
-    curves.forEach((curve, index) => {
-      if (!curve.low?.length || curve.hidden || curve.colour === "rest") return;
-      const dodge = curve.band ? 0 : (index - (curves.length - 1) / 2) * Math.min(3, 24 / curves.length) * ratio;
+    shown.forEach((curve, index) => {
       if (curve.band) band(u, ctx, curve);
-      else whiskers(u, ctx, curve, dodge, ratio);
+      else whiskers(u, ctx, curve, (index - (shown.length - 1) / 2) * 7 * ratio, ratio);
     });
   });
 }
@@ -93,15 +92,19 @@ function band(u, ctx, curve) {
 }
 
 function whiskers(u, ctx, curve, dodge, ratio) {
-  ctx.strokeStyle = faint(curve.colour, 0.55);
-  ctx.lineWidth = 2.5 * ratio;
   curve.x.forEach((x, index) => {
     if (!known(curve.low[index]) || !known(curve.high[index])) return;
     const left = u.valToPos(x, "x", true) + dodge;
+    ctx.strokeStyle = faint(curve.colour, 0.55);
+    ctx.lineWidth = 2.5 * ratio;
     ctx.beginPath();
     ctx.moveTo(left, u.valToPos(curve.low[index], "y", true));
     ctx.lineTo(left, u.valToPos(curve.high[index], "y", true));
     ctx.stroke();
+    ctx.fillStyle = colour(curve.colour);
+    ctx.beginPath();
+    ctx.arc(left, u.valToPos(curve.y[index], "y", true), 3.5 * ratio, 0, 7);
+    ctx.fill();
   });
 }
 

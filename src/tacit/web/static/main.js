@@ -31,6 +31,7 @@ async function route() {
   if (hash === "#main") return;
   if (came !== null) scrolled.set(came, scrollY);
   const from = came;
+  const back = shown?.up === (hash || "#/");
   came = hash;
   showing?.abort();
   shown?.close();
@@ -45,13 +46,14 @@ async function route() {
       page.close();
       return;
     }
-    arrive(page, hash, from);
+    arrive(page, hash, from, back);
   } catch (error) {
     if (!signal.aborted) failed(error);
   }
 }
 
-function arrive(page, hash, from) {
+/** Show which page it is; whoever comes back finds the focus where it was. */
+function arrive(page, hash, from, back) {
   shown = page;
   document.title = `${page.title} · Tacit`;
   for (const link of document.querySelectorAll("nav a")) {
@@ -60,8 +62,8 @@ function arrive(page, hash, from) {
   }
   scrollTo(0, scrolled.get(hash) ?? 0);
   if (from === null) return;
-  const back = [...document.querySelectorAll("main a")].find((link) => link.getAttribute("href") === from);
-  (back ?? document.querySelector("main h1"))?.focus({ preventScroll: true });
+  const left = back && [...document.querySelectorAll("main a")].find((link) => link.getAttribute("href") === from);
+  (left || document.querySelector("main h1"))?.focus({ preventScroll: true });
 }
 
 function failed(error) {

@@ -7,7 +7,7 @@ import { grid } from "./grid.js";
 
 /** Open the page of all attacks and protections. */
 export async function open(root, _, told) {
-  const sort = { column: -1, down: false };
+  const sort = { column: null, down: true };
   const place = el("div", {});
   let said = null;
   const show = () => renew(place, [said, sort], () => content(said, sort, show));

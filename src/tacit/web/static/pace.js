@@ -31,7 +31,7 @@ export class Pace {
     const extra = { shades: pace.stalls, marks: (pace.connected ?? []).map((x) => ({ x, what: "connected" })) };
     if (pace.time.length) extra.window = this.window ?? [pace.time[0], Math.max(pace.time.at(-1), pace.time[0] + 1)];
     const nothing = "No pace was noted yet. Runs write it down since they keep `pace.jsonl`.";
-    const turns = { name: "turns a second", x: pace.time, y: pace.rate };
+    const turns = { name: "turns a second", x: pace.time, y: pace.rate, gaps: true };
     this.rate.update([turns], { ...extra, told: told(this.detail, pace), nothing });
     const size = { name: "journal", x: pace.time, y: pace.journal.map((value) => (known(value) ? value / 2 ** 20 : null)) };
     this.journal.update([size], { ...extra, told: `The journal takes ${bytes(this.detail.journal_bytes)} now.`, nothing });
@@ -61,5 +61,5 @@ function list(stalls) {
   );
   const head = el("tr", {}, el("th", { scope: "col" }, "Since"), el("th", { scope: "col", class: "n" }, "For"), el("th", { scope: "col" }, "Why"));
   const title = stalls.length > 8 ? `The 8 longest of ${many(stalls.length, "stall")}` : "When it stood still";
-  return [el("h3", {}, title), scrolled(title, el("table", {}, el("thead", {}, head), el("tbody", {}, rows)))];
+  return [el("h3", {}, title), scrolled(title, el("table", { class: "key" }, el("thead", {}, head), el("tbody", {}, rows)))];
 }

@@ -10,7 +10,7 @@ import { NormsView } from "./norms.js";
 import { Pace } from "./pace.js";
 import { scale } from "./pictures.js";
 import { decisions, events, ledger } from "./tables.js";
-import { over, progress, sentence, state, verdict } from "./words.js";
+import { moves, over, progress, sentence, state, verdict } from "./words.js";
 
 const POINTS = 2000; // of each curve that the server sends at most
 
@@ -62,12 +62,10 @@ function build(view, root, ask) {
     root,
     el("div", { class: "finding" }, view.eyebrow, view.title, view.states, view.sentence, view.problems, view.report, view.hero),
     section("over-steps", "Over steps", view.steps.note, view.steps.node),
-    section("decisions", "What the gate decided", view.decided),
-    section("attacks", "Every attack, before each epoch", view.matrix),
+    el("div", { class: "pair" }, section("decisions", "What the gate decided", view.decided), section("attacks", "Every attack, before each epoch", view.matrix)),
     section("norms", "Length of gradients, by class", view.norms.node),
     section("pace", "Pace and journal", view.pace.node),
-    section("ledger", "Ledger", view.book),
-    section("events", "Events", view.log),
+    el("div", { class: "pair" }, section("ledger", "Ledger", view.book), section("events", "Events", view.log)),
   );
   view.finding = root.querySelector(".finding");
 }
@@ -108,7 +106,8 @@ const ON = { live: "at a single look", batches: "on batches", visits: "on all vi
 
 function hero(view, detail) {
   const { worst } = detail;
-  say(view.figure, worst ? fixed(worst.value) : "–");
+  say(view.figure, worst ? fixed(worst.value) : "not yet");
+  view.figure.classList.toggle("none", !worst);
   const range = worst && known(worst.low) && known(worst.high) && worst.high > worst.low ? `, ${fixed(worst.low)} to ${fixed(worst.high)}` : "";
   const title = measure(detail.measure).title;
   say(view.under, worst ? `${title} of the worst attack: ${worst.attack} ${ON[worst.on] ?? ""}${range}` : `${title}: no attack has looked yet`);
@@ -117,8 +116,8 @@ function hero(view, detail) {
     ["limit", known(detail.limit) ? limit(detail.limit) : "none"],
     [detail.utility ? spelled(detail.utility.name) : "test figure", detail.utility ? fixed(detail.utility.value) : "–"],
     [progress({ ...detail, seconds_left: null }) || "progress", known(detail.turns) && detail.turns > 0 ? `${Math.floor((100 * (detail.turn ?? 0)) / detail.turns)}%` : "–"],
-    ["time left", detail.state === "finished" ? "done" : duration(detail.seconds_left)],
-    ["throughput", rate(detail.rate)],
+    ["time left", detail.state === "finished" ? "none" : moves(detail) ? duration(detail.seconds_left) : "–"],
+    ["throughput", moves(detail) ? rate(detail.rate) : "–"],
     ["journal", bytes(detail.journal_bytes)],
     [detail.alarms === 1 ? "alarm" : "alarms", count(detail.alarms ?? 0)],
     [detail.reconnects === 1 ? "reconnect" : "reconnects", count(detail.reconnects ?? 0)],
@@ -130,7 +129,7 @@ function attacks(detail, sort, again) {
   const { matrix } = detail;
   if (!matrix?.rows?.length) return [empty("Nothing yet: all attacks are measured when an epoch ends, and in the report.")];
   const columns = matrix.columns.map((label) => ({ label: String(label) }));
-  if (sort.column >= columns.length) sort.column = -1;
+  if (sort.column >= columns.length) sort.column = null;
   const words = `${many(matrix.rows.length, "attack")}. A darker cell leaks more${known(detail.limit) ? `, ▲ is over the limit of ${limit(detail.limit)}` : ""}; click a heading to sort by it.`;
   return [el("p", { class: "told" }, words), grid({ label: "Attacks before each epoch", columns, rows: matrix.rows, measure: detail.measure, limit: detail.limit, sort, again })];
 }

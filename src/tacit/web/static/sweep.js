@@ -12,7 +12,7 @@ import { state } from "./words.js";
 /** Open the page of a sweep. */
 export async function open(root, [id], told) {
   const path = `api/sweeps/${encodeURIComponent(id)}`;
-  const view = { id, hidden: new Set(), sort: { column: -1, down: false }, order: "leak", detail: await get(path, told.signal) };
+  const view = { id, hidden: new Set(), sort: { column: null, down: true }, order: "leak", detail: await get(path, told.signal) };
   const address = (one) => `#/sweep/${encodeURIComponent(id)}/${one.replica}`;
   view.address = address;
   view.plot = scatter(address);

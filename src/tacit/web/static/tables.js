@@ -21,7 +21,7 @@ export function decisions(detail) {
   const heads = [["Before epoch", "n"], ["Decision"], ["Strength"], ["Why"], ["When"]];
   const rows = [...found].reverse().map((one) => {
     const tag = el("span", { class: `tag ${["raise", "keep", "pause", "stop", "lower"].includes(one.decision) ? one.decision : ""}` }, String(one.decision ?? ""));
-    const strength = el("span", {}, el("code", {}, String(one.strength ?? "–")), el("span", { class: "about" }, `step ${one.level ?? 0} above what was configured`));
+    const strength = el("span", {}, el("code", {}, String(one.strength ?? "–")), el("span", { class: "about" }, one.level ? `step ${one.level} above what was configured` : "as it was configured"));
     return row(heads, [count(one.epoch), tag, strength, String(one.reason ?? ""), clock(one.time)]);
   });
   return [table("What the gate decided", heads, rows)];

@@ -38,12 +38,17 @@ export function over(card) {
   return card.verdict === "broken" || (known(card.limit) && known(card.worst?.value) && card.worst.value > card.limit);
 }
 
+/** Whether a run goes on by itself. */
+export function moves(card) {
+  return BUSY.includes(card.state) && card.alive !== false;
+}
+
 /** How far a run is. */
 export function progress(card) {
   const parts = [];
   if (known(card.epochs) && card.epochs > 0) parts.push(`epoch ${count(card.epoch ?? 0)} of ${count(card.epochs)}`);
   if (!parts.length && known(card.turns)) parts.push(`turn ${count(card.turn ?? 0)} of ${count(card.turns)}`);
-  if (known(card.seconds_left) && card.state !== "finished") parts.push(`${duration(card.seconds_left)} left`);
+  if (known(card.seconds_left) && moves(card)) parts.push(`${duration(card.seconds_left)} left`);
   return parts.join(" · ");
 }
 
@@ -75,7 +80,7 @@ function doing(detail) {
   const now = state(detail);
   const reason = detail.reason ? ` (${detail.reason})` : "";
   if (now.word === "Can't be read") return "Its status can't be read.";
-  if (now.word === "Paused") return `It is paused${reason || "."}`;
+  if (now.word === "Paused") return `It is paused${reason}.`;
   if (now.word === "Its process is gone") return "Its process is gone: `tacit train` goes on where it stopped.";
   if (now.word === "Waiting") return `It waits for the other side${reason}.`;
   if (now.word === "Training") {
