@@ -134,6 +134,12 @@ def test_a_browser_gets_the_token_by_a_file_of_its_owner(tacit, monkeypatch):
     assert "no browser could be opened" in done.stderr
 
 
+def test_it_starts_without_pytorch():
+    code = "import sys, tacit.cli.dashboard, tacit.web.serving; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT)
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_one_that_really_serves_and_ends_quietly(tmp_path, make_run):
     make_run(tmp_path / "a" / "runs" / "b")
     command = [sys.executable, "-m", "tacit", "dashboard", str(tmp_path), "--port", "0", "--json"]

@@ -13,7 +13,10 @@ from typing import IO, Any
 from tacit.errors import StorageError
 from tacit.wire._files import sync_folder
 
-__all__ = ["append_line", "replaced", "storing"]
+__all__ = ["GATE", "LIVE", "append_line", "replaced", "storing"]
+
+GATE, LIVE = "gate.jsonl", "live.jsonl"
+"""Files of a run that others read: what its gate decided, and what each look found."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -30,7 +30,6 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from tacit.config import Contract, Data, Party, contract_template, meets, meets_embedding, party_template
 from tacit.errors import DataError, UsageError
-from tacit.protect.embedding import embedding_protection
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
@@ -293,6 +292,8 @@ class Folder:
         if protect is not None and protect.gradient is not None:
             meets(contract.minimum.gradient, protect.gradient, epochs=contract.epochs)
         if protect is not None and protect.embedding is not None:
+            from tacit.protect.embedding import embedding_protection  # PyTorch, which a folder does without else
+
             made = [embedding_protection(one.name, **one.options()) for one in protect.embedding]
             own = [(one.name, one.event.parameters) for one in made]  # with what the options are if not given
             meets_embedding(contract.minimum.embedding, own)

@@ -28,6 +28,7 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.errors import LimitError, UsageError
 from tacit.party import chained
+from tacit.party._files import GATE
 from tacit.party.bookkeeping import Bookkeeping
 from tacit.party.reporting import now
 from tacit.protect import ladder
@@ -35,7 +36,6 @@ from tacit.wire.recorded import RecordedRun
 
 __all__ = ["GATE", "EmbeddingGate", "Gate", "GradientGate", "decisions"]
 
-GATE = "gate.jsonl"
 _BATCHES = 12  # recorded batches that are tried at another strength
 _APART = 64  # steps that lie at least between two decisions, where epochs are short
 _QUIET = 2  # epochs after a raise before less is tried

@@ -24,12 +24,11 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Task
 from tacit.cut.session import Turned
 from tacit.errors import TensorError, UsageError
-from tacit.party._files import append_line, replaced
+from tacit.party._files import LIVE, append_line, replaced
 from tacit.wire.recorded import RecordedRun
 
 __all__ = ["LIVE", "Watch", "looks"]
 
-LIVE = "live.jsonl"
 _TRANSCRIPT = "transcript"
 _FOLLOWED_BYTES = 64 * 2**20
 

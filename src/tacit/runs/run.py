@@ -9,10 +9,9 @@ import numpy as np
 
 from tacit.errors import StorageError, TacitError
 from tacit.party import chained
-from tacit.party.gating import GATE
+from tacit.party._files import GATE, LIVE
 from tacit.party.pace import PACE
 from tacit.party.status import alive, read_run
-from tacit.party.watching import LIVE
 from tacit.report.rendering import read as read_report
 from tacit.runs.finding import Place
 from tacit.runs.norms import NormsOverTime
