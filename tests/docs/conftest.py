@@ -53,7 +53,7 @@ _WORLDS = {"empty": lambda folder: None, "finished": _finished, "messages": _mes
 
 @pytest.fixture(scope="session", name="world")
 def _world(tmp_path_factory, worker_id):
-    """Copies of worlds in a new folder, by `name` or `name:folder`. Each is made once, by whichever process is first."""
+    """Copies of worlds in a new folder, by `name` or `name:folder`. Each is made once, by the process that is first."""
     common = tmp_path_factory.getbasetemp()
     common = (common if worker_id == "master" else common.parent) / "worlds"
     common.mkdir(exist_ok=True)

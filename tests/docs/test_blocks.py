@@ -5,7 +5,8 @@ A page is followed from its top in a folder of its own. What a block is, its fir
 - `python` is run; `python NAME`, `toml NAME` and the like are files, which are written;
 - `sh` is given to bash, with `tacit` on the path;
 - `text printed` is what the commands before it print: its lines must come, in their order (`...` for anything);
-  `text` without that word, what a run of ours printed once, is not compared;
+  `text about` the same, where numbers may differ by 0.02;
+  `text` without such a word, what a run of ours printed once, is not compared;
 - `toml` without a name is a part of some settings: its keys must be known; `pycon` is run by pytest itself.
 
 What can't run here stands in `NOT_RUN`, line by line, with the reason, and what takes long in `SMALLER`, with the
@@ -50,6 +51,7 @@ WORLDS = {
     "howto-run-by-day.md": ["finished"],
     "howto-set-a-limit.md": ["finished"],
     "howto-watch-a-run.md": ["finished"],
+    "ref-tracking.md": ["finished"],
     "tutorial-bring-your-own-model.md": ["finished"],
     "tutorial-ten-minutes.md": ["finished:runs/demo"],
 }
@@ -60,6 +62,9 @@ TWO = "waits for the other company; the tutorial of two companies runs both side
 MACHINES = "needs more than one machine, or a GPU"
 SERVES = "goes on until it is stopped; tests/web run it"
 FILES = "needs files that are not here"
+
+RECORDS = {"results.md": "how figures were made that took hours, some of them in two commands a line"}
+"""Pages whose blocks are a record of what was done, and are not followed."""
 
 # Lines of `sh` blocks that can't run here, each with its reason.
 NOT_RUN = {
@@ -117,8 +122,8 @@ SMALLER = {
         "tacit choose --limit 0.65 --rows 20000 --strengths 4 --epochs 3": (
             "tacit choose --limit 1 --rows 2000 --strengths 2 --epochs 1 --quick"
         ),
-        'tacit choose --limit 0.65 --rows 20000 --epochs 3 --protect "matched(visits=3)" --strengths 6 --out runs/refined': (
-            'tacit choose --limit 1 --rows 2000 --epochs 1 --protect "matched(visits=3)" --strengths 2 --quick --out runs/refined'
+        'tacit choose --limit 0.65 --rows 20000 --epochs 3 --protect "matched(visits=3)" --strengths 6 --out refined': (
+            'tacit choose --limit 1 --quick --rows 2000 --epochs 1 --protect "matched(visits=3)" --strengths 2 --out o'
         ),
         "tacit choose --limit 0.7 --from runs/sweep-flights/results.parquet": (
             "tacit choose --limit 1 --quick --from runs/sweep-flights/results.parquet"
@@ -183,8 +188,8 @@ def bare(line):
 
 def understood(line):
     """Let the command line read a command without running it; wrong verbs, options and values are errors."""
-    words = shlex.split(line.rstrip(" &"), comments=True)[1:]
-    words = words[: next((i for i, word in enumerate(words) if word in ("||", "&&", "|", ">", ";")), len(words))]
+    words = shlex.split(line.replace(";", " ;"), comments=True)[1:]
+    words = words[: next((i for i, word in enumerate(words) if word in ("||", "&&", "|", ">", ";", "&")), len(words))]
     command = typer.main.get_command(app)
     context = command.context_class(command, info_name="tacit")
     while hasattr(command, "get_command"):
@@ -222,20 +227,48 @@ def compare(block, said):
         rest = rest[found.end() :]
 
 
+def compare_about(block, said):
+    """Each line must be among those that were printed, with the same words and about the same numbers."""
+    number = re.compile(r"-?\b\d+\.\d+\b")
+    printed = {" ".join(number.sub("#", line).split()): number.findall(line) for line in said.splitlines()}
+    for line in filter(str.strip, block.text.splitlines()):
+        words = " ".join(number.sub("#", line).split())
+        assert words in printed, f"{block}: {line!r} was not printed, but\n{said}"
+        shown, now = ([float(one) for one in some] for some in (number.findall(line), printed[words]))
+        assert now == pytest.approx(shown, abs=0.02), f"{block}: {line!r} is now {now}"
+
+
 def check_settings(block):
     """The keys at the top of a part of some settings are those of a party, a contract or a description of data."""
     known = {key for model in (Party, Contract, Description) for key in model.model_fields}
     assert set(tomllib.loads(block.text)) <= known, block
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=lambda page: page.name)
+def check_two_companies(folder, said):
+    digests = re.findall(r"on all sides:\n(.*\n.*)\n", said)
+    assert len(digests) == 2
+    assert len(set(digests)) == 1
+    for party in ("airline", "airport"):
+        for run in ("flights", "flights-python"):
+            assert (folder / party / "runs" / run / "model.safetensors").exists()
+
+
+CHECKS = {"tutorial-two-companies.md": check_two_companies}
+"""What is looked at when a page was followed to its end."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in RECORDS and list(blocks(page))], ids=lambda page: page.name
+)
 def test_a_page_can_be_followed(page, world, shell, free_port, monkeypatch, capsys):
     folder = world(WORLDS.get(page.name, ["empty"]))
     monkeypatch.chdir(folder)
-    ports, said = {port: free_port() for port in PORTS}, ""
+    ports, said, everything = {port: free_port() for port in PORTS}, "", ""
     for block in blocks(page):
         if block.name == "printed":
             compare(block, said)
+        elif block.name == "about":
+            compare_about(block, said)
         elif block.name:
             path = folder / block.name
             assert path.resolve().is_relative_to(folder), block
@@ -247,10 +280,13 @@ def test_a_page_can_be_followed(page, world, shell, free_port, monkeypatch, caps
         elif block.language == "sh":
             code, said = shell(script(block, ports), folder)
             assert code == 0, f"{block}: exit code {code}\n{block.text}\n{said}"
+            everything += said
         elif block.language == "toml":
             check_settings(block)
         else:
             assert block.language in READ_ONLY, f"{block}: say in {__file__} what becomes of {block.language!r}"
+    if page.name in CHECKS:
+        CHECKS[page.name](folder, everything)
 
 
 @pytest.mark.parametrize("page", sorted({*NOT_RUN, *SMALLER}))

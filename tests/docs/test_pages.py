@@ -1,0 +1,87 @@
+"""Pages as documents: links and their anchors lead somewhere, generated ones are up to date, each is of one kind."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.report.document import Report
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *DOCS])
+CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+
+
+def prose(page):
+    return CODE.sub(lambda found: "\n" * found[0].count("\n"), page.read_text())
+
+
+def anchors(page):
+    """Of its headings, as repositories' browsers and the site make them: small letters, hyphens for spaces."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    names = []
+    for title in re.findall(r"^#+ +(.+)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()
+        name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        names.append(f"{name}-{names.count(name)}" if name in names else name)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"https?://|mailto:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        found = page if not target else page.parent / target
+        assert found.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in anchors(found), f"{page.name} links to {link}; there are {anchors(found)}"
+
+
+def test_anchors_are_those_of_a_browser(tmp_path):
+    (tmp_path / "page.md").write_text("# One `two`: *three*\n\n```sh\n# no heading\n```\n\n## Four\n\n## Four\n")
+    assert anchors(tmp_path / "page.md") == ["one-two-three", "four", "four-1"]
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_a_page_is_of_one_kind_and_has_a_title(page):
+    assert page.name.startswith(("tutorial-", "howto-", "explain-", "ref-")) or page.stem in ("index", "results")
+    assert len(re.findall(r"^# .+", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)) == 1
+
+
+def test_the_index_names_every_tutorial_and_how_to():
+    listed = (ROOT / "docs" / "index.md").read_text().splitlines()
+    for page in DOCS:
+        if page.name.startswith(("tutorial-", "howto-")):
+            assert page.stem in listed, f"add {page.stem} to docs/index.md"
+
+
+def test_generated_pages_are_up_to_date():
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "make_docs.py", "--check"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_published_schema_is_that_of_reports():
+    published = json.loads((ROOT / "docs" / "report-schema.json").read_text())
+    assert published == Report.model_json_schema()
+
+
+def test_commands_of_the_readme_exist():
+    targets = set(re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert {"demo", "test"} <= targets
+    for target in targets:
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+
+
+def test_the_patent_note_is_where_users_look():
+    for page in ("NOTICE", "docs/explain-matched.md"):
+        text = (ROOT / page).read_text()
+        assert "patents were" in text.lower().replace("\n", " ")
+        assert "max_norm" in text
+        assert "marvell" in text
