@@ -1,9 +1,10 @@
 # make demo: set up and show the point of it. make test: set up and run all checks and tests.
+# make docs: the docs as a site that can be searched, in docs/_build/html.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench torture clean
+.PHONY: demo test check bench torture docs clean
 
 demo: .venv/ready
 	$(BIN)/tacit demo --out runs/demo
@@ -22,10 +23,14 @@ bench: .venv/ready
 torture: .venv/ready
 	$(BIN)/python -m tacit.lab.torture --out runs/torture
 
+docs: .venv/ready
+	$(BIN)/python -m sphinx -W -q -b html -d docs/_build/trees docs docs/_build/html
+	@echo "the site: docs/_build/html/index.html"
+
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fastpsi]'
 	touch $@
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv runs docs/_build

@@ -48,6 +48,7 @@ WORLDS = {
     "explain-ledger.md": ["finished"],
     "howto-resume-after-a-disaster.md": ["finished"],
     "howto-rotate-certificates.md": ["finished"],
+    "howto-run-behind-a-proxy.md": ["finished"],
     "howto-run-by-day.md": ["finished"],
     "howto-set-a-limit.md": ["finished"],
     "howto-watch-a-run.md": ["finished"],
