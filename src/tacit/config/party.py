@@ -150,13 +150,18 @@ class Live(Section):
     """How often a party attacks what it sends while it trains.
 
     Attributes:
-        every: steps between two looks at a whole batch with the cheap attacks; 0 for none.
+        every: steps between two looks at a whole batch with the cheap attacks; 0 for none. A run of few steps is looked
+            at more often, a dozen times in all.
         fitted: steps that lie at least between two rounds of all other attacks, which are run at epoch ends; where a
             limit is set they are run at every epoch end.
     """
 
     every: Count = 128
     fitted: Whole = 5000
+
+    def within(self, steps: int) -> Live:
+        """The same for a run of so many steps: however short it is, it is looked at a dozen times."""
+        return self.model_copy(update={"every": min(self.every, max(1, steps // 12))})
 
 
 class Party(File):

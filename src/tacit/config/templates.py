@@ -48,7 +48,7 @@ last = 24  # whole batches, the newest ones
 follow = 8192  # examples of which every visit is kept
 
 [live]  # attacks on what is sent, while training runs; what they find stays here
-every = 128  # steps between two looks with the cheap attacks; 0 for none
+every = 128  # steps between two looks with the cheap attacks, fewer in a short run; 0 for none
 fitted = 5000  # steps at least between two rounds of the others, at epoch ends; with a limit, at each of them
 """
 

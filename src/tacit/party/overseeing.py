@@ -38,7 +38,7 @@ class Oversight:
     ) -> None:
         self.party = party
         config, where = folder.config, folder.run_folder(contract)
-        self.watch = Watch(where, party, contract, config.record, config.live)
+        self.watch = Watch(where, party, contract, config.record, config.live.within(plan.steps * plan.epochs))
         self.books = Bookkeeping(folder, contract, rows, plan, party)
         self._plan = plan
         self._observer = self._gate(where, config, plan)
