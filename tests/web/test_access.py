@@ -44,6 +44,16 @@ def test_the_address_sets_a_cookie_and_forgets_the_token(shown):
     assert shown.get(f"/api/runs?token={shown.server.access.token}", token=False).status == 401
 
 
+def test_a_browser_that_a_file_or_another_site_sent_goes_on_by_itself(shown):
+    path = f"/?token={shown.server.access.token}"
+    answer = shown.get(path, token=False, Sec_Fetch_Site="cross-site")
+    assert (answer.status, answer.headers["Location"]) == (200, None)
+    assert answer.headers["Set-Cookie"].startswith(shown.server.access.cookie)
+    assert b'content="0;url=/"' in answer.content
+    for said in ("none", "same-origin"):
+        assert shown.get(path, token=False, Sec_Fetch_Site=said).status == 303
+
+
 @pytest.mark.parametrize("cookie", ["", ";;;", 'tacit="', "\x01=2", "tacit-1=é", "a" * 5000])
 def test_an_odd_cookie_is_no_cookie(shown, cookie):
     assert shown.get("/api/runs", token=False, Cookie=cookie.encode()).status in (400, 401)

@@ -103,6 +103,23 @@ def test_fifty_pages_hear_it_and_one_that_does_not_read_holds_up_nobody(live):
     until(lambda: live.server.bell.listening == 0)
 
 
+def test_a_disk_that_is_away_for_a_moment_ends_no_stream(live, monkeypatch):
+    stream = live.listen()
+    marks, failed = live.server.shelf.marks, []
+
+    def away():
+        if len(failed) < 3:
+            failed.append(1)
+            raise OSError("away")
+        return marks()
+
+    monkeypatch.setattr(live.server.shelf, "marks", away)
+    until(lambda: len(failed) == 3)
+    add(live.folder / "live.jsonl", live.look(100))
+    assert stream.next() == ("changed", [live.id])
+    stream.close()
+
+
 def test_nothing_is_looked_for_while_nobody_listens(live):
     assert not live.server.bell.watching
     stream = live.listen()

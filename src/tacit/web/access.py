@@ -43,6 +43,9 @@ _WITHOUT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tacit:
 <code>tacit dashboard</code> printed on its terminal; it ends in <code>?token=</code> and a long word. A new start makes
 a new one.</p></html>
 """
+_ONWARDS = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tacit</title>
+<meta http-equiv="refresh" content="0;url=/"><p><a href="/">Go on to the page</a></p></html>
+"""
 
 
 class Access:
@@ -138,7 +141,9 @@ class Guard:
             return _error(405, "this server is only read: use GET or HEAD", Allow="GET, HEAD")
         said = QueryParams(scope.get("query_string", b"")).get("token") if scope["path"] == "/" else None
         if said is not None and self._access.is_token(said):
-            answer = RedirectResponse("/", status_code=303)
+            # a browser that another site sent here keeps a strict cookie, but would follow without it
+            sent = headers.get("sec-fetch-site") == "cross-site"
+            answer = HTMLResponse(_ONWARDS) if sent else RedirectResponse("/", status_code=303)
             answer.set_cookie(self._access.cookie, self._access.session, httponly=True, samesite="strict", path="/")
             return answer
         if said is None and self._access.admits(headers):

@@ -90,7 +90,7 @@ class Bell:
         self._listeners.add(one)
         try:
             async with self._starting:
-                if self._watch is None:
+                if self._watch is None or self._watch.done():
                     self._marks = await anyio.to_thread.run_sync(self._look)
                     self._watch = asyncio.create_task(self._watching())
             yield self._lines(one)
@@ -114,7 +114,10 @@ class Bell:
     async def _watching(self) -> None:
         while True:
             await asyncio.sleep(self._pause)
-            found = await anyio.to_thread.run_sync(self._look)
+            try:
+                found = await anyio.to_thread.run_sync(self._look)
+            except OSError:  # a disk that is away for a moment: the next look may see it again
+                continue
             changed = {name for name, mark in found.items() if self._marks.get(name) != mark}
             gone = self._marks.keys() - found.keys()
             self._marks = found
