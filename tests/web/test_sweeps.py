@@ -1,0 +1,71 @@
+"""Sweeps over a real port: their points, one training of them, and everything side by side."""
+
+import io
+import json
+
+import polars as pl
+import pytest
+
+from tacit.lab.sweeping.results import as_table, write
+
+
+def rows(replica, protection, strength, leak):
+    own = {"replica": replica, "protection": protection, "knob": strength and "scale", "strength": strength, "seed": 0}
+    for step in (10, 20):
+        yield {**own, "part": "stretch", "step": step, "test_auc": 0.6 + step / 1000, "norm@cut": leak,
+               "norm@cut low": leak - 0.1, "norm@cut high": leak + 0.1}  # fmt: skip
+    yield {**own, "part": "whole", "step": 20, "test_auc": 0.62, "norm@cut": leak, "norm@cut low": leak - 0.1,
+           "norm@cut high": leak + 0.1, "worst": leak, "worst low": leak - 0.1, "worst high": leak + 0.1,
+           "worst attack": "norm@cut"}  # fmt: skip
+
+
+@pytest.fixture(name="swept", scope="module")
+def _swept(tmp_path_factory, serving, make_run):
+    """A server that shows a sweep and a run."""
+    root = tmp_path_factory.mktemp("swept")
+    table = as_table([*rows(0, "none", None, 0.9), *rows(1, "iso", 2.0, 0.6)])
+    write(root / "sweep" / "results.parquet", table, {"data": "flights"})
+    make_run(root / "a" / "runs" / "b")
+    with serving(root) as client:
+        client.id = next(card["id"] for card in client.json("/api/runs")["places"] if card["kind"] == "sweep")
+        yield client
+
+
+def test_a_sweep_and_one_of_its_trainings(swept):
+    detail = swept.json(f"/api/sweeps/{swept.id}")
+    assert [(point["label"], point["leak"], point["utility"]) for point in detail["points"]] == [
+        ("none", 0.9, 0.62),
+        ("iso scale=2", 0.6, 0.62),
+    ]
+    one = swept.json(f"/api/sweeps/{swept.id}/1")
+    curves = {curve["name"]: curve for curve in one["curves"]}
+    assert curves["norm@cut"]["x"] == [10, 20]
+    assert curves["test_auc"]["y"] == [pytest.approx(0.61), pytest.approx(0.62)]
+
+
+@pytest.mark.parametrize("number", ["2", "99999999999999999999999", "-1", "x", "1.5", ""])
+def test_a_training_that_is_not_there(swept, number):
+    answer = swept.get(f"/api/sweeps/{swept.id}/{number}")
+    assert answer.status == 404
+    assert json.loads(answer.content)["error"]
+
+
+def test_a_sweep_is_no_run(swept):
+    for path in ("", "/report", "/figures.parquet"):
+        assert swept.get(f"/api/runs/{swept.id}{path}").status == 404
+
+
+def test_a_sweeps_figures_as_parquet(swept):
+    table = pl.read_parquet(io.BytesIO(swept.get(f"/api/sweeps/{swept.id}/figures.parquet").content))
+    leaks = table.filter(pl.col("name") == "norm@cut").sort("value", "step")
+    assert leaks["value"].to_list() == [0.6, 0.6, 0.9, 0.9]
+
+
+def test_attacks_and_protections_side_by_side(swept):
+    told = swept.json("/api/matrix")
+    assert [column["label"] for column in told["columns"]] == ["none", "iso scale=2"]
+    assert told["rows"] == [{"attack": "norm", "values": [0.9, 0.6]}]
+
+
+def test_a_sweep_is_no_run_for_prometheus(swept):
+    assert swept.id not in swept.get("/metrics").content.decode()
