@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -51,8 +52,20 @@ def _messages(folder):
 _WORLDS = {"empty": lambda folder: None, "finished": _finished, "messages": _messages}
 
 
+@pytest.fixture(scope="session", name="free_port")
+def _free_port():
+    """A function that gives a port that nobody listens on."""
+
+    def port():
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            return str(found.getsockname()[1])
+
+    return port
+
+
 @pytest.fixture(scope="session", name="world")
-def _world(tmp_path_factory, worker_id):
+def _world(tmp_path_factory, worker_id, free_port):
     """Copies of worlds in a new folder, by `name` or `name:folder`. Each is made once, by the process that is first."""
     common = tmp_path_factory.getbasetemp()
     common = (common if worker_id == "master" else common.parent) / "worlds"
@@ -70,21 +83,12 @@ def _world(tmp_path_factory, worker_id):
                     _WORLDS[name](part)
                     part.rename(made)
             shutil.copytree(made, here / inner, dirs_exist_ok=True)
+        port = free_port()
+        for settings in here.rglob("party.toml"):
+            settings.write_text(re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", settings.read_text()))
         return here
 
     return copied
-
-
-@pytest.fixture(scope="session", name="free_port")
-def _free_port():
-    """A function that gives a port that nobody listens on."""
-
-    def port():
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            return str(found.getsockname()[1])
-
-    return port
 
 
 @pytest.fixture(scope="session", name="shell")
