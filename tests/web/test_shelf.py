@@ -92,6 +92,12 @@ def test_what_can_not_be_read_is_told_with_its_place(tmp_path, make_run, monkeyp
     assert glance.card["state"] == "unknown"
 
 
+def test_what_can_not_be_put_side_by_side_is_told(tmp_path):
+    shelf = Shelf([tmp_path])
+    with pytest.raises(DataError, match="can't be put side by side"), shelf.reading_all():
+        raise KeyError("leaks")
+
+
 def test_a_place_that_goes_while_it_is_read_fails_nothing(tmp_path, make_run):
     make_run(tmp_path / "a" / "runs" / "b")
     shelf = Shelf([tmp_path])

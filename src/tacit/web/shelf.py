@@ -129,7 +129,13 @@ class Shelf:
                 except _DAMAGE:  # its card says so
                     continue
                 found.append(slot.reader)
-            yield found
+            try:
+                yield found
+            except _DAMAGE as error:
+                where = ", ".join(map(str, self._roots))
+                raise DataError(
+                    f"what is under {where} can't be put side by side ({error!r}): see each alone"
+                ) from error
         self._let_go()
 
     def glances(self) -> list[Glance]:
@@ -169,8 +175,11 @@ class Shelf:
         self._weigh(slot)
 
     def _weigh(self, slot: _Slot) -> None:
-        series = slot.reader.series.values() if isinstance(slot.reader, runs.RunReader) else ()
-        slot.weight = _LIGHT + sum(map(len, series))
+        if isinstance(slot.reader, runs.RunReader):
+            held = sum(map(len, slot.reader.series.values()))
+        else:
+            held = 0 if slot.reader.table is None else slot.reader.table.height * slot.reader.table.width
+        slot.weight = _LIGHT + held
         slot.used = self._now()
 
     def _let_go(self) -> None:
