@@ -10,6 +10,7 @@ import pytest
 from tacit.errors import StorageError, UsageError
 from tacit.track import Tables
 from tacit.track.parquet import SCHEMAS
+from tacit.web.metrics import exposition
 
 DOCS = Path(__file__).parents[2] / "docs" / "ref-tracking.md"
 
@@ -100,3 +101,11 @@ def test_the_docs_name_every_column(name):
     section = DOCS.read_text().split(f"### {name}.parquet\n")[1].split("\n#")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, flags=re.MULTILINE)
     assert rows == [(column, str(kind)) for column, kind in SCHEMAS[name].items()]
+
+
+def test_the_docs_name_every_figure_for_prometheus():
+    rows = re.findall(r"^\| `(tacit_\w+)` \| (\w+) \| (.*) \|$", DOCS.read_text(), flags=re.MULTILINE)
+    lines = [line.split(" ", maxsplit=3) for line in exposition([], 0.0).splitlines()]
+    about = {line[2]: line[3] for line in lines if line[:2] == ["#", "HELP"]}
+    kinds = {line[2]: line[3] for line in lines if line[:2] == ["#", "TYPE"]}
+    assert rows == [(name, kinds[name], told) for name, told in about.items()]

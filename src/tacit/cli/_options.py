@@ -29,11 +29,13 @@ __all__ = [
     "Rate",
     "Rows",
     "Run",
+    "Runs",
     "Seed",
     "Seeds",
     "Where",
     "party_folder",
     "party_of",
+    "run_folders",
     "spread",
 ]
 
@@ -69,6 +71,29 @@ def party_of(given: Path | None, folder: Path | None) -> Path:
     path = party_folder(given, folder)
     inside = path.resolve().parent.name == "runs" and not (path / "party.toml").exists()
     return path.resolve().parent.parent if inside else path
+
+
+# --- of the verbs that show runs -------------------------------------------------------------------------------------
+
+Runs = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="Folders of parties, runs or sweeps, or any above them. [default: runs, or here]",
+        metavar="RUNS",
+        show_default=False,
+    ),
+]
+
+
+def run_folders(given: list[Path] | None) -> list[Path]:
+    """The folders that were named, or the one under which runs are usually kept."""
+    if not given:
+        return [Path("runs") if Path("runs").is_dir() else Path()]
+    for path in given:
+        if not path.is_dir():
+            what = "is no folder" if path.exists() else "does not exist"
+            raise UsageError(f"{path} {what}: name the folder of a party, a run or a sweep, or one above them")
+    return given
 
 
 # --- of the verbs of the lab -----------------------------------------------------------------------------------------

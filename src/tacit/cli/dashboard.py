@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli._options import Json, Quiet
+from tacit.cli._options import Json, Quiet, Runs, run_folders
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 
 def dashboard(
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Folders of parties, runs or sweeps, or any above them. [default: runs, or here]",
-            metavar="RUNS",
-            show_default=False,
-        ),
-    ] = None,
+    runs: Runs = None,
     host: Annotated[str, typer.Option(help="Where to listen.", metavar="HOST")] = "127.0.0.1",
     port: Annotated[
         int | None,
@@ -65,7 +58,7 @@ def dashboard(
     from tacit.web.access import is_loopback, token_in
     from tacit.web.serving import Dashboard
 
-    roots = _roots(runs)
+    roots = run_folders(runs)
     remote = not is_loopback(host)
     if remote and not allow_remote:
         raise UsageError(
@@ -83,16 +76,6 @@ def dashboard(
     _tell(server, roots, as_json=as_json, quiet=quiet)
     with _browser(server.access.address if opened else None):
         server.run()
-
-
-def _roots(given: list[Path] | None) -> list[Path]:
-    if not given:
-        return [Path("runs") if Path("runs").is_dir() else Path()]
-    for path in given:
-        if not path.is_dir():
-            what = "is no folder" if path.exists() else "does not exist"
-            raise UsageError(f"{path} {what}: name the folder of a party, a run or a sweep, or one above them")
-    return given
 
 
 def _tell(server: Dashboard, roots: list[Path], *, as_json: bool, quiet: bool) -> None:

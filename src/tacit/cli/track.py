@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli._options import Json, Quiet
+from tacit.cli._options import Json, Quiet, Runs, run_folders
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,14 +23,7 @@ def track(
     out: Annotated[
         str, typer.Option(help="A folder; with mlflow also the http(s) address of a server.", metavar="DIR|URI")
     ],
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Folders of parties, runs or sweeps, or any above them. [default: runs, or here]",
-            metavar="RUNS...",
-            show_default=False,
-        ),
-    ] = None,
+    runs: Runs = None,
     experiment: Annotated[str, typer.Option(help="Of MLflow.", metavar="NAME")] = "tacit",
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on until all runs are finished, or Ctrl-C.", metavar="")
@@ -53,7 +46,7 @@ def track(
 
     `tacit track runs --to parquet --out tables`
     """
-    roots = _roots(runs)
+    roots = run_folders(runs)
     if to != "mlflow" and "://" in out:
         raise UsageError(f"--out {out} is an address: --to {to} writes to a folder of this machine")
     export = _export(to, roots, out, experiment)
@@ -66,16 +59,6 @@ def track(
     finally:
         export.close()
     _tell(export, to, out, as_json=as_json, quiet=quiet)
-
-
-def _roots(given: list[Path] | None) -> list[Path]:
-    if not given:
-        return [Path("runs") if Path("runs").is_dir() else Path()]
-    for path in given:
-        if not path.is_dir():
-            what = "is no folder" if path.exists() else "does not exist"
-            raise UsageError(f"{path} {what}: name the folder of a party, a run or a sweep, or one above them")
-    return given
 
 
 def _export(to: str, roots: list[Path], out: str, experiment: str) -> Export | Tables:
@@ -128,6 +111,6 @@ def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: b
 
 _LOOK = {
     "tensorboard": "Look at them with `tensorboard --logdir {out}`",
-    "mlflow": "Look at them with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {out}`; the page comes with "
-    "`pip install mlflow`",
+    "mlflow": "Look at them with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {out}`; that page comes "
+    "with `pip install mlflow`",
 }
