@@ -20,9 +20,7 @@ _PAUSE = 2.0  # seconds between two looks
 
 def track(
     to: Annotated[Literal["tensorboard", "mlflow", "parquet"], typer.Option(help="What the figures are written for.")],
-    out: Annotated[
-        str, typer.Option(help="A folder; with mlflow also the http(s) address of a server.", metavar="DIR|URI")
-    ],
+    out: Annotated[str, typer.Option(help="A folder; with mlflow also the http(s) URI of a server.", metavar="DIR")],
     runs: Runs = None,
     experiment: Annotated[str, typer.Option(help="Of MLflow.", metavar="NAME")] = "tacit",
     follow: Annotated[
