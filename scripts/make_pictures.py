@@ -20,7 +20,7 @@ import torch
 
 from docs_tables import filled, grid
 from pictures_draw import histograms, overview, tradeoff, visits
-from pictures_runs import CUT, LIMIT, Sizes, measure, settings, shown
+from pictures_runs import CUT, LIMIT, Sizes, measure, references, settings, shown
 from tacit.lab import flights
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -50,24 +50,26 @@ def measured(sizes: Sizes, path: Path, kinds: Sequence[str] = (*_CURVES, "one_vi
     """All trainings of these kinds, written down after each of them."""
     data = flights.load().aligned(limit=sizes.rows)
     share = round(float(data.train.labels.mean()), 4)
+    alone = references(data, sizes)
     told = {"training_rows": len(data.train), "share": share, "cut": CUT, "limit": LIMIT, **asdict(sizes)}
     runs: list[dict[str, Any]] = []
     for setting in settings(sizes):
         if setting.kind in kinds:
             runs.append(measure(setting, data, sizes))
             print(f"{setting.name}: test AUC {runs[-1]['test_auc']}, {runs[-1]['worst']}", flush=True)
-            path.write_text(json.dumps({"recipe": told, "runs": runs}, indent=1) + "\n")
-    return {"recipe": told, "runs": runs}
+            path.write_text(json.dumps({"recipe": told, "references": alone, "runs": runs}, indent=1) + "\n")
+    return {"recipe": told, "references": alone, "runs": runs}
 
 
 def quotable(document: Document) -> dict[str, float]:
     """Every figure that a page may quote, by a short name: the first run of a kind, or `kind:strength` for others."""
-    found: dict[str, float] = {"rows": document["recipe"]["training_rows"], "share": 100 * document["recipe"]["share"]}
+    found: dict[str, float] = {f"{name}.test_auc": value for name, value in document["references"].items()}
     for run in document["runs"]:
         key = run["kind"] if f"{run['kind']}.test_auc" not in found else f"{run['kind']}:{_strength(run)}"
         found |= {f"{key}.{name}": value for name, value in run["leaks"].items()}
         found |= {f"{key}.{name}": run[name] for name in ("test_auc", "noise")}
         found |= {f"{key}.worst": run["worst"]["value"], f"{key}.up_to": run["worst"]["high"]}
+        found |= {f"{key}.slow": run["slow"]["test_auc"], f"{key}.slow_worst": run["slow"]["worst"]["value"]}
         found |= {f"{key}.visits:{n}": value for n, value in enumerate(run.get("visits", ()), start=1)}
     return found
 
@@ -104,7 +106,7 @@ def pictures(document: Document) -> dict[str, str]:
             axis="energy outside a quarter of the directions, over the batch's mean", marks=_ENERGIES,
         ),
         "leaks-visits.svg": visits(drawn[1:], document["recipe"]["limit"]),
-        "leaks-tradeoff.svg": tradeoff(kinds, document["recipe"]["limit"]),
+        "leaks-tradeoff.svg": tradeoff(kinds, document["recipe"]["limit"], document["references"]["frozen"]),
     }  # fmt: skip
 
 
@@ -116,11 +118,22 @@ def tables(document: Document) -> dict[str, str]:
     runs = document["runs"]
     return {
         "protections": grid(
-            ("", "norm", "cosine", "residual", "likelihood", "network", "all visits", "**worst**", "test AUC"),
+            (
+                "",
+                "norm",
+                "cosine",
+                "residual",
+                "likelihood",
+                "network",
+                "all visits",
+                "**worst**",
+                "test AUC",
+                "slowly",
+            ),
             [_attacked(run) for run in runs if "histograms" in run],
         ),
         "privacy": grid(
-            ("setting", "epsilon", "proved", "worst attack", "up to", "test AUC"),
+            ("setting", "epsilon", "proved", "worst attack", "up to", "test AUC", "slowly"),
             [_proved(run) for run in runs if run["kind"] in ("none", "response", "corrected", "gaussian", "matched")],
         ),
     }
@@ -131,7 +144,7 @@ def _attacked(run: Mapping[str, Any]) -> list[str]:
     single = [leaks[name] for name in ("norm", "cosine", "residual", "likelihood", "learned")]
     joined = max(value for name, value in leaks.items() if name.startswith("accumulated"))
     numbers = [f"{value:.2f}" for value in (*single, joined)]
-    return [f"`{run['name']}`", *numbers, f"**{run['worst']['value']:.2f}**", f"{run['test_auc']:.3f}"]
+    return [f"`{run['name']}`", *numbers, f"**{run['worst']['value']:.2f}**", *_worth(run)]
 
 
 def _proved(run: Mapping[str, Any]) -> list[str]:
@@ -143,8 +156,12 @@ def _proved(run: Mapping[str, Any]) -> list[str]:
         f"{proved:.2f}" if proved else "nothing",
         f"{worst['value']:.2f} ({worst['attack']})",
         f"{worst['high']:.2f}",
-        f"{run['test_auc']:.3f}",
+        *_worth(run),
     ]
+
+
+def _worth(run: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{run['test_auc']:.3f}", f"{run['slow']['test_auc']:.3f}"
 
 
 def main() -> None:

@@ -195,8 +195,9 @@ def visits(runs: Sequence[tuple[str, Mapping[str, Any]]], limit: float) -> str:
     return picture(title, told, 352, drawn)
 
 
-def _dot(x: float, y: float, colour: str) -> Markup:
-    return el("circle", cx=_short(x), cy=_short(y), r=4, style=f"fill: var(--{colour})")
+def _dot(x: float, y: float, colour: str, *, hollow: bool = False) -> Markup:
+    style = f"fill: var(--ground); stroke: var(--{colour}); stroke-width: 1.6" if hollow else f"fill: var(--{colour})"
+    return el("circle", cx=_short(x), cy=_short(y), r=4, style=style)
 
 
 def _apart(labels: Sequence[tuple[float, str, str]], least: float = 17.0) -> list[tuple[float, str, str]]:
@@ -207,34 +208,41 @@ def _apart(labels: Sequence[tuple[float, str, str]], least: float = 17.0) -> lis
     return placed
 
 
-def tradeoff(curves: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]], limit: float) -> str:
+def tradeoff(curves: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]], limit: float, untrained: float) -> str:
     """What the model is worth against what the worst attack reached, a line for each protection.
 
     Args:
         curves: by kind, what it is called and its runs.
         limit: drawn upwards.
+        untrained: what a model is worth whose bottom never learns; drawn across.
     """
     title = "What protection costs: left is private, up is useful"
-    worth = [run["test_auc"] for _, runs in curves.values() for run in runs]
-    low = max(0.5, min(worth) - 0.02)
+    told = [f"a bottom that never learns: test AUC {untrained:.3f}"]
+    worth = [one["test_auc"] for _, runs in curves.values() for run in runs for one in (run, run["slow"])]
+    low = min(worth) - 0.01
     panel = Panel(60, 56, 500, 320, (0.5, 1.0), (low, max(worth) + 0.01))
     drawn = [words(title, 24, 26, "head"), words("test AUC of the model", 24, 44, "faint")]
     drawn += panel.beside(ticks(low, panel.up[1], 6)) + panel.below(ticks(0.5, 1.0, 5), "{:.1f}")
     drawn.append(words("leak AUC of the worst attack", 560, 410, "faint", anchor="end"))
-    x = panel.x(limit)
-    drawn.append(el("path", d=f"M{x:.1f} 56V376", style="stroke: var(--ink); stroke-dasharray: 5 4"))
+    dashed = "stroke: var(--ink); stroke-dasharray: 5 4"
+    drawn.append(el("path", d=f"M{panel.x(limit):.1f} 56V376", style=dashed))
+    drawn.append(el("path", d=f"M60 {panel.y(untrained):.1f}H560", style=dashed))
     for place, (kind, (name, runs)) in enumerate(curves.items()):
-        points = [(panel.x(run["worst"]["value"]), panel.y(run["test_auc"])) for run in _by_strength(runs)]
+        points = [_place(panel, run) for run in _by_strength(runs)]
         if len(points) > 1:
             drawn.append(_path(points, f"fill: none; stroke: var(--{kind}); stroke-width: 1.8"))
         drawn += [_dot(x, y, kind) for x, y in points]
+        drawn += [_dot(*_place(panel, run["slow"]), kind, hollow=True) for run in runs]
         drawn += [_dot(584, 74 + 22 * place, kind), words(name, 596, 78 + 22 * place)]
-    told = "; ".join(
-        f"{run['name']}: leak {run['worst']['value']:.2f}, test AUC {run['test_auc']:.3f}"
-        for _, runs in curves.values()
-        for run in runs
-    )
-    return picture(title, told, 424, drawn)
+        told += [f"{run['name']}: leak {run['worst']['value']:.2f}, test AUC {run['test_auc']:.3f}" for run in runs]
+    drawn += [_dot(584, 250, "ink", hollow=True), words("a bottom that learns slowly", 596, 254)]
+    drawn += [el("path", d="M576 276H592", style=dashed), words("one that never learns:", 596, 280)]
+    drawn.append(words(f"{untrained:.3f}, and no leak", 596, 297))
+    return picture(title, "; ".join(told), 424, drawn)
+
+
+def _place(panel: Panel, run: Mapping[str, Any]) -> tuple[float, float]:
+    return panel.x(run["worst"]["value"]), panel.y(run["test_auc"])
 
 
 def _by_strength(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

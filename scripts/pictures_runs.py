@@ -8,26 +8,23 @@ from statistics import NormalDist
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
-from tacit import attack, attack_all, iso, marvell, matched, max_norm, none, randomized_response, simulate
-from tacit.audit.attacks.residual import log_residual
+from pictures_counts import best_so_far, findings, histograms, rounded
+from tacit import iso, marvell, matched, max_norm, none, randomized_response, simulate
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import Finding, worst
-from tacit.audit.standard import ACCUMULATED
-from tacit.contracts import Attack, Event, Noise, Protected, Protection, View, noise_source
+from tacit.contracts import Event, Noise, Protected, Protection, noise_source
 from tacit.cut.simulate import Simulation
 from tacit.lab.tables import Part, Split
 from tacit.models import adam, wide_deep
-from tacit.wire.record import Recorder, Transcript
+from tacit.wire.record import Recorder
 
 CUT = 128  # numbers of an embedding: the last layer of the demo's bottom
-BINS = 48
 LIMIT = 0.6  # the leak AUC that protections are set to where they take one
 _CLIP = 1.5e-3  # about the largest norm of a batch: lower ones make positives count less, and the model drifts
 _LAST = 24  # batches that are attacked, the newest
-_MEANS = (("cosine", "mean"), ("direct_label", "mean"))  # on visits, beside what sweeps try
+_SPEED, _SLOW = 2e-3, 1e-4  # learning rates of Adam
 
 
 @dataclass(frozen=True)
@@ -139,35 +136,62 @@ class Proved:
 
 
 def measure(setting: Setting, data: Split, sizes: Sizes) -> dict[str, Any]:
-    """Train once, attack what was sent, and count how it lies: everything that pictures and pages say of it."""
-    train, test = data.train, data.test
+    """Train, attack what was sent, and count how it lies: everything that pictures and pages say of it.
+
+    It is trained twice. Adam takes steps of one size whatever the gradients are, so that under much noise the feature
+    party's half wanders; `slow` is what a training leaves in which it learns at a twentieth of the speed.
+    """
     recorder = Recorder(last=_LAST, follow=sizes.follow)
-    trained = _trained(setting, train, recorder, sizes)
-    batches, visits = recorder.batches(), recorder.visits()
-    findings = [_judged(one, batches.view, batches.clean, train.labels) for one in _on_batches()]
-    findings += [_judged(one, visits.view, visits.clean, train.labels) for one in _on_visits()]
-    found = worst(findings)
+    trained = _trained(setting, data.train, recorder, sizes)
+    batches, visits, truth = recorder.batches(), recorder.visits(), data.train.labels
+    found = findings(batches, visits, truth)
     told = {
         "name": setting.name,
         "kind": setting.kind,
-        "test_auc": _round(auc(trained.predict(_inputs(test), _own(test)), test.labels)),
         "noise": float(f"{trained.history[-1].power:.3g}"),
-        "rate": _round(setting.rate),
-        "certified": None if setting.certified is None else _round(setting.certified),
-        "largest": float(f"{float(batches.clean.norm(dim=-1).max()):.3g}"),
-        "leaks": {one.attack: _round(one.leak.value) for one in findings},
-        "worst": {
-            "attack": found.attack, **{end: _round(getattr(found.leak, end)) for end in ("value", "low", "high")}
-        },
-    }  # fmt: skip
+        "rate": rounded(setting.rate),
+        "certified": None if setting.certified is None else rounded(setting.certified),
+        "leaks": {one.attack: rounded(one.leak.value) for one in found},
+        **_worth(trained, data, found),
+    }
     if setting.name in shown(sizes):
         steps = len(visits.view.rows)
-        told["visits"] = [_best_so_far(visits, train.labels, count) for count in range(1, steps + 1)]
-        told["histograms"] = _histograms(batches, train.labels)
-    return told
+        told["visits"] = [best_so_far(visits, truth, count) for count in range(1, steps + 1)]
+        told["histograms"] = histograms(batches, truth)
+    recorder = Recorder(last=_LAST, follow=sizes.follow)
+    trained = _trained(setting, data.train, recorder, sizes, speed=_SLOW)
+    return {**told, "slow": _worth(trained, data, findings(recorder.batches(), recorder.visits(), truth))}
 
 
-def _trained(setting: Setting, train: Part, recorder: Recorder, sizes: Sizes) -> Simulation:
+def _worth(trained: Simulation, data: Split, found: list[Finding]) -> dict[str, Any]:
+    """What the model is worth, and what the worst attack reached."""
+    most = worst(found)
+    ends = {end: rounded(getattr(most.leak, end)) for end in ("value", "low", "high")}
+    test = data.test
+    return {
+        "test_auc": rounded(auc(trained.predict(_inputs(test), _own(test)), test.labels)),
+        "worst": {"attack": most.attack, **ends},
+    }
+
+
+def references(data: Split, sizes: Sizes) -> dict[str, float]:
+    """What models are worth that the feature party's half adds nothing to, or only what it was born with.
+
+    "alone" has columns of zeros in the place of the feature party's, "frozen" a bottom that never learns, so that no
+    gradient need be sent at all.
+    """
+    found = {}
+    for name in ("alone", "frozen"):
+        speed = 0.0 if name == "frozen" else _SPEED
+        trained = _trained(Setting(name, name, none()), data.train, None, sizes, speed)
+        features = _silent(data.test) if name == "alone" else _inputs(data.test)
+        found[name] = rounded(auc(trained.predict(features, _own(data.test)), data.test.labels))
+    return found
+
+
+def _trained(
+    setting: Setting, train: Part, recorder: Recorder | None, sizes: Sizes, speed: float = _SPEED
+) -> Simulation:
     bottom, top = wide_deep(
         train.feature_party.cardinalities,
         train.feature_party.numeric.shape[1],
@@ -182,17 +206,25 @@ def _trained(setting: Setting, train: Part, recorder: Recorder, sizes: Sizes) ->
     return simulate(
         bottom=bottom,
         top=top,
-        features=_inputs(train),
+        features=_silent(train) if setting.kind == "alone" else _inputs(train),
         own=_own(train),
         labels=labels,
         targets=targets,
         protect=setting.protect,
-        optimizer=lambda module: adam(module, lr=2e-3),
+        optimizer=lambda module: _optimizer(module, speed if module is bottom else _SPEED),
         epochs=sizes.epochs,
         batch_size=sizes.batch,
         seed=sizes.seed,
         record=recorder,
     )
+
+
+def _optimizer(module: nn.Module, speed: float) -> torch.optim.Optimizer:
+    return adam(module, lr=speed) if speed else torch.optim.SGD(module.parameters(), lr=0.0)
+
+
+def _silent(part: Part) -> tuple[Tensor, Tensor]:
+    return torch.zeros_like(part.feature_party.categorical), torch.zeros_like(part.feature_party.numeric)
 
 
 def _inputs(part: Part) -> tuple[Tensor, Tensor]:
@@ -201,68 +233,3 @@ def _inputs(part: Part) -> tuple[Tensor, Tensor]:
 
 def _own(part: Part) -> tuple[Tensor, Tensor]:
     return part.label_party.categorical, part.label_party.numeric
-
-
-# --- attacks ---------------------------------------------------------------------------------------------------------
-
-
-def _on_batches() -> list[Attack]:
-    names = ("norm", "cosine", "majority", "hint", "direct_label", "residual", "likelihood", "learned")
-    return [*(attack(name) for name in names), attack("spectral", of="gradient"), attack("clustering", of="gradient")]
-
-
-def _on_visits() -> list[Attack]:
-    return [attack("accumulated", attack=inner, how=how) for inner, how in (*ACCUMULATED, *_MEANS)]
-
-
-def _judged(one: Attack, view: View, clean: Tensor, truth: Tensor) -> Finding:
-    """The attack by itself, so that what it finds does not depend on who came before."""
-    return attack_all(view, truth, [one], noise=torch.Generator().manual_seed(0), clean=clean)[0]
-
-
-def _best_so_far(visits: Transcript, truth: Tensor, count: int) -> float:
-    """What the best attack on means reaches when so many visits of each example are over."""
-    view, clean = visits.view, visits.clean[:count]
-    first = View.of(view.gradient[:count], rows=view.rows[:count])
-    inner = ("norm", "residual", "likelihood", "cosine", "direct_label")
-    found = [_judged(attack("accumulated", attack=name), first, clean, truth).leak.value for name in inner]
-    return _round(max(found))
-
-
-# --- how things lie --------------------------------------------------------------------------------------------------
-
-
-def _histograms(batches: Transcript, truth: Tensor) -> dict[str, dict[str, list[float]]]:
-    """Of three quantities, by class: what the norm, cosine and residual attacks look at."""
-    sent, clean = batches.view.gradient.double(), batches.clean.double()  # (steps, batch, width)
-    labels = truth[batches.view.rows] == 1  # (steps, batch)
-    told = labels.double().argmax(1)  # the first positive of each batch: its clean gradient is what is known
-    known = clean[torch.arange(len(clean)), told]
-    norm = sent.norm(dim=-1)
-    rms = norm.square().mean(1, keepdim=True).sqrt()
-    cosine = functional.cosine_similarity(sent, known[:, None], dim=-1)
-    others = torch.ones_like(labels).scatter_(1, told[:, None], False)
-    return {
-        "norm": _counted((norm / rms).clamp_min(1e-9).log10(), labels, -3.0, 1.0),
-        "cosine": _counted(cosine[others], labels[others], -1.0, 1.0),
-        "residual": _counted(_within(log_residual(sent) / math.log(10)), labels, -5.0, 2.0),
-    }
-
-
-def _within(logs: Tensor) -> Tensor:
-    """Logarithms of energies, over that of the mean energy of their batch."""
-    return logs - (10.0**logs).mean(1, keepdim=True).clamp_min(1e-300).log10()
-
-
-def _counted(values: Tensor, positive: Tensor, low: float, high: float) -> dict[str, list[float]]:
-    """The share of each class in each of the bins from low to high; what lies outside counts in the outermost."""
-    inside = values.clamp(low, high)
-    shares = {}
-    for name, mask in (("negative", ~positive), ("positive", positive)):
-        counts = torch.histc(inside[mask], BINS, low, high)
-        shares[name] = [round(share, 4) for share in (counts / counts.sum()).tolist()]
-    return {"range": [low, high], **shares}
-
-
-def _round(value: float | Tensor) -> float:
-    return round(float(value), 4)
