@@ -33,7 +33,7 @@ def test_demo_makes_its_point(compared):
     assert none["worst"]["value"] > 0.95
     assert marvell["leak_auc"]["norm"]["value"] < 0.7
     assert marvell["leak_auc"]["cosine"]["value"] < 0.72
-    assert marvell["leak_auc"]["residual"]["value"] > 0.85
+    assert marvell["leak_auc"]["residual"]["value"] > 0.9
     for attack in ("norm", "cosine", "residual", "likelihood", "accumulated(residual)"):
         assert matched["leak_auc"][attack]["value"] < 0.65, attack
     assert max_norm["protection"] == "max_norm()"
