@@ -95,7 +95,10 @@ def test_what_is_added_is_brought_and_runs_that_begin_later(tmp_path, make_run, 
     (log,) = (tmp_path / "logs").glob("airline*")
     assert steps(shown(log)[0])["leak/norm"] == [5, 15, 25], "seen before it is closed"
     export.close()
-    assert export.brought == {"airline / flights": 9, "airport / flights": 3}
+    assert {export.names[place]: many for place, many in export.brought.items()} == {
+        "airline / flights": 9,
+        "airport / flights": 3,
+    }
 
 
 def test_steps_that_a_killed_run_repeats_are_there_once(tmp_path, make_run, shown):
@@ -156,6 +159,15 @@ def swept():
         ends = {"norm@cut": leak, "norm@cut low": leak - 0.02, "norm@cut high": leak + 0.02}
         for part, step in (("stretch", 10), ("stretch", 20), ("whole", 20)):
             yield {**shared, **ends, "part": part, "step": step}
+
+
+def test_what_is_over_holds_no_file_open(tmp_path, make_run):
+    make_run().train(5, 15, 60)
+    write(tmp_path / "runs" / "s" / "results.parquet", as_table(list(swept())), {"data": "flights"})
+    export = opened(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    assert export.update() > 0
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_where_there_is_no_run_it_is_said(tmp_path):

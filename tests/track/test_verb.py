@@ -51,7 +51,8 @@ def test_figures_go_where_they_are_wanted(tmp_path, make_run):
     done = run(tmp_path / "runs", "--to", "tensorboard", "--out", tmp_path / "logs", "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
-    assert told["new"]["airline / flights"] > 20
+    assert [one["name"] for one in told["runs"]] == ["airline / flights"]
+    assert told["runs"][0]["new"] > 20
     again = run(tmp_path / "runs", "--to", "tensorboard", "--out", tmp_path / "logs", "--follow")
     assert "airline / flights: 0 new figures" in again.stdout
     assert "tensorboard --logdir" in again.stdout
@@ -78,7 +79,7 @@ def test_a_follower_that_is_killed_goes_on_without_doubles(tmp_path, make_run, s
     training.train(60)
     out, err = second.communicate(timeout=WAIT)
     assert second.returncode == 0, err
-    assert json.loads(out)["new"]["airline / flights"] > 0
+    assert json.loads(out)["runs"][0]["new"] > 0
     scalars, _, bars, _ = shown(log)
     found = {name: [step for step, _ in points] for name, points in {**scalars, **bars}.items()}
     assert found["leak/norm"] == found["utility/loss"] == [5, 15, 25, 60]

@@ -91,7 +91,9 @@ def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: b
     if isinstance(export, Tables):
         told |= {"rows": export.rows, "sweeps": [str(path) for path in export.sweeps]}
     else:
-        told |= {"new": export.brought}
+        told |= {
+            "runs": [{"id": place, "name": export.names[place], "new": new} for place, new in export.brought.items()]
+        }
     if as_json:
         typer.echo(json.dumps(told, indent=2))
     elif quiet:
@@ -102,8 +104,8 @@ def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: b
         for path in export.sweeps:
             typer.echo(f"{path / 'results.parquet'} is a sweep's table, and Parquet already: it stays there")
     else:
-        for name, many in export.brought.items():
-            typer.echo(f"{name}: {many:,} new figures")
+        for place, many in export.brought.items():
+            typer.echo(f"{export.names[place]}: {many:,} new figures")
         typer.echo(_LOOK[to].format(out=out) if "://" not in out else f"They are at {out}")
 
 

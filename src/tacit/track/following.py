@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from tacit.errors import UsageError
 from tacit.runs import Place, RunReader, SweepReader, find, reader
 from tacit.runs.pacing import seconds
-from tacit.track.curves import decided_at, later, replica_curves, run_curves
+from tacit.track.curves import Curve, decided_at, later, replica_curves, run_curves
 from tacit.track.facts import facts_of
 from tacit.track.tracker import State, Tracker
 
@@ -68,7 +68,8 @@ class Export(Following):
     """Runs and sweeps brought to trackers, each training to one of its own.
 
     Attributes:
-        brought: how many figures of each, by name.
+        brought: how many figures of each run, or training of a sweep, by its id.
+        names: of the same.
 
     Args:
         roots: as of `Following`.
@@ -78,14 +79,16 @@ class Export(Following):
     def __init__(self, roots: Sequence[Path | str], open_tracker: Open) -> None:
         super().__init__(roots)
         self.brought: dict[str, int] = {}
+        self.names: dict[str, str] = {}
         self._open = open_tracker
-        self._trackers: dict[str, tuple[Tracker, RunReader | SweepReader]] = {}
+        self._trackers: dict[str, tuple[Tracker, RunReader]] = {}  # of runs that are not over: others hold no file open
         self._filed: dict[str, float] = {}
 
     def close(self) -> None:
         """Close all trackers, each with how its run stands."""
         for tracker, one in self._trackers.values():
             tracker.close(state_of(one))
+        self._trackers.clear()
 
     def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
         before = sum(self.brought.values())
@@ -96,19 +99,19 @@ class Export(Following):
                 self._bring_sweep(one)
         return sum(self.brought.values()) - before
 
-    def _tracker(self, place: str, name: str, one: RunReader | SweepReader) -> Tracker:
-        if place not in self._trackers:
-            self._trackers[place] = self._open(place, name), one
-            self.brought.setdefault(name, 0)
-        return self._trackers[place][0]
+    def _bring_curves(self, place: str, name: str, curves: Iterable[Curve], tracker: Tracker) -> None:
+        new = later(curves, tracker)
+        tracker.points(new)
+        self.brought[place] = self.brought.get(place, 0) + len(new)
+        self.names[place] = name
 
     def _bring_run(self, one: RunReader) -> None:
         place = one.place
-        tracker = self._tracker(place.id, place.name, one)
+        if place.id not in self._trackers:
+            self._trackers[place.id] = self._open(place.id, place.name), one
+        tracker = self._trackers[place.id][0]
         tracker.facts(facts_of(one))
-        new = later(run_curves(one), tracker)
-        tracker.points(new)
-        self.brought[place.name] += len(new)
+        self._bring_curves(place.id, place.name, run_curves(one), tracker)
         for decision in one.decisions:
             step = decided_at(one, decision)
             if step > tracker.reached("gate/decision"):
@@ -116,7 +119,10 @@ class Export(Following):
                 tracker.text("gate/decision", step, told, time=seconds(decision["time"]))
         _bring_norms(one, tracker)
         self._bring_report(place, tracker)
-        tracker.flush()
+        if state_of(one) == "finished":
+            self._trackers.pop(place.id)[0].close()
+        else:
+            tracker.flush()
 
     def _bring_report(self, place: Place, tracker: Tracker) -> None:
         paths = [path for name in _REPORTS if (path := place.path / name).exists()]
@@ -126,16 +132,18 @@ class Export(Following):
             self._filed[place.id] = changed
 
     def _bring_sweep(self, one: SweepReader) -> None:
+        """Trainings of a sweep are over when they are found, so each is brought once."""
         for point in one.detail()["points"]:
             number = point["replica"]
-            name = f"{one.place.name} {point['label']} seed {point['seed']}"
-            tracker = self._tracker(f"{one.place.id}-{number}", f"{name} ({number})", one)
+            place = f"{one.place.id}-{number}"
+            if place in self.brought:
+                continue
+            name = f"{one.place.name} {point['label']} seed {point['seed']} ({number})"
+            tracker = self._open(place, name)
             facts = {key: point[key] for key in ("protection", "knob", "strength", "seed") if point[key] is not None}
             tracker.facts({"sweep": one.place.name, "data": one.about.get("data"), **facts})
-            new = later(replica_curves(one.replica(number, points=1 << 62)), tracker)
-            tracker.points(new)
-            tracker.flush()
-            self.brought[f"{name} ({number})"] += len(new)
+            self._bring_curves(place, name, replica_curves(one.replica(number, points=1 << 62)), tracker)
+            tracker.close()
 
 
 def state_of(one: RunReader | SweepReader) -> State:

@@ -41,6 +41,8 @@ class MLflow(Log):
     """
 
     def __init__(self, uri: str | Path, *, run: str, experiment: str = "tacit", place: str | None = None) -> None:
+        if place is not None and not place.replace("-", "").isalnum():
+            raise UsageError(f"place = {place!r} is none: it has letters, digits and dashes")
         self._uri = _address(uri)
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         if self._uri.startswith("file:"):  # MLflow advises against folders and wants to hear that one is meant
