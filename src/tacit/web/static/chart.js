@@ -1,7 +1,7 @@
 // A chart: uPlot with our colours, a key in words, a table, intervals, the limit and what was decided.
 
 import { colour, onTheme } from "./colours.js";
-import { el, mark, say } from "./dom.js";
+import { coded, el, mark, put, say } from "./dom.js";
 import { brief, count, known, short, times } from "./format.js";
 import * as layers from "./layers.js";
 import { closest, legend, table, tableToggle } from "./legend.js";
@@ -54,7 +54,7 @@ export class Chart {
     const all = some.flatMap((curve) => [curve.x[0], curve.x.at(-1)]);
     this.window = extra.window ?? widened(Math.min(...all), Math.max(...all));
     say(this.summary, extra.told);
-    say(this.nothing, some.length ? "" : (extra.nothing ?? "Nothing yet."));
+    put(this.nothing, coded(extra.nothing ?? "Nothing yet."));
     this.nothing.hidden = some.length > 0;
     this.plot.hidden = this.key.node.hidden = this.table.button.hidden = this.summary.hidden = !some.length;
     this.key.update(some);

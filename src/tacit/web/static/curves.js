@@ -20,7 +20,7 @@ function worstWords(curves, [one, more], bound) {
   const found = curves.map((curve) => ({ curve, ...told(curve) })).filter((one) => known(one.highest));
   if (!found.length) return "";
   const worst = found.reduce((a, b) => (b.highest > a.highest ? b : a));
-  const rest = known(bound) ? ` The limit is ${limit(bound)}.` : " No limit was set.";
+  const rest = known(bound) ? ` The limit is ${limit(bound)}.` : " No limit is on record.";
   return `${many(found.length, one, more)}; the highest is ${fixed(worst.highest)} (${worst.curve.name}, step ${count(worst.where)}).${rest}`;
 }
 
@@ -112,7 +112,7 @@ export class StepCharts {
     this.gate.options.floor = measure(this.detail.measure).chance;
     this.gate.options.ceiling = 1;
     const dotted = curves.map((curve) => ({ ...curve, points: true }));
-    const nothing = known(bound) ? "Nothing yet: the gate measures all attacks when an epoch ends." : "No limit was set, so no gate measures.";
+    const nothing = known(bound) ? "Nothing yet: the gate measures all attacks when an epoch ends." : "No limit is on record, so no gate measures.";
     const told = worstWords(curves, ["figure with its 95% interval, taken at an epoch's end", "figures with 95% intervals, taken at epoch ends"], bound);
     this.gate.update(dotted, { ...extra, told, nothing });
   }

@@ -82,7 +82,12 @@ export function scrolled(label, table) {
   return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
 }
 
+/** Words of ours in which backquotes mark what is typed. */
+export function coded(words) {
+  return words.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+}
+
 /** Words where there is nothing to show. */
-export function empty(...words) {
-  return el("p", { class: "empty" }, ...words);
+export function empty(words) {
+  return el("p", { class: "empty" }, coded(words));
 }

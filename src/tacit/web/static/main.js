@@ -6,7 +6,7 @@
 import { calm, listen, Lost, Refused } from "./api.js";
 import * as cards from "./cards.js";
 import { nextTheme, theme } from "./colours.js";
-import { el, empty, put, say } from "./dom.js";
+import { coded, el, empty, put, say } from "./dom.js";
 import { letters } from "./keys.js";
 import * as matrix from "./matrix.js";
 import * as run from "./run.js";
@@ -81,7 +81,7 @@ function banner(error) {
   const words = asked
     ? "This browser holds no valid token any more: open the address that `tacit dashboard` has printed."
     : `The line to the server is lost; what you see is as of ${new Date().toLocaleTimeString("en-GB")}. It is tried again by itself.`;
-  say(by("banner"), words);
+  put(by("banner"), coded(words));
   by("banner").hidden = false;
 }
 

@@ -30,7 +30,7 @@ export class Pace {
     const pace = this.detail.pace ?? { time: [], turn: [], rate: [], journal: [], stalls: [], connected: [] };
     const extra = { shades: pace.stalls, marks: (pace.connected ?? []).map((x) => ({ x, what: "connected" })) };
     if (pace.time.length) extra.window = this.window ?? [pace.time[0], Math.max(pace.time.at(-1), pace.time[0] + 1)];
-    const nothing = "No pace was noted yet. Runs write it down since they keep `pace.jsonl`.";
+    const nothing = "No pace is on record: the run has not begun, or an older version has written it.";
     const turns = { name: "turns a second", x: pace.time, y: pace.rate, gaps: true };
     this.rate.update([turns], { ...extra, told: told(this.detail, pace), nothing });
     const size = { name: "journal", x: pace.time, y: pace.journal.map((value) => (known(value) ? value / 2 ** 20 : null)) };

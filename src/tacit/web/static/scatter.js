@@ -73,7 +73,7 @@ function content(detail, hidden, width, address) {
   return [
     ...axes(xs, ys, x, y, width, points[0].utility_name),
     svg("path", { class: "front", d: `M${best.map((one) => `${x(one.utility).toFixed(1)} ${y(one.leak).toFixed(1)}`).join("L")}` }),
-    ...points.map((one) => point(one, look(names.indexOf(one.protection)), x, y, best.includes(one), address)),
+    ...points.map((one) => point(one, look(names.indexOf(one.protection)), x, y, best.indexOf(one), address)),
   ];
 }
 
@@ -99,15 +99,16 @@ export function words(one) {
   return `${one.label}${known(one.seed) ? `, seed ${one.seed}` : ""}: leak ${fixed(one.leak)}${range} by ${one.worst_attack ?? "no attack"}, ${spelled(one.utility_name)} ${fixed(one.utility)}`;
 }
 
-function point(one, { path, colour }, x, y, best, address) {
+/** A point as a link; the first of the front is where the Tab key enters, arrows lead on from there. */
+function point(one, { path, colour }, x, y, place, address) {
   const [left, top] = [x(one.utility), y(one.leak)];
   const parts = [];
   if (known(one.low) && known(one.high)) {
     parts.push(svg("line", { class: `whisker ${colour}`, x1: left, x2: left, y1: y(Math.max(one.low, 0.5)), y2: y(Math.min(one.high, 1)) }));
   }
-  parts.push(svg("path", { class: `target`, d: "M-13-13h26v26h-26z", transform: `translate(${left} ${top})` }));
+  parts.push(svg("path", { class: "target", d: "M-13-13h26v26h-26z", transform: `translate(${left} ${top})` }));
   parts.push(svg("path", { class: `shape ${colour}`, d: path, transform: `translate(${left} ${top})` }));
-  const link = svg("a", { class: best ? "point best" : "point", href: address(one), "data-replica": one.replica, tabindex: "-1" }, svg("title", {}, words(one)), parts);
+  const link = svg("a", { class: place < 0 ? "point" : "point best", href: address(one), "data-replica": one.replica, tabindex: place ? "-1" : "0" }, svg("title", {}, words(one)), parts);
   mark(link, "aria-label", words(one));
   return link;
 }

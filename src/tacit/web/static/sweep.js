@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { chip } from "./card.js";
-import { el, empty, mark, put, renew, say, section, scrolled, svg } from "./dom.js";
+import { el, empty, put, renew, say, section, scrolled, svg } from "./dom.js";
 import { count, fixed, known, many, spelled } from "./format.js";
 import { grid } from "./grid.js";
 import { arrows } from "./keys.js";
@@ -59,19 +59,13 @@ function show(view) {
   renew(view.states, state(detail), () => [chip(state(detail))]);
   say(view.sentence, sentence(detail));
   renew(view.problems, detail.problems, () => (detail.problems ?? []).map((problem) => el("p", { class: "trouble" }, String(problem))));
-  draw(view);
+  view.plot.draw(detail, view.hidden);
   say(view.said, view.said.textContent || "Point at a setting, or reach one with the keyboard, to read it here.");
   renew(view.key, [names, [...view.hidden]], () => names.map((name, index) => entry(view, name, index)));
   drawList(view);
   const again = () => renew(view.matrix, [detail.matrix, view.sort], () => attacks(view, again));
   again();
   renew(view.about, detail.about, () => about(detail.about));
-}
-
-function draw(view) {
-  view.plot.draw(view.detail, view.hidden);
-  const first = view.plot.node.querySelector("a.point.best") ?? view.plot.node.querySelector("a.point");
-  if (first) mark(first, "tabindex", "0");
 }
 
 function entry(view, name, index) {

@@ -16,7 +16,7 @@ function row(heads, cells) {
 export function decisions(detail) {
   const found = detail.decisions ?? [];
   if (!found.length) {
-    return [empty(known(detail.limit) ? "The gate has decided nothing yet: it does so before each epoch." : "No limit was set, so no gate decides anything.")];
+    return [empty(known(detail.limit) ? "The gate has decided nothing yet: it does so before each epoch." : "No limit is on record, so no gate decides anything.")];
   }
   const heads = [["Before epoch", "n"], ["Decision"], ["Strength"], ["Why"], ["When"]];
   const rows = [...found].reverse().map((one) => {

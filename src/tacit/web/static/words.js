@@ -69,7 +69,7 @@ function raised(decisions) {
 
 /** What attacks reach, against the limit. */
 function reached(detail) {
-  const known_limit = known(detail.limit) ? `the limit is ${limit(detail.limit)}` : "no limit was set";
+  const known_limit = known(detail.limit) ? `the limit is ${limit(detail.limit)}` : "no limit is on record";
   if (!detail.worst) return `No attack has looked yet; ${known_limit}`;
   const what = detail.measure === "variance_read" ? "reads a share of" : "reaches";
   return `The worst attack ${what} ${fixed(detail.worst.value)}; ${known_limit}`;

@@ -1,0 +1,142 @@
+"""What holds on every page: the keyboard, both themes, a phone's width, text that stays text, the token."""
+
+import pytest
+from playwright.sync_api import expect
+
+EVIL = "<img src=x onerror=\"document.title='stolen'\"><script>document.title='stolen'</script>"
+NARROW = "[document.documentElement.scrollWidth, innerWidth]"
+
+
+def addresses(home):
+    ids = home.ids
+    run, other, sweep = (ids[name] for name in ("airline / flights", "airport / flights", "sweeps / done"))
+    return ["#/", f"#/run/{run}", f"#/run/{other}", f"#/sweep/{sweep}", f"#/sweep/{sweep}/3", "#/matrix"]
+
+
+def go(page, address):
+    page.evaluate("hash => { document.querySelector('main').replaceChildren(); location.hash = hash; }", address)
+    page.until("document.querySelector('main h1')?.textContent")
+
+
+def test_the_keyboard_alone(home, visit):
+    page = visit(home)
+    expect(page.locator("a.card")).to_have_count(4)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.keyboard.press("/")
+    page.keyboard.type("airline")
+    expect(page.locator("a.card")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator("a.card")).to_have_count(4)
+    page.locator("a.card").first.focus()
+    page.keyboard.press("ArrowRight")
+    second = page.evaluate("document.activeElement.getAttribute('href')")
+    assert second == page.locator("a.card").nth(1).get_attribute("href")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"  # the focus is seen
+    page.keyboard.press("Enter")
+    page.until("document.activeElement.tagName === 'H1'")
+    assert page.url.endswith(second)
+    page.keyboard.press("Escape")
+    page.until(f"document.activeElement.getAttribute('href') === '{second}'")
+    page.keyboard.press("m")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Attacks and protections")
+    page.keyboard.press("o")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes_follow_the_system_and_can_be_chosen(home, visit, scheme):
+    page = visit(home, color_scheme=scheme)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    colours = {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 28)"}
+    assert page.evaluate(paper) == colours[scheme]
+    go(page, addresses(home)[1])
+    page.until("document.getElementById('leak').chart.drawn")
+    axis = "(({ drawn }) => drawn.axes[0].stroke(drawn, 0))(document.getElementById('leak').chart)"
+    before = page.evaluate(axis)
+    other = "dark" if scheme == "light" else "light"
+    for _ in range(2 if other == "dark" else 1):
+        page.keyboard.press("t")
+    assert page.evaluate(paper) == colours[other]
+    assert page.evaluate(axis) != before  # charts too
+    page.reload()
+    assert page.evaluate(paper) == colours[other]
+
+
+CONTRAST = """() => {
+    const light = (text) => {
+        const [r, g, b] = text.match(/[\\d.]+/g).map((one) => one / 255)
+            .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const probe = document.body.appendChild(document.createElement("span"));
+    const of = (name) => { probe.style.color = `var(--${name})`; return light(getComputedStyle(probe).color); };
+    const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const names = ["ink", "soft", "good", "bad", "open", "s1", "s2", "s3", "s4", "s5"];
+    return Object.fromEntries(names.map((name) => [name, Math.min(ratio(of(name), of("paper")), ratio(of(name), of("wash")))]));
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_have_contrast(home, visit, scheme):
+    found = visit(home, color_scheme=scheme).evaluate(CONTRAST)
+    assert min(found[name] for name in ("ink", "soft", "good", "bad", "open")) >= 4.5, found
+    assert min(found.values()) >= 3, found  # of lines and shapes
+
+
+@pytest.mark.parametrize("width", [360, 2560])
+def test_no_page_is_wider_than_the_screen(home, visit, width):
+    page = visit(home)
+    page.set_viewport_size({"width": width, "height": 800})
+    for address in addresses(home):
+        go(page, address)
+        inner, outer = page.evaluate(NARROW)
+        assert inner <= outer, address
+    go(page, addresses(home)[1])
+    columns = page.evaluate("getComputedStyle(document.querySelector('.charts')).gridTemplateColumns.split(' ').length")
+    assert columns == (1 if width == 360 else 3)
+
+
+def test_what_runs_say_stays_text(tmp_path, shows, folder, visit):
+    run = folder()
+    run.told |= {"run": EVIL, "party": EVIL}
+    run.look(10, **{EVIL: 0.7})
+    run.decide(1, "raise", 1, reason=EVIL, strength=EVIL)
+    run.decide(2, reason=EVIL)
+    run.event("refused", peer=EVIL, why=EVIL)
+    run.status(state="paused", reason=EVIL)
+    client = shows(tmp_path)
+    page = visit(client)
+    expect(page.locator("a.card h3")).to_have_text(EVIL)
+    page.keyboard.press("Tab")
+    page.locator("a.card").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(EVIL)
+    page.locator("#leak figcaption button").click()
+    expect(page.locator("#events")).to_contain_text(EVIL)
+    assert page.locator("main img, main script").count() == 0
+    assert "stolen" not in page.title()
+
+
+def test_a_token_is_needed_and_does_not_stay_in_the_address(home, visit, browser):
+    page = visit(home)
+    assert "token" not in page.url
+    assert page.evaluate("document.cookie") == ""  # no script can read it
+    stranger = browser.new_context()
+    try:
+        answer = stranger.new_page().goto(page.home)
+        assert answer.status == 401
+        assert stranger.request.get(page.home + "api/runs").status == 401
+    finally:
+        stranger.close()
+
+
+def test_a_run_that_is_not_there(home, visit):
+    page = visit(home, "#/run/000000000000", wrong=["404"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not here")
+    page.get_by_role("link", name="All runs").click()
+    expect(page.locator("a.card")).to_have_count(4)
