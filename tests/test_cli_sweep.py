@@ -1,7 +1,6 @@
 """tacit sweep and tacit choose, as a user meets them."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -9,7 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli import app
+from tacit.cli import app, main
 from tacit.cli._swept import print_choice, print_files
 from tacit.errors import UsageError
 from tacit.lab import sweep
@@ -25,12 +24,24 @@ def invoke(*arguments):
     return CliRunner().invoke(app, [str(one) for one in arguments], terminal_width=100)
 
 
+@pytest.fixture(name="told")
+def _told(monkeypatch, capsys):
+    """Run the command line to its end: the exit code, and the error stream."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["tacit", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capsys.readouterr().err
+
+    return run
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     out = tmp_path_factory.mktemp("swept")
-    command = [sys.executable, "-m", "tacit", "sweep", *ARGUMENTS, "--batch-size", "64", "--quick", "--out", str(out)]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = invoke("sweep", *ARGUMENTS, "--batch-size", "64", "--quick", "--out", out, "--json")
+    assert done.exit_code == 0, done.output
     return out, json.loads(done.stdout)
 
 
@@ -123,15 +134,15 @@ def test_waves_notes_and_the_papers_are_told(swept, tmp_path):
     assert "Note: a checkpoint was damaged." in said
 
 
-def test_an_interruption_says_what_is_kept(monkeypatch, tmp_path):
+def test_an_interruption_says_what_is_kept(told, monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tacit.lab.data.load", lambda *_, **__: generated.table(200, (5,), 1, 0.5, 0))
     monkeypatch.setattr("tacit.lab.sweeping.running.sweep", stop)
-    done = invoke("sweep", "--out", tmp_path)
-    assert done.exit_code == 2
-    assert "interrupted; 0 finished waves are kept" in done.output
+    code, said = told("sweep", "--out", tmp_path)
+    assert code == 130
+    assert said.startswith("tacit: interrupted; 0 finished waves are kept")
 
 
 @pytest.mark.parametrize(
@@ -147,17 +158,14 @@ def test_an_interruption_says_what_is_kept(monkeypatch, tmp_path):
         (["sweep", "--learning-rate", "0"], ["learning_rate = 0.0"]),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2_and_leaves_nothing(arguments, words, tmp_path):
+def test_a_mistake_is_one_line_and_exit_code_2_and_leaves_nothing(told, arguments, words, tmp_path):
     out = tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-m", "tacit", *arguments, "--out", str(out)], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 2
+    code, said = told(*arguments, "--out", out)
+    assert code == 2
     assert not out.exists()
-    said = done.stderr.strip()  # a bar that was begun leaves an empty line
     assert said.startswith("tacit: ")
-    assert "\n" not in said
-    assert all(word in done.stderr for word in words), done.stderr
+    assert said.count("\n") == 1
+    assert all(word in said for word in words), said
 
 
 def test_options_reach_the_loader_and_the_sweep(monkeypatch, tmp_path):

@@ -42,14 +42,8 @@ def leak(value: float) -> str:
     return f"[{colour}]{value:.3f}[/{colour}]"
 
 
-def print_report(report: Report, paths: tuple[Path, Path], *, quiet: bool = False) -> None:
-    """A table of what each attack reached, the worst one last; what was not tried; and whether a limit holds.
-
-    Args:
-        report: what was found.
-        paths: where report.json and report.html are.
-        quiet: leaves out what was not tried, and the paths.
-    """
+def print_report(report: Report, paths: tuple[Path, Path]) -> None:
+    """A table of what each attack reached, the worst one last; what was not tried; and whether a limit holds."""
     from rich.markup import escape
 
     about = "labels" if report.subject.side == "features" else "columns"
@@ -68,12 +62,10 @@ def print_report(report: Report, paths: tuple[Path, Path], *, quiet: bool = Fals
         [*head, "without\nmessages"][:cut],
         [None if row is None else row[:cut] for row in rows],
     )
-    if not quiet:
-        for missing in report.not_tested:
-            typer.echo(plain(f"not tested: {missing.what} ({missing.why})"))
+    for missing in report.not_tested:
+        typer.echo(plain(f"not tested: {missing.what} ({missing.why})"))
     typer.echo(_words(report))
-    if not quiet:
-        typer.echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
+    typer.echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
 
 
 _REMEDY = {

@@ -96,7 +96,7 @@ def audit(
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        print_report(report, paths, quiet=quiet)
+        print_report(report, paths)
     if report.verdict in ("broken", "not judged"):
         raise typer.Exit(1)
 

@@ -99,7 +99,7 @@ def train(
     else:
         _print_trained(trained)
         if report is not None and paths is not None:
-            print_report(report, paths, quiet=quiet)
+            print_report(report, paths)
     if report is not None and report.verdict in ("broken", "not judged"):
         raise typer.Exit(1)
 
