@@ -202,10 +202,12 @@ def _gate(path: Path, problems: list[str]) -> dict[str, Any] | None:
 def alive(pid: Any) -> bool:
     """Whether the process that writes a run is there."""
     try:
-        os.kill(int(pid), 0)
+        number = int(pid)
+        if number > 0:  # others stand for whole groups of processes
+            os.kill(number, 0)
     except (OSError, TypeError, ValueError, OverflowError):
         return False
-    return True
+    return number > 0
 
 
 def _time() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit.runs.pacing import Line
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["frame", "matrix"]
 
-_WORDS = 6  # columns that hold words, the first ones
+_WORDS = ("place", "run", "party", "group", "name", "measure")
+_COLUMNS = (*_WORDS, "step", "time", "value", "low", "high")
 _ALL = 1 << 62  # points: nothing is thinned
-
-_COLUMNS = (
-    "place", "run", "party", "group", "name", "measure", "step", "time", "value", "low", "high",
-)  # fmt: skip
+_Who = tuple[str, str | None, str | None]
 
 
 def matrix(readers: Sequence[RunReader | SweepReader]) -> dict[str, Any]:
@@ -60,7 +58,6 @@ def frame(reader: RunReader | SweepReader) -> pl.DataFrame:
     """
     import polars as pl
 
-    schema = {name: pl.String if place < _WORDS else pl.Float64 for place, name in enumerate(_COLUMNS)}
     if isinstance(reader, SweepReader):
         pieces = [
             _figures((reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None), curve)
@@ -71,23 +68,28 @@ def frame(reader: RunReader | SweepReader) -> pl.DataFrame:
         card = reader.card()
         who = (reader.place.id, card["run"], card["party"])
         pieces = [_figures(who, one.shown(_ALL)) for one in reader.series.values()]
-        pieces.append(_pace(who, reader.pace))
-    rows = [row for piece in pieces for row in piece]
-    return pl.DataFrame(rows, schema=schema, orient="row")
+        pieces += _pace(who, reader.pace)
+    empty = pl.DataFrame(schema={name: pl.String if name in _WORDS else pl.Float64 for name in _COLUMNS})
+    return pl.concat([empty, *pieces])
 
 
-def _figures(who: tuple[Any, ...], curve: dict[str, Any]) -> list[tuple[Any, ...]]:
+def _figures(who: _Who, curve: dict[str, Any]) -> pl.DataFrame:
     missing = [None] * len(curve["x"])
-    ends = (curve.get("low", missing), curve.get("high", missing))
-    return [
-        (*who, curve["group"], curve["name"], curve["measure"], x, None, y, low, high)
-        for x, y, low, high in zip(curve["x"], curve["y"], *ends, strict=True)
-    ]
+    told = {"step": curve["x"], "time": missing, "value": curve["y"]}
+    ends = {"low": curve.get("low", missing), "high": curve.get("high", missing)}
+    return _piece(who, (curve["group"], curve["name"], curve["measure"]), told | ends)
 
 
-def _pace(who: tuple[Any, ...], lines: Sequence[Line]) -> list[tuple[Any, ...]]:
-    told = []
-    for time, turn, _, journal in lines:
-        for name, value in (("turn", turn), ("journal_bytes", journal)):
-            told.append((*who, "pace", name, None, None, time, float(value), None, None))
-    return told
+def _pace(who: _Who, lines: Sequence[Line]) -> list[pl.DataFrame]:
+    missing = [None] * len(lines)
+    told = {"step": missing, "time": [line[0] for line in lines], "low": missing, "high": missing}
+    noted = {"turn": [float(line[1]) for line in lines], "journal_bytes": [float(line[3]) for line in lines]}
+    return [_piece(who, ("pace", name, None), told | {"value": values}) for name, values in noted.items()]
+
+
+def _piece(who: _Who, what: tuple[str, str, str | None], columns: Mapping[str, Sequence[float | None]]) -> pl.DataFrame:
+    """A part of the table: the same words in each row, beside columns of numbers."""
+    import polars as pl
+
+    words = [pl.lit(word, pl.String).alias(name) for name, word in zip(_WORDS, (*who, *what), strict=True)]
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64)).select(*words, *_COLUMNS[len(_WORDS) :])

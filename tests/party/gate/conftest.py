@@ -110,15 +110,19 @@ class Companies:
                 raise LeftAloneError(why)
 
         def one(folder, trace):
+            try:
+                return restarted(folder, trace)
+            except (TacitError, LeftAloneError) as error:
+                return error
+            finally:
+                over.set()
+
+        def restarted(folder, trace):
             while True:
                 try:
                     return train(folder, trace=trace, waiting=waiting)
                 except KilledError:
                     continue
-                except (TacitError, LeftAloneError) as error:
-                    return error
-                finally:
-                    over.set()
 
         with ThreadPoolExecutor(2) as pool:
             futures = [pool.submit(one, self.airline, airline), pool.submit(one, self.airport, airport)]
