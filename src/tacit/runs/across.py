@@ -81,10 +81,11 @@ def _figures(who: _Who, curve: dict[str, Any]) -> pl.DataFrame:
 
 
 def _pace(who: _Who, lines: Sequence[Line]) -> list[pl.DataFrame]:
-    missing = [None] * len(lines)
-    told = {"step": missing, "time": [line[0] for line in lines], "low": missing, "high": missing}
-    noted = {"turn": [float(line[1]) for line in lines], "journal_bytes": [float(line[3]) for line in lines]}
-    return [_piece(who, ("pace", name, None), told | {"value": values}) for name, values in noted.items()]
+    missing: list[float | None] = [None] * len(lines)
+    times: list[float | None] = [line[0] for line in lines]
+    told = {"step": missing, "time": times, "low": missing, "high": missing}
+    noted = (("turn", [line[1] for line in lines]), ("journal_bytes", [line[3] for line in lines]))
+    return [_piece(who, ("pace", name, None), {**told, "value": list(values)}) for name, values in noted]
 
 
 def _piece(who: _Who, what: tuple[str, str, str | None], columns: Mapping[str, Sequence[float | None]]) -> pl.DataFrame:
