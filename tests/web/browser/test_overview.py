@@ -150,6 +150,8 @@ def test_a_lost_line_is_said_and_comes_back(tmp_path, folder, visit):
     with running(Dashboard([tmp_path], port=server.port, token=server.access.token, pause=0.05)):
         expect(page.locator("#banner")).to_be_hidden()
         expect(card(page, "flights").locator(".chip").first).to_have_text("Finished")
+    with running(Dashboard([tmp_path], port=server.port, pause=0.05)):  # which has another token
+        expect(page.locator("#banner")).to_contain_text("open the address that tacit dashboard has printed")
         page.close()
 
 

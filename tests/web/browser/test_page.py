@@ -78,7 +78,8 @@ CONTRAST = """() => {
     const of = (name) => { probe.style.color = `var(--${name})`; return light(getComputedStyle(probe).color); };
     const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     const names = ["ink", "soft", "good", "bad", "open", "s1", "s2", "s3", "s4", "s5"];
-    return Object.fromEntries(names.map((name) => [name, Math.min(ratio(of(name), of("paper")), ratio(of(name), of("wash")))]));
+    const least = (one) => Math.min(ratio(one, of("paper")), ratio(one, of("wash")));
+    return Object.fromEntries(names.map((name) => [name, least(of(name))]));
 }"""
 
 

@@ -5,7 +5,7 @@ const CLOCK = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle:
 const BRIEF = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** What a figure means, by the name that runs have for it: where nothing is learnt, and both ends in words. */
-export const MEASURES = {
+const MEASURES = {
   leak_auc: { title: "Leak AUC", name: "leak AUC", chance: 0.5, lowest: "coin flip", highest: "open book" },
   attribute_auc: { title: "Attribute AUC", name: "attribute AUC", chance: 0.5, lowest: "coin flip", highest: "open book" },
   variance_read: { title: "Share read", name: "share read", chance: 0, lowest: "nothing", highest: "everything" },

@@ -23,7 +23,7 @@ function centre(node) {
 }
 
 /** The nearest of some nodes in a direction; what lies aside counts thrice. */
-export function nearest(from, nodes, [right, down]) {
+function nearest(from, nodes, [right, down]) {
   const [x, y] = centre(from);
   let best = null;
   let least = Infinity;

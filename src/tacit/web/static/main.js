@@ -3,7 +3,7 @@
 // A page is a module with `open(root, parts, told)`, which draws into root and returns
 // {title, page, up, wants(ids), refresh(signal), close()}: `up` is where Esc leads, `wants` says whether a change is shown.
 
-import { calm, listen, Lost, Refused } from "./api.js";
+import { calm, get, listen, Lost, Refused } from "./api.js";
 import * as cards from "./cards.js";
 import { nextTheme, theme } from "./colours.js";
 import { coded, el, empty, put, say } from "./dom.js";
@@ -41,7 +41,7 @@ async function route() {
   const [pattern, module] = ROUTES.find(([one]) => one.test(hash)) ?? ROUTES[0];
   const parts = (hash.match(pattern) ?? []).slice(1).map(decodeURIComponent);
   try {
-    const page = await module.open(by("main"), parts, { signal, say: announce });
+    const page = await module.open(by("main"), parts, { signal, say: announce, fail: failed });
     if (signal.aborted) {
       page.close();
       return;
@@ -96,6 +96,7 @@ const refresh = calm(async () => {
   if (!page) return;
   try {
     await page.refresh(signal);
+    if (by("link").dataset.state === "open") by("banner").hidden = true;
   } catch (error) {
     if (!signal?.aborted) failed(error);
   }
@@ -107,6 +108,7 @@ function line(state) {
   by("link").dataset.state = state;
   if (!stands) {
     if (by("banner").hidden) banner(null);
+    get("api/runs").catch(banner); // a server that was started again has another token
     return;
   }
   const lost = !by("banner").hidden;
@@ -150,6 +152,7 @@ letters({
   t: turnTheme,
 });
 sayTheme();
+history.scrollRestoration = "manual";
 addEventListener("hashchange", route);
 route();
 const gone = (ids) => shown?.wants(ids) && refresh();

@@ -16,7 +16,7 @@ const SHARES = [0.1, 0.5, 0.9];
 const PLAY = 120; // milliseconds from step to step
 
 /** Norms below which given shares of a class lie, from its histogram over bins of equal width in the logarithm. */
-export function quantiles(histogram, which) {
+function quantiles(histogram, which) {
   const counts = histogram?.counts[which] ?? [];
   const all = counts.reduce((sum, one) => sum + one, 0);
   if (!all) return SHARES.map(() => null);

@@ -28,9 +28,7 @@ export async function open(root, [id], told) {
   };
   const ask = (first, last) => {
     view.window = [first, last];
-    refresh(told.signal).catch((error) => {
-      if (!told.signal.aborted) throw error;
-    });
+    refresh(told.signal).catch((error) => told.signal.aborted || told.fail(error));
   };
   const detail = await get(path(), told.signal);
   build(view, root, ask);

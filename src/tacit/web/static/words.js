@@ -1,6 +1,6 @@
 // What is going on, in plain words. Never by colour alone: each state has a word, a shape and a tone.
 
-import { count, duration, fixed, known, limit, many, measure, spelled } from "./format.js";
+import { count, duration, fixed, known, limit, many, spelled } from "./format.js";
 
 const BUSY = ["training", "catching up", "waiting", "preparing", "aligning", "evaluating"];
 
@@ -105,9 +105,4 @@ export function spoken(card) {
   const bound = known(card.limit) ? `limit ${limit(card.limit)}` : "no limit";
   const judged = verdict(card)?.word;
   return [`Run ${card.name}: ${now.word}`, progress(card), leak, bound, judged].filter(Boolean).join(", ");
-}
-
-/** What a figure is about, to begin a line with. */
-export function whatLeaks(detail) {
-  return measure(detail.measure).title;
 }
