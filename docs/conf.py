@@ -24,6 +24,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_last_updated_fmt = None
+html_show_search_summary = False  # it would fetch every page that is found, which a page from a disk may not
 html_theme_options = {"navigation_with_keys": True}
 html_css_files = ["tables.css"]
 html_static_path = ["_static"]

@@ -75,6 +75,7 @@ NOT_RUN = {
         "tacit init --role label airline": "the folder is there already; the tutorial of two companies makes it",
         "tacit align --folder airline": TWO,
         "tacit train --folder airline": TWO,
+        "tacit export --folder airline --out top.safetensors": "wants the audit that the page comes to below",
         "tacit conformance my_protection.py --limit 0.6": FILES,
         "tacit sweep": LONG,
         "tacit choose --limit 0.6": LONG,
@@ -89,6 +90,7 @@ NOT_RUN = {
         "tacit figures 004-figure-4": LONG,
         "tacit figures 004-figure-3 004-figure-4": LONG,
         "tacit figures all": LONG,
+        "tacit figures 004-figure-4 004-strengths --rows 8000": "takes a minute; tests/test_cli_figures.py does it",
         "tacit figures 004-figure-8 004-figure-11 --data generated:criteo --rows 4584062 --scale paper --device cuda": (
             MACHINES
         ),
@@ -105,6 +107,7 @@ NOT_RUN = {
         "ray start --address 10.0.0.1:6379": MACHINES,
         "tacit sweep --cluster 10.0.0.1:6379": MACHINES,
         "tacit days --period 7": LONG,
+        "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128": "howto-run-by-day.md runs it",
     },
     "tutorial-ten-minutes.md": {
         "tacit demo --out runs/demo": "takes two minutes; tests/party/test_two_companies.py runs it",
@@ -130,24 +133,20 @@ SMALLER = {
             "tacit choose --limit 1 --quick --from runs/sweep-flights/results.parquet"
         ),
         "tacit choose --data clicks.toml --limit 0.7 --protect matched,iso --strengths 4 --epochs 3": (
-            "tacit choose --data clicks.toml --limit 1 --protect matched,iso --strengths 2 --epochs 1"
+            "tacit choose --data clicks.toml --limit 1 --quick --protect matched,iso --strengths 2 --epochs 1"
         ),
     },
     "howto-paper-figures.md": {
-        "tacit figures 004-figure-4 004-strengths --rows 8000": "tacit figures 004-strengths --rows 2000",
         "tacit sweep --rows 20000 --strengths 4 --epochs 3": "tacit sweep --rows 2000 --strengths 2 --epochs 1 --quick",
     },
     "howto-sweep.md": {
         "tacit sweep --rows 12000 --epochs 3 --strengths 3 --quick": (
             "tacit sweep --rows 2000 --epochs 1 --strengths 2 --quick"
         ),
-        "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128": (
-            "tacit days --rows 8000 --period 90 --seeds 2 --batch-size 128"
-        ),
     },
     "howto-run-by-day.md": {
         "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128 --out runs/days": (
-            "tacit days --rows 4000 --period 180 --seeds 1 --batch-size 128 --protect max_norm --out runs/days"
+            "tacit days --rows 4000 --period 122 --seeds 1 --batch-size 64 --protect max_norm --out runs/days"
         ),
     },
     "tutorial-bring-your-own-model.md": {
@@ -155,6 +154,7 @@ SMALLER = {
         "tacit train --quiet --folder airport": "tacit train --no-audit --quiet --folder airport",
     },
     "tutorial-two-companies.md": {
+        "tacit train --folder airline &": "tacit train --no-audit --folder airline &",
         "tacit train --folder airport": "tacit train --no-audit --folder airport",
     },
 }
