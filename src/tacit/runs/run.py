@@ -14,6 +14,7 @@ from tacit.party.pace import PACE
 from tacit.party.status import alive, read_run
 from tacit.report.rendering import read as read_report
 from tacit.runs.finding import Place
+from tacit.runs.ledger import LedgerGlance
 from tacit.runs.norms import NormsOverTime
 from tacit.runs.pacing import Line, pace_of, rate_now
 from tacit.runs.series import Group, Series, finite, folded
@@ -60,6 +61,7 @@ class RunReader:
         self.status: dict[str, Any] = {}
         self.problems: list[str] = []
         self.norms = NormsOverTime()
+        self._ledger = LedgerGlance(place.path.parent.parent / "ledger")
         self._live, self._pace = Tail(place.path / LIVE), Tail(place.path / PACE)
         self._seen: tuple[Any, ...] = ()
         self._unread: list[str] = []
@@ -143,7 +145,7 @@ class RunReader:
             "total": sum(map(len, self.series.values())), "limits": self._limits(),
             "decisions": [{name: value for name, value in one.items() if name != "measured"} for one in decided],
             "pace": pace_of(self.pace, self.events, points), "norms": self.norms.shown(),
-            "history": self.status.get("history", []), "events": self.events[-50:], "ledger": report.get("ledger"),
+            "history": self.status.get("history", []), "events": self.events[-50:], "ledger": report.get("ledger") or self._ledger.summary(),
             "matrix": run_matrix(self.decisions, leaks), "leaks": leaks, "moments": report.get("moments", []),
         }  # fmt: skip
 

@@ -1,0 +1,51 @@
+"""A party's ledger while its run goes on, looked at now and then: a sum over all examples takes its time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import TacitError
+
+__all__ = ["LedgerGlance"]
+
+_APART = 60.0  # seconds between two looks
+_LARGEST = 4 * 2**20  # bytes of keys, of some hundred thousand examples; above that `tacit ledger` is asked
+
+
+class LedgerGlance:
+    """The summary of a party's ledger, at most a minute old while somebody looks.
+
+    Args:
+        folder: of the ledger, which may not be there yet.
+        now: a clock that never goes back.
+    """
+
+    def __init__(self, folder: Path, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._folder = folder
+        self._now = now
+        self._looked = -math.inf
+        self._told: dict[str, Any] | None = None
+
+    def summary(self) -> dict[str, Any] | None:
+        """What was spent of every example; None where that is not known, or would take long to tell."""
+        if self._now() - self._looked >= _APART:
+            self._told = self._look()
+            self._looked = self._now()
+        return self._told
+
+    def _look(self) -> dict[str, Any] | None:
+        from tacit.ledger.ledger import Ledger
+
+        try:
+            keys = sum(path.stat().st_size for path in self._folder.glob("keys-*"))
+            if not (self._folder / "log").exists() or keys > _LARGEST:
+                return None
+            told = dataclasses.asdict(Ledger(self._folder).summary())
+        except (OSError, TacitError):
+            return self._told
+        return {name: value for name, value in told.items() if name != "each"}
