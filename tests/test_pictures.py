@@ -7,7 +7,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
+from tacit.audit.metrics.leak_auc import auc
 from tacit.lab import flights
 
 ROOT = Path(__file__).parent.parent
@@ -47,10 +49,6 @@ def test_the_script_still_measures_what_the_pictures_need(scripts):
 def test_proved_noise_is_what_its_proof_asks_for(scripts, seeded):
     """Two rows as far apart as clipping lets them be, over all visits: the best test has the AUC that was asked for."""
     _, runs = scripts
-    import torch
-
-    from tacit.audit.metrics.leak_auc import auc
-
     proved, visits, count = runs.Proved.for_limit(0.9, 3), 3, 4000
     labels = (torch.arange(count) % 2).double()
     grad = torch.zeros(count, 8, dtype=torch.float64)
