@@ -137,7 +137,7 @@ class RunReader:
             last: step at which they end.
         """
         report = self.report or {}
-        leaks = report.get("leaks", [])
+        leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
         decided = [{**one, "step": self._step(one["epoch"] - 1)} for one in self.decisions]
         return {
             **self.card(), "steps": self.steps,
@@ -145,7 +145,7 @@ class RunReader:
             "total": sum(map(len, self.series.values())), "limits": self._limits(),
             "decisions": [{name: value for name, value in one.items() if name != "measured"} for one in decided],
             "pace": pace_of(self.pace, self.events, points), "norms": self.norms.shown(),
-            "history": self.status.get("history", []), "events": self.events[-50:], "ledger": report.get("ledger") or self._ledger.summary(),
+            "history": self.status.get("history", []), "events": self.events[-50:], "ledger": ledger,
             "matrix": run_matrix(self.decisions, leaks), "leaks": leaks, "moments": report.get("moments", []),
         }  # fmt: skip
 
