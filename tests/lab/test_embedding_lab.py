@@ -10,7 +10,7 @@ import torch
 from tacit.cut.simulate import simulate
 from tacit.errors import StorageError, UsageError
 from tacit.lab import embedding, fashion
-from tacit.lab.embedding import drawing, problems, settings, training
+from tacit.lab.embedding import drawing, judging, problems, settings, training
 from tacit.lab.embedding.judging import noise_by_batch_size
 from tacit.lab.embedding.records import Reading, Records
 from tacit.lab.embedding.statements import THEIRS, nearest_noise, statements
@@ -18,6 +18,15 @@ from tacit.protect.gradient.none import none
 
 NOISE = {"noise": "uniform", "width": 0.5}
 POINTS = settings.points(NOISE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_attacks():
+    """How well attackers read is shown where they are tested; here a tenth of their updates is enough."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "_PASSES", 15)
+        patch.setattr(judging, "_ATTRIBUTE_UPDATES", 80)
+        yield
 
 
 def quiet(*_):
