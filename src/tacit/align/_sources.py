@@ -64,7 +64,8 @@ def _casts(name: str, schema: pl.Schema, columns: list[str]) -> list[pl.Expr]:
     """How each id column becomes text; bytes stay bytes."""
     missing = [column for column in columns if column not in schema]
     if missing:
-        raise DataError(f"{name} has no column {', '.join(map(repr, missing))}: it has {', '.join(schema.names())}")
+        known = ", ".join(schema.names())
+        raise DataError(f"{name} has no column {', '.join(map(repr, missing))}; it has: {known}: correct the names")
     for column in columns:
         dtype = schema[column]
         textual = dtype in (pl.String, pl.Binary, pl.Date, pl.Categorical, pl.Enum, pl.Null)

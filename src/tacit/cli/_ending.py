@@ -106,7 +106,8 @@ def _misuse(error: Any) -> str:
         near = difflib.get_close_matches(option, known, n=1)
         said = f"there is no option {option}" + (f": did you mean {near[0]}?" if near else "")
     else:
-        said = " ".join(str(error.format_message()).split()).rstrip(".")
+        said = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "")
+        said = said.replace(": Input should", ": it should")
         said = said[0].lower() + said[1:]
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "tacit"
     return f"{said}{'' if said.endswith('?') else ';'} see `{path} --help`"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from tacit.cli._tables import print_table
-from tacit.errors import UsageError
+from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
     from tacit.report.document import Leak, Report
 
-__all__ = ["groups", "leak", "make_folder", "plain", "print_report"]
+__all__ = ["groups", "leak", "make_folder", "making_folder", "plain", "print_report"]
 
 
 def make_folder(path: Path) -> None:
@@ -22,6 +24,19 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {path} can't be made a folder ({error.strerror}): choose another path") from None
+
+
+@contextmanager
+def making_folder(path: Path) -> Iterator[None]:
+    """The same, and where a mistake ends what is done in here, a folder that was made for it goes again."""
+    new = not path.exists()
+    make_folder(path)
+    try:
+        yield
+    except TacitError:
+        if new and not any(path.iterdir()):
+            path.rmdir()
+        raise
 
 
 def groups(text: str) -> str:

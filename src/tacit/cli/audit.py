@@ -13,7 +13,7 @@ import typer
 from tacit.cli._names import complete
 from tacit.cli._options import Folder, Json, Quiet, Run
 from tacit.cli._progress import one_bar
-from tacit.cli._show import make_folder, print_report
+from tacit.cli._show import making_folder, print_report
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,9 +121,8 @@ def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, t
     from tacit.report.rendering import write
 
     target = out if out is not None else find_run(asked.where or Path())[1]
-    make_folder(target)
     repeat = (shlex.join(["tacit", *sys.argv[1:]]),)
-    with one_bar(quiet=quiet, first="reading", unit="attacks") as show:
+    with making_folder(target), one_bar(quiet=quiet, first="reading", unit="attacks") as show:
         if asked.where is None:
             report = audit_files(
                 side=asked.side or "features", limit=asked.limit, repeat=repeat, progress=show,

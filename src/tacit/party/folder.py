@@ -88,6 +88,8 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        if self.path.is_file():
+            raise UsageError(f"{self.path} is a file: name the party's folder, which holds party.toml")
         if not (self.path / "party.toml").is_file():
             raise UsageError(
                 f"{self.path} is no party's folder, it has no party.toml: make one with "

@@ -172,8 +172,8 @@ def _load(pem: bytes) -> x509.Certificate:
         raise DataError(f"{len(pem)} bytes are no certificate: ask the peer for its .crt file")
     try:
         found = x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
-        raise DataError(f"no certificate in PEM form can be read here ({error}): ask for the .crt file") from None
+    except ValueError:
+        raise DataError("no certificate in PEM form can be read here: ask the peer for its .crt file") from None
     if len(found) != 1:
         raise DataError(f"{len(found)} certificates in one file: a party has one, ask for the .crt file of tacit init")
     return found[0]

@@ -143,10 +143,11 @@ class Server:
         )
         try:
             port = self._server.add_secure_port(address, credentials)
-        except RuntimeError as error:
+        except RuntimeError:
             self._pool.shutdown()
             raise LinkError(
-                f"{identity.name} can't listen on {address}: is it in use, or not of this machine? ({error})"
+                f"{identity.name} can't listen on {address}, it is in use or not of this machine: end what listens "
+                "there (`tacit doctor` says more), or take another address, also at the peers"
             ) from None
         self._address = f"{address.rpartition(':')[0]}:{port}"
         self._server.start()
