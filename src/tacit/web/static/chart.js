@@ -57,7 +57,7 @@ export class Chart {
     put(this.nothing, coded(extra.nothing ?? "Nothing yet."));
     this.nothing.hidden = some.length > 0;
     this.plot.hidden = this.key.node.hidden = this.table.button.hidden = this.summary.hidden = !some.length;
-    this.key.update(some);
+    this.key.update(this.ranked());
     this.key.values(null, this.options.format);
     this.draw();
     this.table.draw();
@@ -173,8 +173,14 @@ export class Chart {
     curve.hidden = this.hidden.has(curve.name);
     this.range = this.heights();
     this.drawn?.setSeries(this.curves.indexOf(curve) + 1, { show: !curve.hidden });
-    this.key.update(this.curves);
+    this.key.update(this.ranked());
     this.table.draw();
+  }
+
+  /** The curves as the key has them: those with a colour of their own first. */
+  ranked() {
+    const place = (curve) => (curve.colour === "rest" ? COLOURS.length : COLOURS.indexOf(curve.colour));
+    return [...this.curves].sort((a, b) => place(a) - place(b));
   }
 
   across(x) {

@@ -35,7 +35,7 @@ function head(column, index, sort, again) {
     sort.column = index;
     again();
   };
-  const button = el("button", { type: "button", class: "sorter", onclick: press, "data-column": index }, column.label, el("span", { class: "way", "aria-hidden": "true" }, chosen ? (sort.down ? " ↓" : " ↑") : ""));
+  const button = el("button", { type: "button", class: "sorter", onclick: press, "data-column": index }, column.label, el("span", { class: "way", "aria-hidden": "true" }, chosen ? (sort.down ? "\u00a0↓" : "\u00a0↑") : ""));
   const link = column.href ? el("a", { class: "about", href: column.href }, column.name ?? "open") : null;
   return el("th", { scope: "col", class: index < 0 ? "who" : "n", "aria-sort": direction }, button, link);
 }

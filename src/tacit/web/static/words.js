@@ -81,7 +81,7 @@ function doing(detail) {
   const reason = detail.reason ? ` (${detail.reason})` : "";
   if (now.word === "Can't be read") return "Its status can't be read.";
   if (now.word === "Paused") return `It is paused${reason}.`;
-  if (now.word === "Its process is gone") return "Its process is gone: `tacit train` goes on where it stopped.";
+  if (now.word === "Its process is gone") return "Its process is gone; started again with tacit train, it goes on where it stopped.";
   if (now.word === "Waiting") return `It waits for the other side${reason}.`;
   if (now.word === "Training") {
     const left = known(detail.seconds_left) ? `, about ${duration(detail.seconds_left)} left` : "";
