@@ -119,21 +119,21 @@ NOT_RUN = {
 SMALLER = {
     "howto-add-a-protection.md": {
         "tacit conformance steady.py --option times=2 --limit 0.6": (
-            "tacit conformance steady.py --option times=2 --limit 0.6 --quick"
+            "tacit conformance steady.py --option times=2 --quick"
         ),
     },
     "howto-choose-a-strength.md": {
         "tacit choose --limit 0.65 --rows 20000 --strengths 4 --epochs 3": (
-            "tacit choose --limit 1 --rows 2000 --strengths 2 --epochs 1 --quick"
+            "tacit choose --limit 0.99 --rows 2000 --strengths 2 --epochs 1 --quick"
         ),
         'tacit choose --limit 0.65 --rows 20000 --epochs 3 --protect "matched(visits=3)" --strengths 6 --out refined': (
-            'tacit choose --limit 1 --quick --rows 2000 --epochs 1 --protect "matched(visits=3)" --strengths 2 --out o'
+            'tacit choose --limit 0.9 --quick --rows 999 --epochs 1 --protect "matched(visits=3)" --strengths 2 --out o'
         ),
         "tacit choose --limit 0.7 --from runs/sweep-flights/results.parquet": (
-            "tacit choose --limit 1 --quick --from runs/sweep-flights/results.parquet"
+            "tacit choose --limit 0.99 --quick --from runs/sweep-flights/results.parquet"
         ),
         "tacit choose --data clicks.toml --limit 0.7 --protect matched,iso --strengths 4 --epochs 3": (
-            "tacit choose --data clicks.toml --limit 1 --quick --protect matched,iso --strengths 2 --epochs 1"
+            "tacit choose --data clicks.toml --limit 0.99 --quick --protect matched,iso --strengths 2 --epochs 1"
         ),
     },
     "howto-paper-figures.md": {
