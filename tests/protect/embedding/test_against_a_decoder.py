@@ -12,7 +12,8 @@ seed, and the label's accuracy:
     gaussian(std=0.3)                                 0.71   +0.32 (0.05)   0.928
     gaussian(std=0.3), noise_regularization(0.1)      0.95   +0.24 (0.04)   0.912    over the noise alone
 
-With these deviations the mean gain of four fresh seeds is below its margin with a probability under 1e-6.
+With these deviations the mean gain of two fresh seeds is below its margin with a probability under 1e-4 (distance
+correlation: 3.8 deviations; the others 4.9 and more).
 """
 
 import functools
@@ -30,7 +31,7 @@ from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.embedding.noise_regularization import noise_regularization
 from tacit.protect.embedding.quantize import quantize
 
-SEEDS = 4
+SEEDS = 2
 INPUTS, CUT, ROWS = 8, 6, 3000
 TRAINED = ROWS // 2  # on these the model is trained, on half of the others the decoder is fitted
 
