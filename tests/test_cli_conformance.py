@@ -146,7 +146,7 @@ def test_an_embedding_protection_is_examined_by_its_own_contract_and_by_decoders
 @pytest.mark.parametrize(("place", "name"), [(0, "steady"), (1, "plain")])
 def test_what_the_how_to_shows_keeps_the_contract(write, place, name):
     page = Path(__file__).parent.parent / "docs" / "howto-add-a-protection.md"
-    block = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[place]
+    block = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(), re.DOTALL)[place]
     done = run(write(block, f"{name}.py"), "--quick", "--json")
     told = json.loads(done.stdout)
     assert not {one["name"]: one["detail"] for one in told["checks"] if not one["passed"]}

@@ -16,20 +16,17 @@ import pytest
 
 from tacit.lab.two_companies import prepare
 from tacit.party.folder import Folder
-from tacit.party.replaying import audit_trained
-from tacit.report.rendering import write
 
 
 def _finished(folder):
-    """An airline and an airport that have trained one run, the airline under a limit that holds."""
-    companies = prepare(folder, epochs=1, rows=4096, seed=0, limit=0.9)
+    """An airline and an airport that have trained one run; without a limit, since attacks take longer than all else."""
+    companies = prepare(folder, epochs=1, rows=4096, seed=0, limit=None)
     for company in companies:
         contract = company.folder / "contract.toml"
         contract.write_text(contract.read_text().replace("airport = 128", "airport = 16"))
     with ThreadPoolExecutor(2) as both:
         list(both.map(lambda company: Folder(company.folder).align(), companies, timeout=120))
-        trained = list(both.map(lambda company: Folder(company.folder).train(), companies, timeout=120))
-    write(audit_trained(trained[0]), trained[0].folder)  # the airport's decoder takes half a minute
+        list(both.map(lambda company: Folder(company.folder).train(), companies, timeout=120))
     shutil.copy(folder / "airport" / "airport.crt", folder)
 
 

@@ -75,7 +75,6 @@ NOT_RUN = {
         "tacit init --role label airline": "the folder is there already; the tutorial of two companies makes it",
         "tacit align --folder airline": TWO,
         "tacit train --folder airline": TWO,
-        "tacit export --folder airline --out top.safetensors": "wants the audit that the page comes to below",
         "tacit conformance my_protection.py --limit 0.6": FILES,
         "tacit sweep": LONG,
         "tacit choose --limit 0.6": LONG,
