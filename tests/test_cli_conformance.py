@@ -68,7 +68,7 @@ def test_what_fails_is_told_with_what_was_expected_what_happened_and_what_to_do(
     assert done.exit_code == 1
     words = " ".join(done.output.split())
     assert "one class FAILS" in words
-    assert "passed keeps shape" in words
+    assert "keeps shape passed" in words
     assert "expected: that every row is hidden" in words
     assert "happened: 24 of 24 rows were sent without noise, at step 0" in words
     assert "to do: give noise to every row" in words
@@ -87,7 +87,7 @@ def test_attacks_are_tried_and_a_limit_is_held_against_them(write, monkeypatch):
     words = " ".join(done.output.split())
     assert "What attacks reach on generated:credit (leak AUC)" in words
     assert "trains passed" in words
-    assert "FAILS holds the limit" in words
+    assert "holds the limit FAILS" in words
     assert "holds 0.6 no" in words
     assert "leak_auc=0.55" in words
     assert "expected: that no attack reaches more than 0.6" in words

@@ -26,7 +26,7 @@ def test_help_reads_well():
 def test_the_list_names_every_figure():
     done = run("--list", "--json")
     assert done.exit_code == 0
-    assert {one["figure"] for one in json.loads(done.output)} == set(FIGURES)
+    assert {one["figure"] for one in json.loads(done.stdout)} == set(FIGURES)
     shown = run("--list").output
     assert "004-figure-11" in shown
     assert "ICLR 2022" in shown

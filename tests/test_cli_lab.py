@@ -1,22 +1,30 @@
 """The lab on the command line."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli import app
+from tacit.cli import app, main
 from tacit.errors import UsageError
 from tacit.lab import fashion
 from tacit.lab.embedding import FIGURES
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "tacit", "lab", *arguments], capture_output=True, text=True, timeout=300
-    )
+@pytest.fixture(name="run")
+def _run(monkeypatch, capsys):
+    """Run a verb of the lab to its end: the exit code, the output, the error stream."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["tacit", "lab", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -34,26 +42,26 @@ def test_help_reads_well(command):
     assert "TODO" not in done.output
 
 
-def test_a_small_lab_prints_a_table_and_where_things_are(folder, tmp_path):
+def test_a_small_lab_prints_a_table_and_where_things_are(run, folder, tmp_path):
     asked = ["embedding", "--path", str(folder), "--only", "table-2", "--epochs", "1", "--out", str(tmp_path)]
-    done = run(*asked)
-    assert done.returncode == 0, done.stderr
-    assert "adversarial 1" in done.stdout
-    assert "table-2 " in done.stdout
-    assert str(tmp_path / "summary.md") in done.stdout
+    code, out, err = run(*asked)
+    assert code == 0, err
+    assert "adversarial 1" in out
+    assert "table-2 " in out
+    assert str(tmp_path / "summary.md") in out
     assert (tmp_path / "table-2.png").is_file()
 
-    again = run(*asked, "--json")  # from the records, without training
-    assert again.returncode == 0, again.stderr
-    told = json.loads(again.stdout)
+    code, out, err = run(*asked, "--json")  # from the records, without training
+    assert code == 0, err
+    told = json.loads(out)
     assert set(told) == {"title", "settings", "statements", "records", "figures", "summary"}
     assert set(told["records"]) == set(FIGURES["table-2"])
     assert told["settings"]["epochs"] == 1
     assert "pictures" not in told["records"]["none"]
 
-    other = run(*asked, "--seed", "5")
-    assert other.returncode == 2
-    assert "seed = 0, and now it is 5" in other.stderr
+    code, _, err = run(*asked, "--seed", "5")
+    assert code == 2
+    assert "seed = 0, and now it is 5" in err
 
 
 @pytest.mark.parametrize(
@@ -61,17 +69,17 @@ def test_a_small_lab_prints_a_table_and_where_things_are(folder, tmp_path):
     [
         (["--only", "figure-9"], ["figure-9", "figure-8"]),
         (["--data", "nothing"], ["nothing"]),
-        (["--data", "adult"], ["--path"]),
+        (["--data", "adult"], ["--folder"]),
         (["--data", "fashion", "--path", "/nowhere"], ["/nowhere", "apt-get install dataset-fashion-mnist"]),
         (["--rows", "10"], ["rows"]),
         (["--epochs", "0"], ["epochs"]),
     ],
 )
-def test_a_mistake_is_one_clear_message_and_exit_code_2(arguments, words, tmp_path):
-    done = run("embedding", "--out", str(tmp_path), *arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert all(word in done.stderr for word in words), done.stderr
+def test_a_mistake_is_one_clear_message_and_exit_code_2(run, arguments, words, tmp_path):
+    code, _, err = run("embedding", "--out", tmp_path, *arguments)
+    assert code == 2
+    assert "Traceback" not in err
+    assert all(word in err for word in words), err
 
 
 def test_the_table_of_attacks_is_printed_and_written(tmp_path, monkeypatch):
@@ -86,7 +94,7 @@ def test_the_table_of_attacks_is_printed_and_written(tmp_path, monkeypatch):
     assert "accumulated(direct_label)" in done.output
     assert {"attacks.md", "attacks.json", "attacks.parquet"} == {path.name for path in tmp_path.iterdir()}
     told = CliRunner().invoke(app, [*asked, "--out", str(tmp_path), "--json"])
-    assert json.loads(told.output)["trainings"][0]["worst"]["value"] > 0.95
+    assert json.loads(told.stdout)["trainings"][0]["worst"]["value"] > 0.95
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_choosing_from_a_sweep(swept, tmp_path):
     assert "But not tried: spectral, likelihood, learned: they may read it." in done.output
     assert "against no protection" in done.output
     assert (tmp_path / "choose.png").exists()
-    asked = json.loads(invoke(*choose, out, "--quick", "--json").output)
+    asked = json.loads(invoke(*choose, out, "--quick", "--json").stdout)
     assert asked["untried"] == ["spectral@cut", "likelihood@cut", "learned@cut"]
     assert (asked["notes"], asked["papers"], asked["skipped"]) == ([], None, 0)
     assert asked["holds"]
@@ -113,7 +113,7 @@ def test_choosing_sweeps_where_there_is_no_sweep(swept, tmp_path):
     done = invoke("choose", "--limit", "0.99", *ARGUMENTS, "--batch-size", "64", "--quick", "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "results.parquet").exists()
-    assert json.loads(done.output)["holds"]
+    assert json.loads(done.stdout)["holds"]
 
 
 def test_waves_notes_and_the_papers_are_told(swept, tmp_path):

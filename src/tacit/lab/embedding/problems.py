@@ -107,14 +107,14 @@ def problem(name: str, *, path: Path | None = None, rows: int | None = None, see
         return pictures(_fewer(fashion.load(path or fashion.FOLDER, rows=rows), rows))
     if name == "flights":
         if path is not None:
-            raise UsageError("the flights are shipped with tacit: leave --path out")
+            raise UsageError("the flights are shipped with tacit: leave --folder out")
         from tacit.lab import flights
 
         found = flights.load().aligned(limit=rows, seed=seed)
         return _table(name, "flights of 2013", found, "month", flights.AIRPORT_INPUTS.categorical, epochs=3)
     if name == "adult":
         if path is None:
-            raise UsageError("Adult is not shipped: pass --path FOLDER with adult.csv, or adult.data and adult.test")
+            raise UsageError("Adult is not shipped: pass --folder DIR with adult.csv, or adult.data and adult.test")
         from tacit.lab import adult
 
         found = adult.aligned(path, limit=rows, seed=seed)
