@@ -85,8 +85,8 @@ def test_a_table_is_judged_by_columns_that_training_does_not_change():
     ("options", "words"),
     [
         ({"name": "nothing"}, "no data set 'nothing'"),
-        ({"name": "adult"}, "pass --path"),
-        ({"name": "flights", "path": "x"}, "leave --path out"),
+        ({"name": "adult"}, "pass --folder"),
+        ({"name": "flights", "path": "x"}, "leave --folder out"),
     ],
 )
 def test_a_problem_that_is_none(options, words):
