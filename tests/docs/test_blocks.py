@@ -75,6 +75,7 @@ NOT_RUN = {
         "tacit init --role label airline": "the folder is there already; the tutorial of two companies makes it",
         "tacit align --folder airline": TWO,
         "tacit train --folder airline": TWO,
+        "tacit audit --folder airline": "what home.audit() did above on the page",
         "tacit conformance my_protection.py --limit 0.6": FILES,
         "tacit sweep": LONG,
         "tacit choose --limit 0.6": LONG,
@@ -123,7 +124,7 @@ SMALLER = {
     },
     "howto-choose-a-strength.md": {
         "tacit choose --limit 0.65 --rows 20000 --strengths 4 --epochs 3": (
-            "tacit choose --limit 0.99 --rows 2000 --strengths 2 --epochs 1 --quick"
+            "tacit choose --limit 0.99 --rows 1000 --strengths 2 --epochs 1 --quick --protect iso,matched"
         ),
         'tacit choose --limit 0.65 --rows 20000 --epochs 3 --protect "matched(visits=3)" --strengths 6 --out refined': (
             'tacit choose --limit 0.9 --quick --rows 999 --epochs 1 --protect "matched(visits=3)" --strengths 2 --out o'
@@ -132,7 +133,7 @@ SMALLER = {
             "tacit choose --limit 0.99 --quick --from runs/sweep-flights/results.parquet"
         ),
         "tacit choose --data clicks.toml --limit 0.7 --protect matched,iso --strengths 4 --epochs 3": (
-            "tacit choose --data clicks.toml --limit 0.99 --quick --protect matched,iso --strengths 2 --epochs 1"
+            "tacit choose --data clicks.toml --rows 1000 --limit 0.99 --quick --protect matched,iso --strengths 2 --epochs 1"
         ),
     },
     "howto-paper-figures.md": {
