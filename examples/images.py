@@ -74,7 +74,7 @@ def main() -> None:
     print(f"trained a convolutional network on {chosen.rows:,} pictures, every gradient under matched(leak_auc=0.6)")
     protections: dict[str, list[EmbeddingProtection]] = {
         "bare embeddings": [],
-        "gaussian(snr=0.5, clip=20)": [tacit.gaussian(snr=0.5, clip=20.0)],
+        "gaussian(snr=1)": [tacit.gaussian(snr=1.0)],
     }
     for name, protect in protections.items():
         test, labels, pictures = train(data, chosen.epochs, protect)

@@ -47,11 +47,11 @@ def train(data: Split, *, airport: bool, epochs: int) -> tuple[float, tacit.Reco
         features=features,
         own=own,  # the top is called as top(embedding, *own)
         labels=data.train.labels,
-        optimizer=lambda module: adam(module, lr=2e-3),
+        optimizer=lambda module: adam(module, lr=1e-2),
         epochs=epochs,
-        batch_size=min(1024, len(data.train) // 8),
-        protect=tacit.matched(leak_auc=0.6, visits=epochs),
-        protect_embedding=[tacit.gaussian(snr=4.0, clip=8.0)],
+        batch_size=256,
+        protect=tacit.matched(leak_auc=0.6, visits=epochs) if airport else tacit.none(),
+        protect_embedding=[tacit.gaussian(snr=4.0, clip=8.0)] if airport else [],
         record=recorder,
     )
     return float(auc(trained.predict(*inputs(data.test, airport=airport)), data.test.labels)), recorder
