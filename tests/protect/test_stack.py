@@ -101,7 +101,7 @@ STRENGTHS = {
 def test_every_strength_as_alone(name, dtype):
     made = [protection(name.split()[0], **options) for options in STRENGTHS[name]]
     assert stacked(made).groups == (tuple(range(len(made))),)
-    assert_same(made, 40 if dtype == torch.float64 else 20, dtype=dtype)
+    assert_same(made, 20, dtype=dtype)
 
 
 def mixed() -> list:
