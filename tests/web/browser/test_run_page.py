@@ -18,6 +18,7 @@ LIMIT_DRAWN = """([id, y]) => {
     return found / width;
 }"""
 POINTS = "document.getElementById('leak').chart.curves[0].x.length"
+DRAWN = "document.getElementById('leak').chart.drawn?.data[0].length"
 WINDOW = "document.getElementById('leak').chart.drawn.scales.x"
 
 
@@ -141,11 +142,11 @@ def test_a_run_is_followed_from_its_first_line_on(tmp_path, shows, folder, visit
     for step in range(0, 60, 10):
         run.look(step)
     run.decide(1)
-    page.until(f"document.getElementById('leak').chart.drawn && {POINTS} === 6")
+    page.until(f"{DRAWN} === 6")
     page.evaluate("window.before = document.getElementById('leak').chart.drawn")
     for step in range(60, 120, 10):
         run.look(step)
-    page.until(f"{POINTS} === 12")
+    page.until(f"{DRAWN} === 12")
     assert page.evaluate("window.before === document.getElementById('leak').chart.drawn")  # new data, not a new chart
     run.status(state="paused", reason="<b>noise</b> can't be raised")
     expect(page.locator(".states")).to_contain_text("Paused")

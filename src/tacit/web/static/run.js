@@ -12,14 +12,15 @@ import { scale } from "./pictures.js";
 import { decisions, events, ledger } from "./tables.js";
 import { moves, over, progress, sentence, state, verdict } from "./words.js";
 
-const POINTS = 2000; // of each curve that the server sends at most
+/** Points of each curve that the server sends at most: a lowest and a highest one for each pixel of the page. */
+const points = () => Math.min(2000, Math.max(400, 200 * Math.ceil(innerWidth / 100)));
 
 /** Open the page of a run. */
 export async function open(root, [id], told) {
   const view = { window: [], sort: { column: 0, down: true }, told };
   const path = () => {
     const [first, last] = view.window;
-    return `api/runs/${encodeURIComponent(id)}?points=${POINTS}${known(first) ? `&first=${first}&last=${last}` : ""}`;
+    return `api/runs/${encodeURIComponent(id)}?points=${points()}${known(first) ? `&first=${first}&last=${last}` : ""}`;
   };
   const refresh = async (signal) => {
     const asked = path();
