@@ -113,7 +113,8 @@ export class Chart {
       ],
       series: [{}, ...this.curves.map((curve) => this.style(curve))],
       cursor: {
-        x: true, y: false, points: { size: 7 },
+        x: true, y: false,
+        points: { size: 7, fill: (u, index) => colour(this.curves[index - 1]?.colour ?? "soft") },
         drag: { x: Boolean(zoom), y: false, setScale: false },
         sync: sync ? { key: sync, scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } } : undefined,
         bind: { dblclick: () => () => zoom?.(null) },
