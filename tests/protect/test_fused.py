@@ -25,29 +25,32 @@ def run(protection, width):
 
 @pytest.fixture
 def traced(monkeypatch):
-    """Every compiled part, traced whole (a part that can't be would raise) and run without generating code."""
-    trace = functools.partial(torch.compile, backend="aot_eager", fullgraph=True)
-    parts = 0
-    for module in MODULES:
-        for name, part in vars(module).copy().items():
-            if hasattr(part, "__wrapped__") and part.__module__ == module.__name__ and name.startswith("_"):
-                monkeypatch.setattr(module, name, trace(part.__wrapped__))
-                parts += 1
-    stages = tuple(trace(stage) for stage in (_solver._begin_search, _solver._narrow_block, _solver._finish))
-    monkeypatch.setattr(_solver, "_stages", lambda device: stages)
-    yield parts
+    """Makes every compiled part one that is traced whole (one that can't be would raise) and generates no code."""
+
+    def trace(backend):
+        part_of, parts = functools.partial(torch.compile, backend=backend, fullgraph=True), 0
+        for module in MODULES:
+            for name, part in vars(module).copy().items():
+                if hasattr(part, "__wrapped__") and part.__module__ == module.__name__ and name.startswith("_"):
+                    monkeypatch.setattr(module, name, part_of(part.__wrapped__))
+                    parts += 1
+        stages = tuple(part_of(stage) for stage in (_solver._begin_search, _solver._narrow_block, _solver._finish))
+        monkeypatch.setattr(_solver, "_stages", lambda device: stages)
+        return parts
+
+    yield trace
     torch._dynamo.reset()
 
 
 @pytest.mark.parametrize(
-    ("make", "width"),
-    [
-        (lambda: marvell.marvell(scale=4.0), 8),
-        (lambda: matched.matched(leak_auc=0.6), 8),
-        (lambda: matched.matched(leak_auc=0.6, visits=2), 300),
-        (lambda: stacked([marvell.marvell(leak_auc=auc) for auc in (0.6, 0.7)]), 8),
-        (lambda: stacked([matched.matched(scale=scale) for scale in (1.0, 4.0)]), 8),
-        (lambda: stacked([matched.matched(leak_auc=auc, visits=2) for auc in (0.6, 0.7)]), 300),
+    ("make", "width", "backend"),
+    [  # the same parts with numbers and with tensors for strengths; the latter go through what rewrites graphs as well
+        (lambda: marvell.marvell(scale=4.0), 8, "eager"),
+        (lambda: matched.matched(leak_auc=0.6), 8, "eager"),
+        (lambda: matched.matched(leak_auc=0.6, visits=2), 300, "eager"),
+        (lambda: stacked([marvell.marvell(leak_auc=auc) for auc in (0.6, 0.7)]), 8, "aot_eager"),
+        (lambda: stacked([matched.matched(scale=scale) for scale in (1.0, 4.0)]), 8, "aot_eager"),
+        (lambda: stacked([matched.matched(leak_auc=auc, visits=2) for auc in (0.6, 0.7)]), 300, "aot_eager"),
     ],
     ids=[
         "marvell",
@@ -58,10 +61,10 @@ def traced(monkeypatch):
         "leaks of matched on a wide cut",
     ],
 )
-def test_traced_parts_give_the_same(make, width, request):
+def test_traced_parts_give_the_same(make, width, backend, traced):
     plain, figures = run(make(), width)
-    assert request.getfixturevalue("traced") >= 10
-    traced, traced_figures = run(make(), width)
-    torch.testing.assert_close(traced, plain)
+    assert traced(backend) >= 10
+    again, again_figures = run(make(), width)
+    torch.testing.assert_close(again, plain)
     for name, figure in figures.items():
-        torch.testing.assert_close(traced_figures[name], figure, msg=name)
+        torch.testing.assert_close(again_figures[name], figure, msg=name)
