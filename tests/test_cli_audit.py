@@ -163,13 +163,18 @@ def test_help_shows_examples():
     assert "tacit audit --gradients g.npy" in " ".join(done.stdout.split())
 
 
-def test_figures_are_whole_on_a_narrow_screen(files, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.parametrize("width", [60, 80])
+def test_figures_are_whole_on_a_narrow_screen(files, tmp_path, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("tacit.audit.standard.ATTACKS", ("norm", "spectral", "contextual"))
     pair = ("--gradients", files / "noise.npy", "--labels", files / "y.npy", "--embeddings", files / "z.npy")
     done = run(*pair, "--batch-size", BATCH, "--out", tmp_path, "--quiet")
     report = json.loads((tmp_path / "report.json").read_text())
     assert any(one["baseline"] is not None for one in report["leaks"])
     for one in report["leaks"]:
-        assert f"{one['value']:.3f}   {one['low']:.3f} to {one['high']:.3f}" in done.stdout
+        assert f"{one['value']:.3f}" in done.stdout
+        assert f"{one['low']:.3f} to {one['high']:.3f}" in done.stdout
         assert one["baseline"] is None or f"{one['baseline']:.3f}" in done.stdout
     assert "nothing is judged: give one with --limit" in done.stdout
+    table = done.stdout.partition("not tested")[0]
+    assert max(map(len, table.splitlines())) <= width
