@@ -11,8 +11,8 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL = {
     "custom_models": ("--rows", "2000", "--epochs", "1"),
-    "images": ("--rows", "600", "--epochs", "1"),
-    "label_party_with_features": ("--rows", "4500", "--epochs", "1"),
+    "images": ("--rows", "400", "--epochs", "1"),
+    "label_party_with_features": ("--rows", "2500", "--epochs", "1"),
     "three_parties": ("--rows", "1500", "--epochs", "1"),
 }
 
