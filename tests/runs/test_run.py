@@ -112,17 +112,17 @@ def test_rates_stalls_and_reconnections(written, read, me):
     run.status(pid=me)
     for time, turn, state in ((0, 0, "preparing"), (10, 20, "training"), (20, 40, "waiting"), (30, 40, "waiting"),
                               (40, 40, "training"), (50, 60, "training"), (90, 60, "preparing"),
-                              (100, 80, "training")):  # fmt: skip
+                              (100, 80, "training"), (110, 110, "training")):  # fmt: skip
         run.pace(time, turn, state)
     run.event("connected", time="1970-01-01T00:00:05+00:00")
     run.event("connected", time="1970-01-01T00:00:40+00:00")
     one.refresh()
     pace = one.detail()["pace"]
-    assert pace["rate"] == [None, 2.0, 2.0, None, None, 2.0, None, 2.0]
+    assert pace["rate"] == [None, 2.0, 2.0, None, None, 2.0, None, 2.0, 3.0]
     assert pace["stalls"] == [(20, 40, "waiting"), (50, 90, "stopped")]
     assert pace["connected"] == [5.0, 40.0]
     card = one.card()
-    assert (card["rate"], card["seconds_left"], card["reconnects"]) == (2.0, 50.0, 1)
+    assert (card["rate"], card["seconds_left"], card["reconnects"]) == (3.0, pytest.approx(100 / 3), 1)
 
 
 def test_a_long_pace_is_thinned_to_its_end():

@@ -27,9 +27,9 @@ def seconds(text: str) -> float | None:
 
 def rate_now(lines: Sequence[Line]) -> float | None:
     """Turns in a second lately, waiting included; None where a run does not move."""
-    if len(lines) < 2 or lines[-1][2] not in (*_MOVING, "waiting"):
-        return None
     lately = _since_start(lines[-_LATELY:])
+    if len(lately) < 2 or lately[-1][2] not in (*_MOVING, "waiting"):
+        return None
     took = lately[-1][0] - lately[0][0]
     return (lately[-1][1] - lately[0][1]) / took if took > 0 else None
 
@@ -79,6 +79,6 @@ def _stalls(lines: Sequence[Line]) -> list[tuple[float, float, str]]:
 
 
 def _since_start(lines: Sequence[Line]) -> Sequence[Line]:
-    """Of some lines those since the run was last started."""
+    """Of some lines those since the run was last started and had prepared."""
     starts = [place for place, one in enumerate(lines) if one[2] == "preparing"]
-    return lines[starts[-1] :] if starts else lines
+    return lines[starts[-1] + 1 :] if starts else lines
