@@ -21,11 +21,11 @@ COUNT = 60
 class Top(nn.Linear):
     """Its description holds an address, which is another one at every start."""
 
-    def __init__(self, width=5):
+    def __init__(self, width=5, bias=True):
         def function(logits):
             return logits
 
-        super().__init__(width, 1)
+        super().__init__(width, 1, bias=bias)
         self.function = function
 
     def forward(self, z, own):
@@ -77,7 +77,7 @@ def differ(one, two):
         ({"optimizer": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=0.1)}, {"optimizer weight_decay"}),
         ({"optimizer": lambda p: torch.optim.Adam(p, lr=1e-3, betas=(0.8, 0.999))}, {"optimizer betas"}),
         ({"optimizer": lambda p: torch.optim.Adam([*p][:1], lr=1e-3)}, {"parameters"}),
-        ({"top": Top(width=6)}, {"network", "parameters"}),
+        ({"top": Top(bias=False)}, {"network", "parameters"}),
         ({"features": 2.0}, {"data"}),
         ({"protect": tacit.iso(t=1.0)}, {"protection"}),
         ({"targets": torch.full((COUNT,), 0.5)}, {"targets"}),
@@ -86,6 +86,20 @@ def differ(one, two):
 def test_a_party_of_ones_own(ready, change, names):
     before = guard(ready, own_party())
     assert differ(before, guard(ready, own_party(**change))) == names
+
+
+def test_a_half_from_python_that_does_not_fit_the_contract_is_refused_before_anything_is_sent(companies):
+    for folder in companies:
+        store(folder.run_folder(folder.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    airline, airport = companies
+    bottom = nn.Linear(1, 7)
+    wide = tacit.FeatureParty(
+        bottom=bottom, features=torch.zeros(COUNT, 1), optimizer=torch.optim.SGD(bottom.parameters(), lr=0.1)
+    )
+    with pytest.raises(UsageError, match=r"the bottom model gives \(2, 7\) .* the contract wants \(2, 4\)"):
+        guard(airport, wide)
+    with pytest.raises(UsageError, match=r"the top model can't take \(\(2, 4\), \(2, 1\)\)"):
+        guard(airline, own_party(top=Top(width=6)))
 
 
 def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):

@@ -22,7 +22,7 @@ from tacit.cut.plan import Plan
 from tacit.errors import UsageError
 from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
-from tacit.party.models import build, first_seed, optimizer
+from tacit.party.models import build, cuts_of, first_seed, optimizer, try_out
 from tacit.protect.embedding import embedding_protection
 from tacit.protect.gradient import protection
 from tacit.protect.gradient._chain import Chain, chain
@@ -52,6 +52,7 @@ def build_party(
         model = ", ".join(f"{name} {value}" for name, value in folder.config.model if value is not None)
     else:
         data = _check_own(party, rows)
+        _try_own(party, contract, folder.config.name)
         protect = folder.config.protect or Protect()  # what the settings promise, a party from Python must do as well
         if isinstance(party, FeatureParty):
             own = [(one.event.mechanism, one.event.parameters) for one in party.shield.protect]
@@ -134,6 +135,17 @@ def _check_own(party: LabelParty | FeatureParty, rows: Aligned) -> bytes:
                 f"the party has {len(tensor)} rows, {rows.count} are aligned: take the rows of folder.align()"
             )
     return _digest(own)
+
+
+def _try_own(party: LabelParty | FeatureParty, contract: Contract, name: str) -> None:
+    """Two rows through a half that a caller brought: what it gives must be what the contract says."""
+    own = [tensor[:2] for tensor in party.features]
+    if isinstance(party, FeatureParty):
+        return try_out(party.bottom, "bottom", own, [(len(own[0]), *cuts_of(contract, [name])[0])])
+    rows, device = len(party.labels[:2]), party.labels.device
+    cuts = [torch.zeros(rows, *cut, device=device) for cut in cuts_of(contract, contract.feature_parties)]
+    wanted: list[tuple[int, ...]] = [(rows,), (rows, 1)] if contract.loss == "binary" else [(rows, party.classes)]
+    return try_out(party.top, "top", [*cuts, *own], wanted)
 
 
 def _digest(tensors: Iterable[Tensor]) -> bytes:

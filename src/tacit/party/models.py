@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from tacit.align.tables import Inputs
 from tacit.config import Contract, Party
+from tacit.cut._tensors import evaluating
 from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
 from tacit.models.layers import glorot_linear
 
-__all__ = ["Half", "Joined", "build", "describe", "first_seed", "optimizer"]
+__all__ = ["Half", "Joined", "build", "cuts_of", "describe", "first_seed", "optimizer", "try_out"]
 
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
@@ -133,13 +134,17 @@ def optimizer(module: nn.Module, config: Party) -> torch.optim.Optimizer:
     return torch.optim.SGD(params, lr=rate)
 
 
-def describe(config: Party, contract: Contract, inputs: Inputs, classes: int) -> Half:
-    """What this party's half has to be."""
-    parties = contract.feature_parties if config.role == "label" else (config.name,)
+def cuts_of(contract: Contract, parties: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The shape of a row of each of these parties' embeddings."""
     unknown = [name for name in parties if name not in contract.cut.widths]
     if unknown:
         raise UsageError(f"the contract has no width for {', '.join(unknown)}: add it under [cut] widths")
-    cuts = tuple(contract.cut.widths[name] for name in parties)
+    return tuple(contract.cut.widths[name] for name in parties)
+
+
+def describe(config: Party, contract: Contract, inputs: Inputs, classes: int) -> Half:
+    """What this party's half has to be."""
+    cuts = cuts_of(contract, contract.feature_parties if config.role == "label" else (config.name,))
     logits = 1 if contract.loss == "binary" else max(2, classes)
     return Half(config.role, inputs.cardinalities, inputs.numeric.shape[1], cuts, logits)
 
@@ -246,27 +251,33 @@ def _execute(path: Path) -> ModuleType:
 
 
 def _try_out(module: nn.Module, half: Half, inputs: Inputs) -> None:
-    """Two rows through the module, so that a wrong shape is told now and not by the peer."""
-    what = "bottom" if half.role == "features" else "top"
     own = inputs[:2].tensors
     rows = len(own[0])
-    embeddings = () if half.role == "features" else tuple(torch.zeros(rows, *cut) for cut in half.cuts)
-    came = ", ".join(str(tuple(one.shape)) for one in (*embeddings, *own))
-    was_training = module.training
-    module.eval()
+    if half.role == "features":
+        return try_out(module, "bottom", own, [(rows, *half.cuts[0])])
+    embeddings = tuple(torch.zeros(rows, *cut) for cut in half.cuts)
+    wanted: list[tuple[int, ...]] = [(rows,), (rows, 1)] if half.logits == 1 else [(rows, half.logits)]
+    return try_out(module, "top", (*embeddings, *own), wanted)
+
+
+def try_out(module: nn.Module, what: str, inputs: Sequence[Tensor], wanted: Sequence[tuple[int, ...]]) -> None:
+    """A few rows through a half of the model, so that a wrong shape is told now and not by the peer.
+
+    Args:
+        module: the half.
+        what: it is called.
+        inputs: that it will get, of a few rows.
+        wanted: the shapes that it may give.
+    """
+    came = ", ".join(str(tuple(one.shape)) for one in inputs)
     try:
-        with torch.no_grad():
-            given = module(*embeddings, *own)
+        with evaluating(module):
+            given = module(*inputs)
     except (TypeError, ValueError, RuntimeError, IndexError) as error:
         raise UsageError(f"the {what} model can't take ({came}), which is what it will get: {error}") from error
-    finally:
-        module.train(was_training)
-    wanted: list[tuple[int, ...]] = [(rows, *half.cuts[0])]
-    if half.role == "label":
-        wanted = [(rows,), (rows, 1)] if half.logits == 1 else [(rows, half.logits)]
     if not isinstance(given, Tensor) or tuple(given.shape) not in wanted or given.dtype != torch.float32:
         got = f"{tuple(given.shape)} of {given.dtype}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
         raise UsageError(
-            f"the {what} model gives {got} for {rows} rows; the contract wants {wanted[0]} of torch.float32: change "
-            "its last layer, or agree on another contract"
+            f"the {what} model gives {got} for {wanted[0][0]} rows; the contract wants {wanted[0]} of torch.float32: "
+            "change its last layer, or agree on another contract"
         )
