@@ -11,11 +11,14 @@ demo: .venv/ready
 
 test: check
 	$(BIN)/python -m pytest -n 2
+	@command -v chromium chromium-browser google-chrome > /dev/null || \
+		echo "no browser here: the tests of the pages were left out; to run them: apt-get install chromium"
 
 check: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples
 
 bench: .venv/ready
 	$(BIN)/tacit bench
