@@ -610,9 +610,7 @@ def test_small_gradients_in_between_do_not_water_down_what_is_known_of_the_class
     assert max(found.values()) <= 0.64, found
 
 
-@pytest.mark.parametrize(
-    ("name", "size"), [("marvell", 1), ("matched", 1), ("matched", 4)]
-)
+@pytest.mark.parametrize(("name", "size"), [("marvell", 1), ("matched", 1), ("matched", 4)])
 def test_noise_does_not_tell_the_size_of_a_tiny_batch(name, size):
     """Positives are five times longer; in batches of one, noise as large as the row itself would say so.
 
