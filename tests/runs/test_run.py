@@ -1,9 +1,12 @@
 """A run, read while it is written."""
 
 import json
+import os
 
 import pytest
 
+from tacit.errors import DataError
+from tacit.party._files import append_line
 from tacit.runs import find, frame, matrix, reader
 from tacit.runs.pacing import pace_of
 
@@ -179,3 +182,42 @@ def test_runs_without_a_report_are_not_in_the_matrix_of_all(written, read):
     one = read()
     one.refresh()
     assert matrix([one]) == {"measure": "leak_auc", "columns": [], "rows": []}
+
+
+@pytest.mark.parametrize("name", ["status.json", "live.jsonl", "log.older.jsonl"])
+def test_a_pipe_in_the_place_of_a_file_holds_nobody(written, read, name):
+    run = written()
+    (run.path / name).unlink(missing_ok=True)
+    os.mkfifo(run.path / name)
+    with pytest.raises(DataError, match="pipe"):
+        read().refresh()
+
+
+def test_a_look_that_is_no_number_hides_no_leak(written, read):
+    run, one = written(), read()
+    for step in range(20):
+        run.look(step, norm=float("nan") if step == 19 else 0.5, cosine=float("inf") if step == 10 else 0.9)
+    one.refresh()
+    card = one.card()
+    assert (card["worst"]["attack"], card["worst"]["value"]) == ("cosine", pytest.approx(0.9))
+    assert card["spark"]["y"] == pytest.approx([0.9] * 10 + [0.5] + [0.9] * 9)
+    assert curve(one.detail(), "cosine")["mean"] == pytest.approx([0.9] * 20)
+
+
+def test_a_number_beyond_all_counts_costs_only_itself(written, read):
+    run, one = written(), read()
+    run.look(1, norm=10**400, cosine=0.6)
+    run.look(10**400, norm=0.6)
+    run.look(2, norm=0.7)
+    one.refresh()
+    assert curve(one.detail(), "norm")["x"] == [2]
+    assert curve(one.detail(), "cosine")["y"] == [0.6]
+
+
+def test_norms_without_a_range_are_left_out(written, read):
+    run, one = written(), read()
+    for step, (low, high) in enumerate([(0.0, 1.0), (1.0, float("inf")), (float("nan"), 1.0), (1.0, 1.0), (0.1, 1.0)]):
+        norms = {"sent": {"low": low, "high": high, "counts": [[1], [2]]}}
+        append_line(run.path / "live.jsonl", {"step": step, "found": {}, "norms": norms})
+    one.refresh()
+    assert one.norms.shown()["steps"] == [4]

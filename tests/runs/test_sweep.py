@@ -1,7 +1,9 @@
 """A sweep's folder, read as a page shows it."""
 
 import json
+import os
 
+import polars as pl
 import pytest
 
 from tacit.errors import UsageError
@@ -83,3 +85,16 @@ def test_a_training_that_ran_away_has_no_leak(tmp_path, read):
     write(tmp_path / "s" / "results.parquet", as_table([gone]), ABOUT)
     (point,) = read().detail()["points"]
     assert point["leak"] is point["utility"] is point["worst_attack"] is None
+
+
+def test_a_pipe_and_another_programs_table_are_told_and_not_shown(tmp_path, read):
+    path = tmp_path / "s" / "results.parquet"
+    path.parent.mkdir()
+    as_table(ALL).with_columns(part=pl.lit(1), seed=pl.lit("x")).write_parquet(path)
+    one = read()
+    assert one.table is None
+    assert "part" in one.problems[0]
+    assert "delete" not in one.problems[0]
+    path.unlink()
+    os.mkfifo(path)
+    assert "no file" in read().problems[0]

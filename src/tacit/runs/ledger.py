@@ -43,7 +43,7 @@ class LedgerGlance:
 
         try:
             keys = sum(path.stat().st_size for path in self._folder.glob("keys-*"))
-            if not (self._folder / "log").exists() or keys > _LARGEST:
+            if not (self._folder / "log").is_file() or keys > _LARGEST:
                 return None
             told = dataclasses.asdict(Ledger(self._folder).summary())
         except (OSError, TacitError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 __all__ = ["NormsOverTime"]
@@ -53,6 +54,7 @@ def _counted(told: Any) -> bool:
     numbers = all(type(told[end]) in (int, float) for end in ("low", "high"))
     return (
         numbers
+        and 0 < told["low"] < told["high"] < math.inf
         and isinstance(counts, list)
         and len(counts) == 2
         and all(isinstance(one, list) and all(type(many) is int for many in one) for one in counts)

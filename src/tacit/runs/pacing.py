@@ -21,7 +21,7 @@ def seconds(text: str) -> float | None:
     """Seconds since 1970 of a time as it stands in files."""
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):  # a date at the end of all dates is one here, and none in another zone
         return None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tacit.errors import StorageError, TacitError
+from tacit.errors import DataError, StorageError, TacitError
 from tacit.party import chained
 from tacit.party._files import GATE, LIVE
 from tacit.party.pace import PACE
@@ -17,7 +19,7 @@ from tacit.runs.finding import Place
 from tacit.runs.ledger import LedgerGlance
 from tacit.runs.norms import NormsOverTime
 from tacit.runs.pacing import Line, pace_of, rate_now
-from tacit.runs.series import Group, Series, finite, folded
+from tacit.runs.series import Group, Series, finite
 from tacit.runs.tables import run_matrix
 from tacit.runs.tailing import Tail
 
@@ -25,7 +27,9 @@ __all__ = ["RunReader"]
 
 _REPORT = "report.json"
 _FILES = ("status.json", "log.jsonl", LIVE, GATE, PACE, _REPORT)
+_OLDER = "log.older.jsonl"
 _EVENTS = 1000
+_LARGEST = 2**53  # no count of ours is larger, and no larger one is a figure to draw
 _LATELY = 16  # looks of which the worst attack now is told
 _SPARK = 40
 _UTILITY = ("test_auc", "test_loss", "train_loss")  # what a model is first judged by
@@ -82,6 +86,7 @@ class RunReader:
         now = self.fingerprint()
         if now == self._seen:
             return False
+        self._check_files()
         before = dict(zip(_FILES, self._seen, strict=False))
         after = dict(zip(_FILES, now, strict=False))
         self.status = read_run(self.place.path, events=_EVENTS)
@@ -149,10 +154,17 @@ class RunReader:
             "matrix": run_matrix(self.decisions, leaks), "leaks": leaks, "moments": report.get("moments", []),
         }  # fmt: skip
 
+    def _check_files(self) -> None:
+        """A pipe or a device in the place of a file would hold whoever opens it for ever."""
+        for name in (*_FILES, _OLDER):
+            path = self.place.path / name
+            if path.exists() and not path.is_file() and not path.is_dir():
+                raise DataError(f"{path} is a pipe or a device, which no run has written: remove it")
+
     def _add(
         self, name: str, group: Group, x: float, y: Any, interval: tuple[float, float] | None = None, leak: bool = True
     ) -> None:
-        if type(y) not in (int, float):
+        if type(y) not in (int, float) or (type(y) is int and abs(y) > _LARGEST):
             return
         key = f"{group}/{name}"
         if key not in self.series:
@@ -169,7 +181,12 @@ class RunReader:
             self.norms = NormsOverTime()
         for line in self._live.fresh():
             step, found, figures = line.get("step"), line.get("found"), line.get("figures", {})
-            if type(step) is not int or not isinstance(found, dict) or not isinstance(figures, dict):
+            if (
+                type(step) is not int
+                or abs(step) > _LARGEST
+                or not isinstance(found, dict)
+                or not isinstance(figures, dict)
+            ):
                 continue
             for name, value in found.items():
                 self._add(name, "leak", step, value)
@@ -253,7 +270,8 @@ class RunReader:
         if judged is not None:
             ends = {"low": judged["low"], "high": judged["upper"]}
             return {"attack": judged["attack"], "value": judged["value"], **ends, "on": judged["on"]}
-        lately = {one.name: self._mean(one, len(one.raw) - _LATELY, len(one.raw)) for one in self._looked()}
+        lately = {one.name: one.mean(len(one) - _LATELY, len(one)) for one in self._looked()}
+        lately = {name: value for name, value in lately.items() if math.isfinite(value)}
         if not lately:
             return None
         name = max(lately, key=lately.__getitem__)
@@ -261,10 +279,6 @@ class RunReader:
 
     def _looked(self) -> list[Series]:
         return [one for one in self.series.values() if one.group == "leak" and one.raw]
-
-    def _mean(self, one: Series, first: int, last: int) -> float:
-        value = float(np.mean(one.raw[max(0, first) : max(1, last)]))
-        return folded(value) if one.measure == "leak_auc" else value
 
     def _spark(self) -> dict[str, Any]:
         """The worst attack over time, in a few points, each a mean over many looks."""
@@ -277,5 +291,10 @@ class RunReader:
         pieces = list(pairwise(cuts.tolist()))
         return {
             "x": [longest.x[last - 1] for _, last in pieces],
-            "y": finite([max(self._mean(one, first, last) for one in alike) for first, last in pieces]),
+            "y": finite([_largest(one.mean(first, last) for one in alike) for first, last in pieces]),
         }
+
+
+def _largest(values: Iterable[float]) -> float:
+    """The largest that is a number; NaN where none is."""
+    return max((value for value in values if math.isfinite(value)), default=math.nan)

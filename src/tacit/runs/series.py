@@ -74,11 +74,23 @@ class Series:
             told["mean"] = finite(self._running()[kept])
         return told
 
+    def mean(self, first: int, last: int) -> float:
+        """Of the looks from one place to another, folded as a whole; NaN where none of them is a number.
+
+        Args:
+            first: place of the first look; one before all of them stands for the very first.
+            last: place behind the last look.
+        """
+        known = [value for value in self.raw[max(0, first) : last] if math.isfinite(value)]
+        mean = math.fsum(known) / len(known) if known else math.nan
+        return folded(mean) if self.measure == "leak_auc" else mean
+
     def _running(self) -> NDArray[np.float64]:
         """The mean of each look and those before it, folded as a whole: chance evens out, what leaks does not."""
         raw = np.frombuffer(self.raw)
-        sums = np.concatenate([[0.0], np.nancumsum(raw)])
-        counts = np.concatenate([[0.0], np.cumsum(np.isfinite(raw))])
+        known = np.isfinite(raw)
+        sums = np.concatenate([[0.0], np.cumsum(np.where(known, raw, 0.0))])
+        counts = np.concatenate([[0.0], np.cumsum(known)])
         ends = np.arange(1, len(raw) + 1)
         starts = np.maximum(0, ends - _MEAN)
         mean = (sums[ends] - sums[starts]) / np.maximum(1, counts[ends] - counts[starts])

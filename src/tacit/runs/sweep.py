@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
-from tacit.lab.sweeping.results import IDENTITY, UTILITY, leaks_of
+from tacit.lab.sweeping.results import IDENTITY, UTILITY, WORST, leaks_of
 from tacit.runs.finding import Place
 from tacit.runs.series import Series, finite
 from tacit.runs.tables import table
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SweepReader"]
 
+_WORDS = ("protection", "knob", "options", "part", "worst attack", "worst part")
 _COSTS = ("untouched_rows", "stateless", "seconds")  # not what a model is worth
 
 
@@ -66,14 +67,17 @@ class SweepReader:
         self.problems, tables = [], []
         for path in self._files():
             try:
-                tables.append(pl.read_parquet(path))
+                if not path.is_file():  # a pipe would hold us for ever
+                    raise OSError("it is no file")
+                found = pl.read_parquet(path)
+                if odd := _odd(found):
+                    self.problems.append(f"{path} is no sweep's table, and is not shown: see {', '.join(odd)[:100]}")
+                    continue
+                tables.append(found)
                 self.about = json.loads(pl.read_parquet_metadata(path).get("tacit", "{}"))
-            except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
                 self.problems.append(f"{path} can't be read ({str(error)[:200]}): delete it, and sweep again")
         self.table = pl.concat(tables, how="diagonal_relaxed") if tables else None
-        if self.table is not None and not {*IDENTITY, "part", "step", *UTILITY} <= set(self.table.columns):
-            self.problems.append(f"{self.place.path} holds a table that no sweep wrote")
-            self.table = None
         self._seen = now
         return True
 
@@ -188,6 +192,18 @@ class SweepReader:
                 if only is None or row["replica"] == only
             ]
         )
+
+
+def _odd(table: pl.DataFrame) -> list[str]:
+    """Columns that a sweep's table lacks, or that hold words where it has numbers, or numbers where it has words."""
+    needed = {*IDENTITY, "part", "step", *UTILITY}
+    odd = sorted(needed - set(table.columns))
+    for name, kind in table.schema.items():
+        if name in _WORDS:
+            odd += [] if str(kind) in ("String", "Null") else [name]
+        elif name in needed or "@" in name or name in WORST:
+            odd += [] if kind.is_numeric() or str(kind) == "Null" else [name]
+    return odd
 
 
 def _spelled(column: str) -> tuple[str, str]:
