@@ -11,7 +11,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tacit.lab.two_companies import prepare
@@ -30,23 +29,7 @@ def _finished(folder):
     shutil.copy(folder / "airport" / "airport.crt", folder)
 
 
-def _messages(folder):
-    """What somebody else's system has sent, as files: gradients, labels, ids, embeddings, inputs."""
-    draw = np.random.default_rng(0)
-    labels = draw.integers(0, 2, (8, 64))
-    named = {
-        "g": draw.normal(size=(8, 64, 8)) + labels[..., None],
-        "y": labels,
-        "ids": np.stack([draw.permutation(64) for _ in range(8)]),
-        "z": draw.normal(size=(8, 64, 8)),
-        "x": draw.normal(size=(8, 64, 3)),
-    }
-    named["y"] = np.take_along_axis(np.arange(64)[None].repeat(8, 0) % 2, named["ids"], 1)
-    for name, values in named.items():
-        np.save(folder / f"{name}.npy", values.astype(np.float32 if values.dtype == np.float64 else values.dtype))
-
-
-_WORLDS = {"empty": lambda folder: None, "finished": _finished, "messages": _messages}
+_WORLDS = {"empty": lambda folder: None, "finished": _finished}
 
 
 @pytest.fixture(scope="session", name="free_port")
