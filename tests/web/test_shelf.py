@@ -107,3 +107,27 @@ def test_a_place_that_goes_while_it_is_read_fails_nothing(tmp_path, make_run):
     assert shelf.place(place.id, "run") is None
     with shelf.reading(place) as reader:
         assert reader.card()["id"] == place.id
+
+
+def test_a_list_does_not_wait_for_who_looks_through_a_large_tree(tmp_path, make_run, monkeypatch):
+    make_run(tmp_path / "a" / "runs" / "b")
+    now = [0.0]
+    shelf = Shelf([tmp_path], now=lambda: now[0])
+    (first,) = shelf.glances()
+    began, go_on, find = threading.Event(), threading.Event(), runs.find
+
+    def slow(roots):
+        began.set()
+        assert go_on.wait(20)
+        return find(roots)
+
+    monkeypatch.setattr(runs, "find", slow)
+    now[0] = 100.0
+    with ThreadPoolExecutor(2) as pool:
+        looking = pool.submit(shelf.places)
+        try:
+            assert began.wait(20)
+            assert pool.submit(shelf.glances).result(timeout=20) == [first]
+        finally:
+            go_on.set()
+        assert len(looking.result(timeout=20)) == 1

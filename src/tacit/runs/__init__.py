@@ -4,12 +4,13 @@ Nothing here touches a running party: files are read, again and again, only as f
 """
 
 from tacit.runs.across import frame, matrix
+from tacit.runs.damage import DAMAGE, damage
 from tacit.runs.finding import Place, find
 from tacit.runs.run import RunReader
 from tacit.runs.series import Series
 from tacit.runs.sweep import SweepReader
 
-__all__ = ["Place", "RunReader", "Series", "SweepReader", "find", "frame", "matrix", "reader"]
+__all__ = ["DAMAGE", "Place", "RunReader", "Series", "SweepReader", "damage", "find", "frame", "matrix", "reader"]
 
 
 def reader(place: Place) -> RunReader | SweepReader:

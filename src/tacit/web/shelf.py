@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import runs
-from tacit.errors import DataError, TacitError
+from tacit.errors import DataError
 from tacit.party.status import alive
 from tacit.web.answers import as_json
 
@@ -23,7 +24,6 @@ Reader = runs.RunReader | runs.SweepReader
 _SHARE = 10  # finding takes a tenth of the time, at most: a tree on a slow disk is looked through less often
 _POINTS = 10_000_000  # kept in memory over all readers, about 250 MB
 _LIGHT = 5_000  # points that a reader weighs besides its curves
-_DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -84,20 +84,28 @@ class Shelf:
         self._now = now
         self._slots: dict[str, _Slot] = {}
         self._finding = threading.Lock()
-        self._next = float("-inf")
+        self._next = -math.inf
 
     def places(self, *, at_once: bool = False) -> list[runs.Place]:
-        """All places, newest first; looked for again where the last time was a few seconds ago."""
-        with self._finding:
-            began = self._now()
-            if at_once or began >= self._next:
-                found = {place.id: place for place in runs.find(self._roots)}
-                self._slots = {
-                    name: self._slots.get(name) or _Slot(place, runs.reader(place)) for name, place in found.items()
-                }
-                ended = self._now()
-                self._next = ended + max(self._every, _SHARE * (ended - began))
-            return [slot.place for slot in self._slots.values()]
+        """All places, newest first; looked for again where the last time was a few seconds ago.
+
+        While one thread looks through a large tree, others get what was found before.
+        """
+        if self._finding.acquire(blocking=at_once or self._next == -math.inf):
+            try:
+                began = self._now()
+                if at_once or began >= self._next:
+                    self._find()
+                    ended = self._now()
+                    self._next = ended + max(self._every, _SHARE * (ended - began))
+            finally:
+                self._finding.release()
+        return [slot.place for slot in self._slots.values()]
+
+    def _find(self) -> None:
+        self._slots = {
+            place.id: self._slots.get(place.id) or _Slot(place, runs.reader(place)) for place in runs.find(self._roots)
+        }
 
     def place(self, name: str, kind: str) -> runs.Place | None:
         """The place of an id and a kind; None where there is none."""
@@ -112,8 +120,8 @@ class Shelf:
             try:
                 self._refresh(slot)
                 yield slot.reader
-            except _DAMAGE as error:
-                raise DataError(_damage(place, error)) from error
+            except runs.DAMAGE as error:
+                raise DataError(runs.damage(place, error)) from error
         self._let_go()
 
     @contextmanager
@@ -126,12 +134,12 @@ class Shelf:
                 stack.enter_context(slot.lock)
                 try:
                     self._refresh(slot)
-                except _DAMAGE:  # its card says so
+                except runs.DAMAGE:  # its card says so
                     continue
                 found.append(slot.reader)
             try:
                 yield found
-            except _DAMAGE as error:
+            except runs.DAMAGE as error:
                 where = ", ".join(map(str, self._roots))
                 raise DataError(
                     f"what is under {where} can't be put side by side ({error!r}): see each alone"
@@ -163,7 +171,7 @@ class Shelf:
                 try:
                     self._refresh(slot)
                     slot.glance = _glance(slot.reader)
-                except _DAMAGE as error:
+                except runs.DAMAGE as error:
                     slot.glance = _broken(slot.place, error)
                 slot.seen = (*mark[:-1], _lives(slot))
             return slot.glance
@@ -222,10 +230,5 @@ def _lives(slot: _Slot) -> bool:
 def _broken(place: runs.Place, error: Exception) -> Glance:
     """A glance at a place whose files hold what nothing of ours has written."""
     card = {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
-            "problems": [_damage(place, error)]}  # fmt: skip
+            "problems": [runs.damage(place, error)]}  # fmt: skip
     return Glance(card, as_json(card))
-
-
-def _damage(place: runs.Place, error: Exception) -> str:
-    what = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
-    return f"{place.path} can't be shown ({what[:300]}): a file in it was damaged or changed by hand"
