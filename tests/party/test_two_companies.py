@@ -56,6 +56,9 @@ def narrow(*companies):
         contract.write_text(contract.read_text().replace("airport = 128", "airport = 16"))
 
 
+FAR = ("state", "turn", "turns", "epoch", "epochs", "history")
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """Both after what `tacit demo` lets them do, smaller: fewer flights, a narrow cut, a limit that is easily held."""
@@ -131,9 +134,12 @@ def test_status_tells_the_end(demo):
 def test_a_finished_run_is_not_trained_or_aligned_again(demo):
     out, _ = demo
     before = (out / "airline" / "runs" / "flights" / "model.safetensors").read_bytes()
+    stood = json.loads((out / "airline" / "runs" / "flights" / "status.json").read_text())
     done = tacit("train", "--no-audit", "--folder", str(out / "airline"))
     assert done.returncode == 0, done.stderr
     assert (out / "airline" / "runs" / "flights" / "model.safetensors").read_bytes() == before
+    stands = json.loads((out / "airline" / "runs" / "flights" / "status.json").read_text())
+    assert {name: stands.get(name) for name in FAR} == {name: stood[name] for name in FAR}
     assert tacit("align", "--folder", str(out / "airline")).returncode == 0
     again = tacit("align", "--again", "--folder", str(out / "airline"))
     assert again.returncode == 2

@@ -22,7 +22,7 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_label_party
 from tacit.cut.label_party import LabelParty
 from tacit.cut.losses import LOSSES
-from tacit.cut.plan import Plan
+from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.party._files import replaced
@@ -214,6 +214,8 @@ class _Run:
     def _turns(self, session: LabelSession | FeatureSession, oversight: Oversight) -> None:
         """All turns that are left."""
         oversight.attach(session, self.durable)
+        here = next(iter(self.plan.tasks(min(session.turn, self.plan.turns - 1))))  # a run that is over has none left
+        self._tell(session.turn, here, session.history, "preparing")
         started = time.perf_counter()
         for turned in session.run():
             oversight.turned(turned)
@@ -267,11 +269,15 @@ class _Run:
     def _note(self, turned: Turned, history: list[dict[str, float]]) -> None:
         done = turned.task.turn + 1
         state = "catching up" if turned.replayed else "training"
+        self._tell(done, turned.task, history, state)
+        self.progress(done, self.plan.turns, history[-1] if history else {})
+
+    def _tell(self, done: int, task: Task, history: list[dict[str, float]], state: str) -> None:
+        """Where the run stands, also before its first turn: one that goes on is not at its beginning."""
         self.status.update(
-            state=state, turn=done, epoch=turned.task.epoch, epochs=self.plan.epochs, history=history,
+            state=state, turn=done, epoch=task.epoch, epochs=self.plan.epochs, history=history,
             journal_bytes=self.durable.journal.size,
         )  # fmt: skip
-        self.progress(done, self.plan.turns, history[-1] if history else {})
 
     @property
     def _where(self) -> Path:
