@@ -31,3 +31,12 @@ def test_a_line_that_was_cut_short_costs_only_itself(tmp_path):
     Pace(tmp_path, now=lambda: 2000.0).note("waiting", turn=2, journal_bytes=0)
     path.write_bytes(path.read_bytes() + json.dumps({"time": "now", "turn": 1}).encode())
     assert [one["turn"] for one in paces(path)] == [1, 2]
+
+
+def test_a_clock_that_is_set_back_ends_no_notes(tmp_path):
+    clock = [10_000.0]
+    pace = Pace(tmp_path, now=lambda: clock[0])
+    for now in (10_000.0, 6_400.0, 6_401.0, 6_403.0):
+        clock[0] = now
+        pace.note("training", turn=1, journal_bytes=0)
+    assert [one["time"] for one in paces(tmp_path / PACE)] == [10_000.0, 6_400.0, 6_403.0]

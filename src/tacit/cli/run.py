@@ -82,7 +82,7 @@ def train(
         def progress(turn: int, turns: int, figures: Mapping[str, float]) -> None:
             done[:] = turn, turns
             told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items() if name != "epoch")
-            show(f"training {told}", turn, turns)
+            show(f"training {told}".strip(), turn, turns)
 
         def waiting(peer: str, seconds: float, why: str) -> None:
             show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", *done)

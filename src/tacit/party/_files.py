@@ -13,7 +13,7 @@ from typing import IO, Any
 from tacit.errors import StorageError
 from tacit.wire._files import sync_folder
 
-__all__ = ["GATE", "LIVE", "append_line", "replaced", "storing"]
+__all__ = ["GATE", "LIVE", "append_line", "read_lines", "replaced", "storing"]
 
 GATE, LIVE = "gate.jsonl", "live.jsonl"
 """Files of a run that others read: what its gate decided, and what each look found."""
@@ -63,3 +63,16 @@ def append_line(path: Path, content: Mapping[str, Any]) -> None:
             file.seek(-1, os.SEEK_END)
             text = text if file.read(1) == b"\n" else b"\n" + text
         file.write(text)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """What `append_line` has added, in its order; a line that a crash cut short is left out, as is a missing file."""
+    if not path.exists():
+        return
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(said, dict):
+            yield said

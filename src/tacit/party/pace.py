@@ -5,13 +5,12 @@ Unlike everything else in a run's folder it is not repeated after a kill: time d
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.party._files import append_line
+from tacit.party._files import append_line, read_lines
 
 __all__ = ["PACE", "Pace", "paces"]
 
@@ -45,7 +44,8 @@ class Pace:
             journal_bytes: that the journal takes on the disk.
         """
         now = self._now()
-        due = now - self._written >= max(_LEAST, (now - self._began) / _SHARE)
+        passed = now - self._written
+        due = passed >= max(_LEAST, (now - self._began) / _SHARE) or passed < 0  # a clock may be set back
         if not due and state == self._state:
             return
         line = {"time": round(now, 3), "turn": turn, "state": state, "journal_bytes": journal_bytes}
@@ -55,15 +55,5 @@ class Pace:
 
 def paces(path: Path) -> list[dict[str, Any]]:
     """All lines of a run's pace, in their order; one that a crash cut short is left out."""
-    if not path.exists():
-        return []
     kinds = {"time": (int, float), "turn": (int,), "state": (str,), "journal_bytes": (int,)}
-    found = []
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            said = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(said, dict) and all(type(said.get(name)) in kind for name, kind in kinds.items()):
-            found.append(said)
-    return found
+    return [said for said in read_lines(path) if all(type(said.get(name)) in kind for name, kind in kinds.items())]

@@ -24,7 +24,7 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Task
 from tacit.cut.session import Turned
 from tacit.errors import TensorError, UsageError
-from tacit.party._files import LIVE, append_line, replaced
+from tacit.party._files import LIVE, append_line, read_lines, replaced
 from tacit.wire.recorded import RecordedRun
 
 __all__ = ["LIVE", "Watch", "looks"]
@@ -122,17 +122,7 @@ class Watch:
 
 def looks(path: Path) -> list[dict[str, Any]]:
     """All looks of a run, in their order; a line that a crash cut short is left out."""
-    if not path.exists():
-        return []
-    found = []
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            said = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(said, dict) and {"step", "turn", "epoch", "found"} <= set(said):
-            found.append(said)
-    return found
+    return [said for said in read_lines(path) if {"step", "turn", "epoch", "found"} <= set(said)]
 
 
 def _most_followed(contract: Contract) -> int:
