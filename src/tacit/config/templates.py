@@ -34,7 +34,7 @@ layers = 3  # ReLU layers in this party's half
 
 [training]
 optimizer = "adam"  # or "sgd"
-learning_rate = 0.002
+{rate}
 threads = 0  # of this process; 0 leaves it to torch, which takes all cores (or OMP_NUM_THREADS)
 checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 # seed = 7  # of the first weights; fresh ones are drawn without it
@@ -67,6 +67,10 @@ limit = 0.6  # leak AUC of your labels that no attack on your gradients may pass
 }
 _LABEL = 'label = "label"  # the column to be learnt: 0 or 1 (loss "binary"), or class numbers from 0 on ("softmax")\n'
 _FEATURES = {"label": "both may stay empty here", "features": "name at least one column in all"}
+_RATE = {
+    "label": "learning_rate = 0.002",
+    "features": "learning_rate = 0.0005  # small: a half that learns fast from noisy gradients follows the noise",
+}
 _EMBEDDING = "embedding = 4  # the width of an embedded category\n"
 _PROTECT = {
     "label": """\
@@ -139,6 +143,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         label=_LABEL if label else "",
         features=_FEATURES[role],
         embedding="" if label else _EMBEDDING,
+        rate=_RATE[role],
         protect=_PROTECT[role],
     )
 
