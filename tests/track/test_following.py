@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 
+import polars as pl
 import pytest
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import as_table, write
-from tacit.track import Export, TensorBoard
+from tacit.track import Export, Tables, TensorBoard
 
 ROOM = 1e-6  # TensorBoard keeps figures as float32
 
@@ -178,3 +180,35 @@ def test_where_there_is_no_run_it_is_said(tmp_path):
 def test_trackers_are_imported_when_they_are_opened(alone):
     code = "import sys, tacit, tacit.cli, tacit.track\nprint({'mlflow', 'tensorboard'} & set(sys.modules))"
     assert alone(code).strip() == "set()"
+
+
+def test_a_run_that_can_not_be_read_stops_no_other(tmp_path, make_run):
+    make_run().train(5, 15)
+    hurt = make_run("airport")
+    os.mkfifo(hurt.path / "live.jsonl")
+    export = opened(tmp_path)
+    assert export.update() > 0
+    (problem,) = export.problems.values()
+    assert "live.jsonl is a pipe" in problem
+    assert list(export.names.values()) == ["airline / flights"]
+    (hurt.path / "live.jsonl").unlink()
+    hurt.look(7)
+    assert export.update() == 3
+    assert export.problems == {}
+    export.close()
+
+
+@pytest.mark.parametrize("kind", [Export, Tables])
+def test_a_run_that_is_deleted_is_not_awaited_and_what_was_brought_stays(tmp_path, make_run, kind):
+    make_run().train(5, 15)
+    run = make_run("airport", pid=os.getpid())
+    run.look(5)
+    export = opened(tmp_path) if kind is Export else Tables([tmp_path / "runs"], tmp_path / "tables")
+    export.update()
+    assert not export.finished
+    shutil.rmtree(run.path)
+    export.update()
+    assert export.finished
+    export.close()
+    if kind is Tables:
+        assert pl.read_parquet(tmp_path / "tables" / "figures.parquet")["party"].unique().len() == 2

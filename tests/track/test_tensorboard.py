@@ -85,3 +85,20 @@ def test_without_the_extra_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     with pytest.raises(UsageError, match=r"tensorboard is not installed .*: pip install 'tacit\[tracking\]'"):
         TensorBoard(tmp_path, run="mine")
+
+
+@pytest.mark.parametrize("hurt", [b"\xff" * 8, b"\0" * 7 + b"\x10"], ids=["beyond-all-numbers", "beyond-memory"])
+def test_an_event_of_a_damaged_length_is_passed_over(hurt, tmp_path):
+    with TensorBoard(tmp_path, run="mine") as log:
+        log(0, {"loss": 0.5})
+    (path,) = (tmp_path / "mine").glob("events*")
+    path.write_bytes(path.read_bytes() + hurt + b"\0" * 20)
+    with TensorBoard(tmp_path, run="mine") as log:
+        assert log.reached("loss") == 0
+
+
+def test_an_event_that_is_none_is_passed_over(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "events.out.tfevents.0000000001").write_bytes((4).to_bytes(8, "little") + b"\xff" * 12)
+    with TensorBoard(tmp_path, run="mine") as log:
+        assert log.reached("loss") == -1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tacit.cli._options import Json, Quiet, Runs, run_folders
+from tacit.cli._show import plain
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def track(
             _go_on(export)
     finally:
         export.close()
+    for problem in export.problems.values():
+        typer.echo(f"tacit: {plain(problem)}", err=True)
     _tell(export, to, out, as_json=as_json, quiet=quiet)
 
 
@@ -105,7 +108,7 @@ def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: b
             typer.echo(f"{path / 'results.parquet'} is a sweep's table, and Parquet already: it stays there")
     else:
         for place, many in export.brought.items():
-            typer.echo(f"{export.names[place]}: {many:,} new figures")
+            typer.echo(f"{plain(export.names[place])}: {many:,} new figures")
         typer.echo(_LOOK[to].format(out=out) if "://" not in out else f"They are at {out}")
 
 

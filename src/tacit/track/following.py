@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import UsageError
-from tacit.runs import Place, RunReader, SweepReader, find, reader
+from tacit.runs import DAMAGE, Place, RunReader, SweepReader, damage, find, reader
 from tacit.runs.pacing import seconds
 from tacit.track.curves import Curve, decided_at, later, replica_curves, run_curves
 from tacit.track.facts import facts_of
@@ -29,7 +29,11 @@ _REPORTS = ("report.json", "report.html")
 
 
 class Following(ABC):
-    """Runs and sweeps under some folders; those that begin later are found as well.
+    """Runs and sweeps under some folders; those that begin later are found as well, and none that is gone is awaited.
+
+    Attributes:
+        readers: of what there is, by id.
+        problems: what could not be read, by id; the rest goes on.
 
     Args:
         roots: parties' folders, runs, sweeps, or any folder above them. Where none is found it is a `UsageError`.
@@ -38,6 +42,7 @@ class Following(ABC):
     def __init__(self, roots: Sequence[Path | str]) -> None:
         self._roots = list(roots)
         self.readers: dict[str, RunReader | SweepReader] = {}
+        self.problems: dict[str, str] = {}
         self._look()
         if not self.readers:
             raise UsageError(
@@ -52,16 +57,23 @@ class Following(ABC):
     def update(self) -> int:
         """Bring what is new; how many figures that were."""
         self._look()
-        return self._bring([one for one in self.readers.values() if one.refresh()])
+        return self._bring([one for one in self.readers.values() if self._refreshed(one)])
 
     @abstractmethod
     def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
         """Bring what those have that changed."""
 
     def _look(self) -> None:
-        for place in find(self._roots):
-            if place.id not in self.readers:
-                self.readers[place.id] = reader(place)
+        self.readers = {place.id: self.readers.get(place.id) or reader(place) for place in find(self._roots)}
+
+    def _refreshed(self, one: RunReader | SweepReader) -> bool:
+        try:
+            changed = one.refresh()
+        except DAMAGE as error:
+            self.problems[one.place.id] = damage(one.place, error)
+            return False
+        self.problems.pop(one.place.id, None)
+        return changed
 
 
 class Export(Following):
@@ -81,13 +93,13 @@ class Export(Following):
         self.brought: dict[str, int] = {}
         self.names: dict[str, str] = {}
         self._open = open_tracker
-        self._trackers: dict[str, tuple[Tracker, RunReader]] = {}  # of runs that are not over: others hold no file open
+        self._trackers: dict[str, Tracker] = {}  # of runs that are not over: others hold no file open
         self._filed: dict[str, float] = {}
 
     def close(self) -> None:
         """Close all trackers, each with how its run stands."""
-        for tracker, one in self._trackers.values():
-            tracker.close(state_of(one))
+        for place, tracker in self._trackers.items():
+            tracker.close(state_of(self.readers[place]) if place in self.readers else "stopped")
         self._trackers.clear()
 
     def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
@@ -108,8 +120,8 @@ class Export(Following):
     def _bring_run(self, one: RunReader) -> None:
         place = one.place
         if place.id not in self._trackers:
-            self._trackers[place.id] = self._open(place.id, place.name), one
-        tracker = self._trackers[place.id][0]
+            self._trackers[place.id] = self._open(place.id, place.name)
+        tracker = self._trackers[place.id]
         tracker.facts(facts_of(one))
         self._bring_curves(place.id, place.name, run_curves(one), tracker)
         for decision in one.decisions:
@@ -120,7 +132,7 @@ class Export(Following):
         _bring_norms(one, tracker)
         self._bring_report(place, tracker)
         if state_of(one) == "finished":
-            self._trackers.pop(place.id)[0].close()
+            self._trackers.pop(place.id).close()
         else:
             tracker.flush()
 

@@ -174,9 +174,13 @@ def _new(folder: Path) -> IO[bytes]:
 def _read(paths: Sequence[Path], events: Any) -> dict[str, int]:
     """The last step of each name in some files."""
     reached: dict[str, int] = {}
+    undecodable = needed("google.protobuf.message").DecodeError
     for path in paths:
         for content in _contents(path):
-            event = events.Event.FromString(content)
+            try:
+                event = events.Event.FromString(content)
+            except undecodable:
+                break
             for value in event.summary.value:
                 name = value.tag.removesuffix(_TEXT)
                 reached[name] = max(event.step, reached.get(name, -1))
@@ -184,10 +188,13 @@ def _read(paths: Sequence[Path], events: Any) -> dict[str, int]:
 
 
 def _contents(path: Path) -> Iterator[bytes]:
-    """What the events of a file hold, up to one that was cut short."""
+    """What the events of a file hold, up to one that was cut short or damaged."""
     with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
         while len(head := file.read(_HEAD)) == _HEAD:
             (length,) = struct.unpack("<Q", head[:8])
+            if length > size:  # never asked for: it might be more than there is memory
+                return
             content = file.read(length)
             if len(content) < length or len(file.read(_CHECK)) < _CHECK:
                 return
