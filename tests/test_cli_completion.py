@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.cli._names import complete, complete_list
+from tacit.cli.completion import ready_for_completion
+from tacit.errors import UsageError
 
 SCRIPT = r"""
 source "$1"
@@ -82,3 +85,13 @@ def test_the_script_of_bash_is_bash(tmp_path):
     script = Path(tmp_path / "script")
     script.write_text(CliRunner().invoke(app, ["completion", "bash"]).stdout)
     assert subprocess.run(["bash", "-n", script], capture_output=True, timeout=60).returncode == 0
+
+
+def test_a_typer_that_keeps_its_shells_elsewhere_completes_nothing_and_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "typer._completion_shared", None)
+    done = CliRunner().invoke(app, ["completion", "bash"])
+    assert isinstance(done.exception, UsageError)
+    assert f"typer {metadata.version('typer')}" in str(done.exception)
+    monkeypatch.setitem(sys.modules, "typer._completion_classes", None)
+    monkeypatch.setenv("_TACIT_COMPLETE", "complete_bash")
+    ready_for_completion()

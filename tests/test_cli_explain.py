@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import pydoc
 import re
 import sys
 from pathlib import Path
@@ -104,3 +106,18 @@ def test_on_a_terminal_the_page_is_drawn(monkeypatch):
     said = screen.file.getvalue()
     assert "Head" in said
     assert "#" not in said
+
+
+def test_a_long_page_goes_through_a_pager_that_shows_colours(monkeypatch):
+    """Less without -R shows them as ESC[1m."""
+    shown = []
+    monkeypatch.setenv("LESS", "")  # put back afterwards
+    monkeypatch.delenv("LESS")
+    monkeypatch.setattr(pydoc, "pager", lambda text: shown.append((text, os.environ.get("LESS"))))
+    screen = Console(file=io.StringIO(), width=80, height=5, force_terminal=True)
+    module = sys.modules["tacit.cli.explain"]
+    monkeypatch.setattr(module, "console", lambda most: screen)
+    module._show("# Head\n\n" + "A line.\n\n" * 20, paged=True)
+    ((text, less),) = shown
+    assert "\x1b[" in text
+    assert less == "-R"

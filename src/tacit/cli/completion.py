@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
+from contextlib import suppress
+from importlib import metadata
 from typing import Annotated, Literal
 
 import typer
 
+from tacit._version import __version__
 from tacit.cli._options import Json, Quiet
+from tacit.errors import UsageError
 
 __all__ = ["completion", "ready_for_completion"]
 
@@ -24,9 +29,8 @@ _KEPT = {
 def ready_for_completion() -> None:
     """Teach typer its shells, where a shell asks for completions."""
     if _VARIABLE in os.environ:
-        from typer._completion_classes import completion_init
-
-        completion_init()
+        with suppress(ImportError, AttributeError):  # a typer that keeps them elsewhere completes nothing
+            importlib.import_module("typer._completion_classes").completion_init()
 
 
 def completion(
@@ -42,12 +46,22 @@ def completion(
 
     `tacit completion fish > ~/.config/fish/completions/tacit.fish`
     """
-    from typer._completion_shared import get_completion_script
-
-    script = get_completion_script(prog_name="tacit", complete_var=_VARIABLE, shell=shell)
+    script = _script(shell)
     if as_json:
         typer.echo(json.dumps({"shell": shell, "script": script}))
         return
     typer.echo(script)
     if not quiet and sys.stdout.isatty():
         typer.echo(f"# To keep it, write it to {_KEPT[shell]}", err=True)
+
+
+def _script(shell: str) -> str:
+    """As typer has it; its own place for it is no promise of typer's, so another version may have another."""
+    try:
+        make = importlib.import_module("typer._completion_shared").get_completion_script
+        return str(make(prog_name="tacit", complete_var=_VARIABLE, shell=shell))
+    except (ImportError, AttributeError, TypeError) as error:
+        raise UsageError(
+            f"typer {metadata.version('typer')} has no completion that tacit {__version__} knows ({error}): install "
+            "another version of typer, or go on without"
+        ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Annotated
 
@@ -84,6 +85,7 @@ def _show(text: str, *, paged: bool) -> None:
     screen = console(100)
     page = Markdown(text)
     if paged and len(screen.render_lines(page)) > screen.height - 2:
+        os.environ.setdefault("LESS", "-R")  # colours as such, where the pager is less and nobody has said otherwise
         with screen.pager(styles=True):
             screen.print(page)
     else:
