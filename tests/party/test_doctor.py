@@ -154,9 +154,11 @@ def test_no_folder(tmp_path):
         (lambda path: (path / "party.toml").write_text("nme = 1"), "party.toml", "correct it"),
         (lambda path: (path / "data.parquet").unlink(), "data", "put it there"),
         (lambda path: (path / "data.parquet").write_bytes(b"no table"), "data", "write it anew"),
+        (lambda path: (path / "trusted" / "other.crt").mkdir(), "pinned peers", "look at who owns it"),
+        (lambda path: edit(Folder(path), "party.toml", "127.0.0.1:", "a..b:"), "port", "[network] listen"),
     ],
     ids=["key mode", "secret gone", "certificate gone", "nobody trusted", "no contract", "odd contract", "odd settings",
-         "no data", "odd data"],
+         "no data", "odd data", "a folder trusted", "no name"],
 )  # fmt: skip
 def test_what_is_broken_is_named_with_what_to_do(companies, hurt, name, words):
     airline, _ = companies
@@ -203,9 +205,10 @@ def test_nobody_listens(companies):
     assert "tacit align" in found.do
 
 
-def test_a_name_that_nobody_knows(companies):
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a..b"])
+def test_a_name_that_nobody_knows(companies, name):
     _, airport = companies
-    edit(airport, "party.toml", "127.0.0.1:", "no-such-host.invalid:")
+    edit(airport, "party.toml", "127.0.0.1:", f"{name}:")
     found = way(Folder(airport.path))
     assert "is not known here" in found.seen
 

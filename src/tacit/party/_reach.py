@@ -31,8 +31,8 @@ def reach(address: str, identity: Identity, peer: str, pinned: bytes, *, seconds
     host = host.strip("[]")
     try:
         socket.getaddrinfo(host, int(number), type=socket.SOCK_STREAM)
-    except OSError as error:
-        seen = f"the name {host} is not known here ({error.strerror or error})"
+    except (OSError, UnicodeError) as error:  # the latter for what no name can be, as "a..b"
+        seen = f"the name {host} is not known here ({getattr(error, 'strerror', None) or 'it is no name'})"
         return Finding(name, "problem", seen, "correct [network] connect in party.toml, or look at the DNS")
     try:
         plain = socket.create_connection((host, int(number)), seconds)
@@ -57,8 +57,8 @@ def port(address: str, runs: list[int]) -> Finding:
             door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             door.bind(where)
             door.listen(1)
-    except OSError as error:
-        return _taken(address, runs, error)
+    except (OSError, UnicodeError) as error:
+        return _taken(address, runs, error if isinstance(error, OSError) else OSError(f"{host} is no name"))
     seen = f"{address} is free; whether the peers can reach it, only they can tell"
     return Finding(
         "port", "ok", seen, "let each feature party run `tacit doctor` while `tacit align` or train waits here"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -81,7 +82,8 @@ def _party(opened: Folder) -> Iterator[Finding]:
         yield port(opened.config.address, _alive(opened))
     elif contract is not None and contract.label_party in opened.trusted:
         peer = contract.label_party
-        yield reach(opened.config.address, opened.identity, peer, opened.trusted[peer])
+        way = partial(reach, opened.config.address, opened.identity, peer, opened.trusted[peer])
+        yield _checked(f"the way to {peer}", way)
 
 
 def _checked(name: str, check: Callable[[], Finding]) -> Finding:
@@ -117,8 +119,8 @@ def _pinned(opened: Folder) -> Iterator[Finding]:
     """One finding for each peer whose certificate is pinned."""
     try:
         trusted = opened.trusted
-    except TacitError as error:
-        yield of_error("pinned peers", error)
+    except (TacitError, OSError) as error:
+        yield _failed("pinned peers", error)
         return
     if not trusted:
         do = "let the peers send their .crt file, then: tacit trust PEER.crt"
