@@ -13,6 +13,7 @@ from tacit.errors import UsageError
 from tacit.web.access import Access
 from tacit.web.app import make_app
 from tacit.web.events import Bell
+from tacit.web.patience import PatientProtocol
 from tacit.web.shelf import Shelf
 
 __all__ = ["PORT", "Dashboard", "listen"]
@@ -57,7 +58,7 @@ class Dashboard:
         self.bell = Bell(self.shelf, pause=pause)
         config = uvicorn.Config(
             make_app(self.shelf, self.access, self.bell),
-            http="h11",
+            http=PatientProtocol,
             ws="none",
             lifespan="off",
             loop="asyncio",
