@@ -1,5 +1,7 @@
 """What holds on every page: the keyboard, both themes, a phone's width, text that stays text, the token."""
 
+import time
+
 import pytest
 from playwright.sync_api import expect
 
@@ -144,3 +146,54 @@ def test_a_run_that_is_not_there(home, visit):
     expect(page.get_by_role("heading", level=1)).to_have_text("Not here")
     page.get_by_role("link", name="All runs").click()
     expect(page.locator("a.card")).to_have_count(4)
+
+
+@pytest.mark.parametrize("address", ["#/run/%", "#/sweep/%E0%A4%A/1"])
+def test_an_address_that_is_none(home, visit, address):
+    page = visit(home, address)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not here")
+
+
+HIDE = """Object.defineProperty(document, "hidden", { value: true, configurable: true });
+document.dispatchEvent(new Event("visibilitychange"))"""
+SEE = "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+
+
+def test_pages_that_nobody_sees_leave_their_lines_to_others(home, visit):
+    """A browser has six lines to a server; a seventh page that listens would wait for ever."""
+    page = visit(home)
+    for _ in range(7):
+        expect(page.locator("a.card")).to_have_count(4)
+        expect(page.locator("#link")).to_have_text("Live")
+        page.evaluate(HIDE)
+        context, where = page.context, page.url
+        page = context.new_page()
+        page.goto(where)
+
+
+def test_a_page_that_is_seen_again_shows_what_it_missed(tmp_path, shows, folder, visit):
+    run, client = folder(), shows(tmp_path)
+    page = visit(client)
+    chip = page.locator("a.card .chip").first
+    expect(chip).to_have_text("Training")
+    expect(page.locator("#link")).to_have_text("Live")
+    page.evaluate(HIDE)
+    deadline = time.monotonic() + 20
+    while client.server.bell.listening:
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(20)
+    run.status(state="finished")
+    page.evaluate(SEE)
+    expect(chip).to_have_text("Finished")
+
+
+def test_what_changes_before_the_line_stands_is_shown(tmp_path, shows, folder, visit):
+    run, held = folder(), []
+    page = visit(shows(tmp_path))
+    page.route("**/api/events", lambda route: held.append(route))
+    page.reload()
+    chip = page.locator("a.card .chip").first
+    expect(chip).to_have_text("Training")
+    run.status(state="finished")
+    held[0].continue_()
+    expect(chip).to_have_text("Finished")

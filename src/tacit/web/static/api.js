@@ -37,7 +37,8 @@ export async function get(path, signal) {
 
 /**
  * Listen to what changes. `changed` and `gone` get ids; `state` gets "open" or "lost". After a loss the line is tried
- * again, and `state` says "open" when it stands, so that the page can ask for what it missed.
+ * again, and `state` says "open" when it stands, so that the page can ask for what it missed. A page that nobody sees
+ * listens to nothing: a browser has six lines to a server for all its pages, and each that listens holds one.
  */
 export function listen({ changed, gone, state }) {
   let source = null;
@@ -53,6 +54,7 @@ export function listen({ changed, gone, state }) {
   };
   const connect = () => {
     timer = null;
+    if (document.hidden) return;
     source = new EventSource("api/events");
     source.onopen = () => {
       failed = 0;
@@ -61,16 +63,21 @@ export function listen({ changed, gone, state }) {
     source.addEventListener("changed", (event) => changed(ids(event)));
     source.addEventListener("gone", (event) => gone(ids(event)));
     source.onerror = () => {
-      source.close();
+      leave();
       state("lost");
       timer ??= setTimeout(connect, WAITS[Math.min(failed++, WAITS.length - 1)]);
     };
   };
-  connect();
-  return () => {
-    clearTimeout(timer);
+  const leave = () => {
     source?.close();
+    source = null;
   };
+  const seen = () => {
+    if (document.hidden) leave();
+    else if (!source && timer === null) connect();
+  };
+  document.addEventListener("visibilitychange", seen);
+  connect();
 }
 
 /**

@@ -25,6 +25,7 @@ const scrolled = new Map(); // how far each page was scrolled
 let shown = null;
 let showing = null; // ends what a page that was left still asks for
 let came = null;
+let late = false; // the line stood before the page that it tells of changes
 
 async function route() {
   const hash = location.hash;
@@ -39,8 +40,8 @@ async function route() {
   showing = new AbortController();
   const { signal } = showing;
   const [pattern, module] = ROUTES.find(([one]) => one.test(hash)) ?? ROUTES[0];
-  const parts = (hash.match(pattern) ?? []).slice(1).map(decodeURIComponent);
   try {
+    const parts = (hash.match(pattern) ?? []).slice(1).map(decodeURIComponent);
     const page = await module.open(by("main"), parts, { signal, say: announce, fail: failed });
     if (signal.aborted) {
       page.close();
@@ -61,13 +62,15 @@ function arrive(page, hash, from, back) {
     else link.removeAttribute("aria-current");
   }
   scrollTo(0, scrolled.get(hash) ?? 0);
+  if (late) refresh();
+  late = false;
   if (from === null) return;
   const left = back && [...document.querySelectorAll("main a")].find((link) => link.getAttribute("href") === from);
   (left || document.querySelector("main h1"))?.focus({ preventScroll: true });
 }
 
 function failed(error) {
-  if (error instanceof Refused && error.status === 404) {
+  if ((error instanceof Refused && error.status === 404) || error instanceof URIError) {
     put(by("main"), el("h1", { tabindex: "-1" }, "Not here"), empty("This run or sweep is not there any more. "), el("p", {}, el("a", { href: "#/" }, "All runs")));
     document.title = "Not here · Tacit";
     return;
@@ -113,7 +116,9 @@ function line(state) {
   }
   const lost = !by("banner").hidden;
   by("banner").hidden = true;
-  if (lost) shown ? refresh() : route();
+  if (shown) refresh(); // what changed before the line stood
+  else if (lost) route();
+  else late = true;
 }
 
 function sayTheme() {
