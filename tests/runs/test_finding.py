@@ -38,3 +38,8 @@ def test_links_and_journals_are_not_walked_into(written, tmp_path):
 
 def test_nothing_is_found_where_nothing_is(tmp_path):
     assert find([tmp_path, tmp_path / "missing"]) == []
+
+
+def test_a_run_may_have_the_name_of_something_else(written):
+    one = written(run="ledger")
+    assert [place.path for place in find([one.path.parent.parent])] == [one.path]

@@ -10,11 +10,13 @@ import sys
 import urllib.request
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.errors import UsageError
 from tacit.web.serving import PORT, Dashboard, listen
+from tacit.web.shelf import Shelf
 
 WAIT = 60
 
@@ -155,3 +157,21 @@ def test_one_that_really_serves_and_ends_quietly(tmp_path, make_run):
         finally:
             process.kill()
     assert (process.returncode, *rest) == (0, "", "")
+
+
+def test_the_address_is_said_before_a_large_tree_is_looked_through(tacit, monkeypatch):
+    """Whoever waits for it need not wait for that."""
+    told = []
+    echo = typer.echo
+    monkeypatch.setattr(typer, "echo", lambda text, **options: (told.append(text), echo(text, **options)))
+    monkeypatch.setattr(Shelf, "places", lambda self: told.append("looked through") or [])
+    address, looked, _ = tacit("--port", 0) and told
+    assert address.startswith("http://127.0.0.1:")
+    assert looked == "looked through"
+
+
+def test_localhost_is_said_as_the_address_that_is_listened_at(tacit):
+    """The name may stand for two addresses, and at the other one somebody else may listen, who would get the token."""
+    server = tacit("--host", "localhost", "--port", 0).server
+    assert server.access.address.startswith(("http://127.0.0.1:", "http://[::1]:"))
+    assert server.access.knows("localhost")

@@ -79,23 +79,25 @@ def dashboard(
 
 
 def _tell(server: Dashboard, roots: list[Path], *, as_json: bool, quiet: bool) -> None:
-    """Say where the page is, before anything is served: whoever waits for the line can open it at once."""
-    address, found = server.access.address, len(server.shelf.places())
+    """Say where the page is, before anything is served, and before a large tree is looked through."""
+    address = server.access.address
+    if not as_json:
+        typer.echo(address)
+    if quiet and not as_json:
+        return
+    found = len(server.shelf.places())
     if as_json:
         token = server.access.token
         typer.echo(json.dumps({"address": address, "port": server.port, "token": token, "places": found}))
-    elif quiet:
-        typer.echo(address)
+        return
+    where = ", ".join(str(path.resolve()) for path in roots)
+    if found:
+        typer.echo(f"{found} {'run or sweep' if found == 1 else 'runs and sweeps'} under {where}; Ctrl-C ends it")
     else:
-        typer.echo(address)
-        where = ", ".join(str(path.resolve()) for path in roots)
-        if found:
-            typer.echo(f"{found} {'run or sweep' if found == 1 else 'runs and sweeps'} under {where}; Ctrl-C ends it")
-        else:
-            typer.echo(
-                f"No run or sweep is under {where} yet: it appears on the page once `tacit train` or `tacit sweep` "
-                "begins there; Ctrl-C ends it"
-            )
+        typer.echo(
+            f"No run or sweep is under {where} yet: it appears on the page once `tacit train` or `tacit sweep` begins "
+            "there; Ctrl-C ends it"
+        )
 
 
 @contextmanager

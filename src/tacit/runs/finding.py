@@ -53,7 +53,8 @@ def _marked(root: Path) -> Iterator[tuple[Path, Path, Literal["run", "sweep"]]]:
     for at, inner, files in os.walk(root):
         folder = Path(at)
         deep = len(folder.relative_to(root).parts)
-        inner[:] = sorted(one for one in inner if deep < _DEEPEST and one not in _NEVER and not one.startswith("."))
+        never = () if folder.name == "runs" else _NEVER  # a run may have any name
+        inner[:] = sorted(one for one in inner if deep < _DEEPEST and one not in never and not one.startswith("."))
         if "status.json" in files:
             yield folder, folder / "status.json", "run"
             inner.clear()

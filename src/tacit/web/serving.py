@@ -53,7 +53,9 @@ class Dashboard:
     ) -> None:
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
-        self.access = Access(host=host, port=self.port, token=token)
+        # localhost may stand for two addresses, and at the other one somebody else may listen, who would get the token
+        called = self._socket.getsockname()[0] if host == "localhost" else host
+        self.access = Access(host=called, port=self.port, token=token)
         self.shelf = Shelf(roots, every=3 * pause)
         self.bell = Bell(self.shelf, pause=pause)
         config = uvicorn.Config(
