@@ -30,3 +30,11 @@ def test_zeros_and_equal_norms_are_counted():
 
 def test_a_batch_of_zeros_has_no_norms():
     assert norms_by_class(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])) is None
+
+
+def test_norms_that_are_not_finite_are_left_out_and_the_smallest_have_a_bin():
+    gradient = torch.tensor([[float("inf")], [float("nan")], [1e-60], [1e60]], dtype=torch.float64)
+    found = norms_by_class(gradient, torch.tensor([0, 1, 0, 1]), bins=2)
+    assert (found["low"], found["high"]) == (1e-60, 1e60)
+    assert found["counts"] == [[1, 0], [0, 1]]
+    assert norms_by_class(gradient[:2], torch.tensor([0, 1])) is None

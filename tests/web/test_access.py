@@ -174,3 +174,15 @@ def test_which_hosts_other_machines_reach():
     assert not is_loopback("0.0.0.0")
     with pytest.raises(UsageError, match="leave it out"):
         is_loopback("no such host")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("path", ["/api/runs", "/api/events", "/metrics", "/static/main.js"])
+def test_a_page_of_another_site_or_another_port_gets_nothing(shown, site, path):
+    assert shown.get(path, Sec_Fetch_Site=site).status == 403
+    assert shown.get("/", Sec_Fetch_Site=site).status == 200
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_its_own_page_and_a_bookmark_get_it(shown, site):
+    assert shown.get("/api/runs", Sec_Fetch_Site=site).status == 200

@@ -103,14 +103,15 @@ def test_fifty_pages_hear_it_and_one_that_does_not_read_holds_up_nobody(live):
     until(lambda: live.server.bell.listening == 0)
 
 
-def test_a_disk_that_is_away_for_a_moment_ends_no_stream(live, monkeypatch):
+@pytest.mark.parametrize("error", [OSError("away"), RuntimeError("Symlink loop"), ValueError("odd")], ids=repr)
+def test_a_disk_that_is_away_for_a_moment_ends_no_stream(live, monkeypatch, error):
     stream = live.listen()
     marks, failed = live.server.shelf.marks, []
 
     def away():
         if len(failed) < 3:
             failed.append(1)
-            raise OSError("away")
+            raise error
         return marks()
 
     monkeypatch.setattr(live.server.shelf, "marks", away)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypedDict
 
 import torch
@@ -27,7 +28,7 @@ class Norms(TypedDict):
 
 
 def norms_by_class(gradient: Tensor, labels: Tensor, *, bins: int = BINS) -> Norms | None:
-    """Count the norms of a batch's rows by class; None where all of them are zero.
+    """Count the norms of a batch's rows by class, but for those that are not finite; None where the rest are all zero.
 
     Args:
         gradient: one row for each example.  (batch, *cut)
@@ -35,14 +36,15 @@ def norms_by_class(gradient: Tensor, labels: Tensor, *, bins: int = BINS) -> Nor
         bins: of the histogram.
     """
     norms = gradient.flatten(1).double().norm(dim=1).cpu()
+    finite = norms.isfinite()
+    norms, classes = norms[finite], labels.cpu().bool()[finite]
     seen = norms[norms > 0]
     if not len(seen):
         return None
     low, high = float(seen.min()), float(seen.max())
     if low == high:  # a bin has a width even where all are alike
         low, high = low * 0.5, high * 2.0
-    edges = torch.linspace(torch.tensor(low).log(), torch.tensor(high).log(), bins + 1, dtype=torch.float64)
+    edges = torch.linspace(math.log(low), math.log(high), bins + 1, dtype=torch.float64)
     places = torch.bucketize(norms.clamp(min=low).log(), edges[1:-1], right=True)
-    classes = labels.cpu().bool()
     counts = [torch.bincount(places[classes == one], minlength=bins).tolist() for one in (False, True)]
     return Norms(low=low, high=high, counts=counts)

@@ -139,6 +139,9 @@ class Guard:
             return _error(400, "this server does not go by that name: open the address that `tacit dashboard` printed")
         if scope["method"] not in ("GET", "HEAD"):
             return _error(405, "this server is only read: use GET or HEAD", Allow="GET, HEAD")
+        if scope["path"] != "/" and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            # a browser sends the cookie also for pages of this machine's other ports, which have no business here
+            return _error(403, "another site's page asks: open the address that `tacit dashboard` printed")
         said = QueryParams(scope.get("query_string", b"")).get("token") if scope["path"] == "/" else None
         if said is not None and self._access.is_token(said):
             # a browser that another site sent here keeps a strict cookie, but would follow without it

@@ -12,6 +12,7 @@ import anyio.to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from tacit.runs import DAMAGE
 from tacit.web.shelf import Shelf
 
 __all__ = ["Bell", "EventStream"]
@@ -116,7 +117,7 @@ class Bell:
             await asyncio.sleep(self._pause)
             try:
                 found = await anyio.to_thread.run_sync(self._look)
-            except OSError:  # a disk that is away for a moment: the next look may see it again
+            except (*DAMAGE, RuntimeError):  # a disk that is away for a moment: the next look may see it again
                 continue
             changed = {name for name, mark in found.items() if self._marks.get(name) != mark}
             gone = self._marks.keys() - found.keys()
