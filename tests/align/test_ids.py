@@ -182,7 +182,7 @@ def test_columns_that_have_no_one_spelling(values):
 
 def test_a_column_that_is_not_there(tmp_path):
     pl.DataFrame({"a": [1], "b": [2]}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"t.parquet has no column 'id': it has a, b"):
+    with pytest.raises(DataError, match=r"t.parquet has no column 'id'; it has: a, b"):
         read_ids(tmp_path / "t.parquet", ["a", "id"])
 
 

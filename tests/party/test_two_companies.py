@@ -147,17 +147,17 @@ def test_a_finished_run_is_not_trained_or_aligned_again(demo):
 
 
 def test_killed_and_started_again_it_goes_on(tmp_path):
-    airline, airport = prepare(tmp_path, epochs=12, rows=3000, seed=0, limit=None)  # 193 turns
+    airline, airport = prepare(tmp_path, epochs=6, rows=2000, seed=0, limit=None)  # some 90 turns
     narrow(airline, airport)
     for company in (airline, airport):
         settings = company.folder / "party.toml"
-        settings.write_text(settings.read_text().replace("[training]\n", "[training]\ncheckpoint_every = 30\n"))
+        settings.write_text(settings.read_text().replace("[training]\n", "[training]\ncheckpoint_every = 10\n"))
     aligning = [company.start("align", "--json") for company in (airline, airport)]
     assert [process.wait(120) for process in aligning] == [0, 0]
     [process.communicate() for process in aligning]
     feature = airport.start("train", "--json", "--no-audit")
     label = airline.start("train", "--json", "--no-audit")
-    _wait_for(airline.run_folder / "checkpoints" / "checkpoint-000000000030.safetensors")
+    _wait_for(airline.run_folder / "checkpoints" / "checkpoint-000000000010.safetensors")
     os.kill(label.pid, signal.SIGKILL)
     label.communicate()
     assert "goes on where it was" in tacit("status", "--folder", str(airline.folder)).stdout

@@ -238,3 +238,23 @@ def test_wrong_use_says_what_to_do(tmp_path):
         RecordedRun.open(tmp_path / "t").keep(1)
     with pytest.raises(UsageError, match="no example was followed"):
         run.visits()
+
+
+def test_a_file_that_is_written_over_while_it_is_read_is_not_believed(tmp_path, monkeypatch):
+    """A slow reader opens the newest file, and the run comes round to it again before it was read."""
+    run = written(tmp_path, 1, every=1)
+    real = recorded._read_ring
+
+    def slow(path):
+        monkeypatch.setattr(recorded, "_read_ring", real)
+        found = real(path)
+        for step in range(1, 5):
+            run.write(step=step, **message(step))
+            run.keep(step + 1)
+        assert not path.exists()
+        return found
+
+    monkeypatch.setattr(recorded, "_read_ring", slow)
+    found = RecordedRun.open(tmp_path)
+    assert found.steps == 5
+    same_as_in_memory(found, 5)

@@ -70,8 +70,7 @@ class RecordedRun(Recorder):
                 f"{folder}: nothing is recorded there: let the party train up to its first checkpoint, with [record] "
                 "in party.toml"
             )
-        path = _ring(folder, turns[-1])
-        about, steps = _read_ring(path)
+        about, steps = _read_newest(folder, turns[-1])
         found = cls(folder, last=about["last"], follow=about["follow"])
         found._last.extend(steps)
         found._step = found._kept = about["step"]
@@ -214,6 +213,22 @@ def _read_ring(path: Path) -> tuple[Mapping[str, int], list[_Step]]:
     if not frames or "step" not in frames[0].about:
         raise StorageError(f"{path}: damaged, it does not say of which step it is: move it away")
     return frames[0].about, [_step(frame.tensors) for frame in frames[1:]]
+
+
+def _read_newest(folder: Path, turn: int) -> tuple[Mapping[str, int], list[_Step]]:
+    """The last batches, of this turn or of one that has come since: a run may write over a file that is being read."""
+    while True:
+        path = _ring(folder, turn)
+        try:
+            found, error = _read_ring(path), None
+        except StorageError as damaged:
+            found, error = None, damaged
+        newest = _turns(folder)[-1:]
+        if found is not None and path.exists():
+            return found  # its name is taken off before anything is written over it
+        if error is not None and newest in ([], [turn]):
+            raise error
+        turn = newest[-1] if newest else turn
 
 
 def _tensors(step: _Step) -> dict[str, Tensor]:
