@@ -54,9 +54,9 @@ class _Duplicates:
         questions = _questions(view, _common.embedding(view, "duplicates"), self.tolerance, noise)
         again = int((questions.count > 1).sum())
         if again < _FEWEST:
-            found = f"only {again} examples" if again else "no example"
+            found = f"only {again} examples that were" if again else "no example that was"
             raise UsageError(
-                f"the attack 'duplicates' found {found} that were asked about twice with the same embedding: there is "
+                f"the attack 'duplicates' found {found} asked about twice with the same embedding: there is "
                 "nothing to average here, leave it out"
             )
         return on_means(self.attack, view, questions, known, noise, scale=True, least=2)
