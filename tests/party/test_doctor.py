@@ -191,6 +191,11 @@ def test_an_error_is_parted_into_what_was_seen_and_what_to_do():
     assert (found.seen, found.do) == ("a: b", "do c")
 
 
+def test_an_error_of_several_lines_is_one_sentence():
+    found = of_error("x", UsageError("party.toml can't be used as it is:\n  limit: is 65\n  name: is missing"))
+    assert found.seen == "party.toml can't be used as it is: limit: is 65; name: is missing"
+
+
 # --- the way to the peer ---------------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,8 @@ def print_report(report: Report, paths: tuple[Path, Path]) -> None:
     )
     for missing in report.not_tested:
         typer.echo(plain(f"not tested: {missing.what} ({missing.why})"))
+    if known:
+        typer.echo("without messages: what the attack reads off the receiver's own side; only what is above it counts")
     typer.echo(_words(report))
     typer.echo(f"The report is {paths[1]}, and {paths[0].name} beside it for programs")
 

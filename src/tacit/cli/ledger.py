@@ -82,7 +82,7 @@ def _print(found: Summary, checked: Checked | None, *, quiet: bool) -> None:
     if quiet:
         return
     for visits, examples, bar in _bars(found.visits, max(8, min(_WIDEST, screen.width - 38))):
-        screen.print(f"  {visits:>13} visits  {examples:>11}  {bar}")
+        screen.print(f"  {visits:>13} {'visit ' if visits == '1' else 'visits'}  {examples:>11}  {bar}")
     for note in found.notes:
         screen.print(f"Note: {plain(note)}.", markup=False)
     said = f"Head of the chain: {found.head}"

@@ -172,4 +172,4 @@ def _alarm(peer: str, field: str, reason: str) -> None:
 
 def _short(text: str) -> str:
     line = plain(text.partition("\n")[0])
-    return line if len(line) <= 60 else line[:59] + "…"
+    return line if len(line) <= 120 else line[:119] + "…"  # with what to do about it, which comes last

@@ -35,5 +35,7 @@ def of_error(name: str, error: TacitError) -> Finding:
     """A problem, from an error whose message says what happened and after its last colon what to do."""
     seen, colon, do = str(error).rpartition(": ")
     if not colon or "\n" in str(error):
-        return Finding(name, "problem", str(error).replace("\n", ";"), "correct it as is said there")
+        first, *rest = str(error).splitlines()
+        seen = " ".join([first, "; ".join(line.strip() for line in rest)]).rstrip()
+        return Finding(name, "problem", seen, "correct it as is said there")
     return Finding(name, "problem", seen, do)
