@@ -31,6 +31,7 @@ docs: .venv/ready
 	@echo "the site: docs/_build/html/index.html"
 
 .venv/ready: pyproject.toml constraints.txt
+	@echo "setting up .venv with PyTorch and more: some minutes and 2.4 GB or more, the first time"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fastpsi]'
 	touch $@
