@@ -19,6 +19,7 @@ Alarm = Callable[[str, str, str], None]
 """Called when something was refused: the peer's name, the field, and the reason."""
 
 TICK = 0.5  # seconds between two looks around while nothing comes
+_HEARD = 5.0  # seconds in which a peer that was refused hangs up
 _FIRST, _LONGEST, _GROWTH = 0.1, 10.0, 1.7  # seconds between two attempts to connect
 
 
@@ -263,14 +264,26 @@ class Desk:
         end, told = self._now() + patience, set()
         for peer, link in self.links.items():
             if link is not None:
-                last_words(link, error)
+                self._refuse(link, error)
                 self.links[peer] = None
                 told.add(peer)
         while self._now() < end and told != set(self.links):
             link = self._accept(TICK)
             if link is not None:
-                last_words(link, error)
+                self._refuse(link, error)
                 told.add(link.peer)
+
+    def _refuse(self, link: Link, error: RefusedError) -> None:
+        """Last words to one who is trusted: whoever has heard them hangs up, and only then may this process end."""
+        end = self._now() + _HEARD
+        try:
+            link.send(refusal(error))
+            while self._now() < end:
+                link.recv(TICK)
+        except (LinkError, ProtocolError):
+            pass
+        finally:
+            link.close()
 
     def drop(self, peer: str) -> None:
         """End the link to one party; it may come again."""
