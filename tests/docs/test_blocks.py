@@ -108,7 +108,7 @@ NOT_RUN = {
         "tacit sweep": LONG,
         "tacit sweep --data credit --folder DIR": FILES,
         "tacit sweep --data clicks.toml": FILES,
-        "pip install 'tacit[cluster]'": INSTALLS,
+        "pip install -e '.[cluster]'": INSTALLS,
         "ray start --head": MACHINES,
         "ray start --address 10.0.0.1:6379": MACHINES,
         "tacit sweep --cluster 10.0.0.1:6379": MACHINES,

@@ -88,10 +88,10 @@ def test_a_search_finds_and_asks_nobody_else(browser, address, width):
         page.goto(f"{address}/index.html")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.goto(f"{address}/search.html?q=marvell")
-        page.wait_for_selector("#search-results li a", timeout=20_000)
+        page.wait_for_selector("#search-results li a", timeout=60_000)
         assert "marvell" in page.inner_text("#search-results").lower()
         page.click("#search-results li a")
-        page.wait_for_selector("article h1", timeout=20_000)
+        page.wait_for_selector("article h1", timeout=60_000)
     finally:
         page.close()
     assert not wrong

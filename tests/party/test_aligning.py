@@ -9,7 +9,7 @@ import pytest
 from tacit._version import __version__
 from tacit.align.history import History
 from tacit.cut.handshake import PROTOCOL, Hello
-from tacit.errors import LinkError, RefusedError, StorageError, UsageError
+from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
 from tacit.party._aligned import read
 from tacit.party.aligning import aligned, store
 from tacit.party.folder import Folder
@@ -167,6 +167,15 @@ def greeted(folder, message):
     here, there = links(names=(folder.config.name, "airport"))
     there.send(message)
     said_hello(here, folder, folder.contract, patience=5.0)
+
+
+def test_a_misspelt_column_is_told_before_anybody_is_met(companies):
+    airline, _ = companies
+    settings = airline.path / "party.toml"
+    settings.write_text(settings.read_text().replace('label = "', 'label = "no_'))
+    with pytest.raises(DataError, match=r"has no column 'no_.*; it has: .*correct the names"):
+        Folder(airline.path).align()
+    assert not (airline.path / "runs" / "alignments.jsonl").exists()
 
 
 def test_a_peer_that_trains_is_told_so(companies):

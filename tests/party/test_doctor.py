@@ -89,7 +89,7 @@ def test_what_is_required_is_read_from_the_package():
 def test_missing_extras_are_no_problem(monkeypatch):
     monkeypatch.setattr(_machine, "_installed", lambda package: package == "ray")
     found = _machine.extras()
-    assert (found.verdict, found.do) == ("ok", "pip install 'tacit[fastpsi]' where you want it")
+    assert (found.verdict, found.do) == ("ok", "where you want it: pip install -e '.[fastpsi]' in the checkout")
     assert "not installed: fastpsi (alignment" in found.seen
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Encoder",
     "Inputs",
     "blocks",
+    "check_columns",
     "inputs_digest",
     "labels",
     "labels_error",
@@ -35,6 +36,12 @@ __all__ = [
 _ROW, _PLACE = "tacit row", "tacit place"
 _SMALLEST, _LARGEST = 1 << 12, 1 << 16  # rows of a block
 _VALUES = 1 << 21  # in a block, where its rows allow
+
+
+def check_columns(source: str | Path | pl.DataFrame, columns: Sequence[str]) -> None:
+    """See that a source is a table with these columns, without reading it; a `DataError` says what is missing."""
+    with _reading(_name(source)):
+        _open(source, columns)
 
 
 def load(source: str | Path | pl.DataFrame, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli._show import leak
+from tacit.cli._show import UNDRAWN, leak
 from tacit.cli._tables import console, print_table
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _undrawn() -> str:
     import importlib.util
 
     if importlib.util.find_spec("matplotlib") is None:
-        return "No picture was drawn: pip install 'tacit[figures]'."
+        return UNDRAWN
     return "No picture was drawn: no setting has both a test AUC and a leak."
 
 

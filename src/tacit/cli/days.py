@@ -23,7 +23,7 @@ from tacit.cli._options import (
     Seeds,
 )
 from tacit.cli._progress import one_bar
-from tacit.cli._show import leak, make_folder
+from tacit.cli._show import UNDRAWN, leak, make_folder
 from tacit.cli._swept import left_out
 from tacit.cli._tables import print_table
 from tacit.cli.sweep import split_protections, usual
@@ -92,7 +92,7 @@ def days(
     _print(found, loaded.name, numbers["day"].n_unique(), period)
     if loaded.skipped and not quiet:
         typer.echo(f"Note: {left_out(loaded.skipped)}.")
-    drawn = f" Picture: {picture}." if picture else " No picture was drawn: pip install 'tacit[figures]'."
+    drawn = f" Picture: {picture}." if picture else f" {UNDRAWN}"
     typer.echo(f"Every day: {target / 'results.parquet'}.{drawn}")
 
 

@@ -11,7 +11,7 @@ import typer
 from tacit.cli._ending import interruptible
 from tacit.cli._options import BatchSize, DataFolder, Device, Epochs, Json, Name, Quiet, Rows, Seed
 from tacit.cli._progress import one_bar
-from tacit.cli._show import leak, make_folder
+from tacit.cli._show import UNDRAWN, leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
 from tacit.cli.sweep import usual
 
@@ -168,7 +168,5 @@ def _print(found: Lab, folder: Path, *, quiet: bool) -> None:
             "\nAttacker's error: of the best one that learnt from scratch after training, over the error of answering"
             " the mean: 0 reads everything, 1 nothing. The summary has every attacker, with intervals in the records."
         )
-    drawn = (
-        f"Figures: {folder}/*.png and *.svg. " if found.drawn else "No figures were drawn: pip install tacit[figures]. "
-    )
+    drawn = f"Figures: {folder}/*.png and *.svg. " if found.drawn else f"{UNDRAWN} "
     screen.print(f"{drawn}Summary: {found.summary}. Records: {folder / 'records'}.", markup=False, soft_wrap=True)

@@ -91,14 +91,15 @@ class Training(Section):
 
     Attributes:
         optimizer: of this party's half.
-        learning_rate: of the optimizer.
+        learning_rate: of the optimizer; if not given, 0.002 at a label party and 0.0005 at a feature party, whose
+            gradients come with noise.
         threads: of this process; 0 leaves it to torch, which takes all cores.
         checkpoint_every: steps between two checkpoints.
         seed: of the first weights; fresh ones are drawn where it is not given.
     """
 
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: Positive = Field(default=0.002, examples=["0.002"])
+    learning_rate: Positive | None = Field(default=None, examples=["0.002"])
     threads: Count = 0
     checkpoint_every: Whole = 200
     seed: Annotated[Count, Field(lt=2**63)] | None = None

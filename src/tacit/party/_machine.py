@@ -37,6 +37,9 @@ _SLOW = 0.05  # seconds of an fsync, from which on a training waits for its disk
 _TRIES = 5
 
 
+_ANEW = "install Tacit anew: make clean, then make demo, in its checkout"
+
+
 def versions() -> Finding:
     """Python and the packages that tacit needs, against the bounds that it was installed with."""
     said = f"tacit {__version__}, Python {platform.python_version()}, torch {torch.__version__}"
@@ -50,7 +53,7 @@ def versions() -> Finding:
         if not _fits(found, bounds):
             wrong.append(f"{name} {found} is not {bounds}")
     if wrong:
-        return Finding("versions", "problem", f"{said}; {', '.join(wrong)}", "install tacit anew: pip install -U tacit")
+        return Finding("versions", "problem", f"{said}; {', '.join(wrong)}", _ANEW)
     return Finding("versions", "ok", f"{said}; every package is within its bounds")
 
 
@@ -63,7 +66,7 @@ def extras() -> Finding:
         return Finding("extras", "ok", f"installed: {there}")
     first = next(name for name in EXTRAS if name not in here)
     seen = f"installed: {there}; not installed: {', '.join(missing)}"
-    return Finding("extras", "ok", seen, f"pip install 'tacit[{first}]' where you want it")
+    return Finding("extras", "ok", seen, f"where you want it: pip install -e '.[{first}]' in the checkout")
 
 
 def gpu() -> Finding:

@@ -15,6 +15,7 @@ from tacit.align import psi, seed
 from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
+from tacit.align.tables import check_columns
 from tacit.config import Contract
 from tacit.contracts import Link
 from tacit.errors import LinkError, RefusedError, UsageError
@@ -83,6 +84,8 @@ def align(
     progress("reading ids", 0, 0)
     own = read_ids(source, folder.table.ids if ids is None else ids)
     report(str(own.report))
+    if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
+        check_columns(source, folder.table.columns)
     probing = folder.config.align
     history = History(
         where.parent / "alignments.jsonl",

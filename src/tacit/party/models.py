@@ -29,6 +29,7 @@ __all__ = ["Half", "Joined", "build", "cuts_of", "describe", "first_seed", "opti
 
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
+_RATES = {"label": 0.002, "features": 0.0005}  # a half that learns fast from noisy gradients follows the noise
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def build(
 
 def optimizer(module: nn.Module, config: Party) -> torch.optim.Optimizer:
     """The optimizer of the settings: Adam (tables with sparse gradients row by row) or plain gradient descent."""
-    rate = config.training.learning_rate
+    rate = config.training.learning_rate or _RATES[config.role]
     if config.training.optimizer == "adam":
         return adam(module, lr=rate)
     params = [p for p in module.parameters() if p.requires_grad]

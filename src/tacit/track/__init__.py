@@ -17,7 +17,7 @@ with a step and its figures; so is the history of `tacit.simulate` kept:
 >>> log.reached("utility/train_loss")
 1
 
-`MLflow` is called in the same way. Both are extras, `pip install 'tacit[tracking]'`, and imported when one is opened.
+`MLflow` is called in the same way. Both are extras, `[tracking]`, and imported when one is opened.
 """
 
 from tacit.track.following import Export, Following

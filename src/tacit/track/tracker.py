@@ -96,4 +96,6 @@ def needed(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        raise UsageError(f"{package} is not installed ({error}): pip install 'tacit[tracking]'") from None
+        raise UsageError(
+            f"{package} is not installed ({error}): pip install -e '.[tracking]' in the checkout"
+        ) from None

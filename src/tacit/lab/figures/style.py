@@ -44,7 +44,7 @@ _LINE = 0.17  # inches of a line of text
 def needs_matplotlib() -> None:
     """Refuse to begin what could not be drawn in the end."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("figures are drawn by matplotlib, which is not installed: pip install 'tacit[figures]'")
+        raise UsageError("figures need matplotlib, which is not installed: pip install -e '.[figures]' in the checkout")
 
 
 def label_of(protection: str, knob: str | None, strength: float | None, others: str = "") -> str:

@@ -167,5 +167,5 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise UsageError("many machines need Ray, which is not installed: pip install 'tacit[cluster]'") from None
+        raise UsageError("Ray is not installed: pip install -e '.[cluster]' in the checkout") from None
     return ray
