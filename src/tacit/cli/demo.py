@@ -117,6 +117,7 @@ def _print_two_companies(told: dict[str, Any], out: Path | None, *, quiet: bool)
         screen.print(f"The airline's report, to be opened in a browser: {out / 'report.html'}", markup=False)
         where = f"Both companies' folders, with keys, journals and models: {out / 'airline'}, {out / 'airport'}"
         screen.print(where, markup=False)
+        screen.print(f"How it went, step by step, in a browser: tacit dashboard {out}", markup=False)
 
 
 def _print_comparison(rows: list[Row], *, quiet: bool) -> None:
