@@ -83,7 +83,7 @@ def test_a_name_is_one_folder(tmp_path):
 
 def test_without_the_extra_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
-    with pytest.raises(UsageError, match=r"tensorboard is not installed .*: pip install 'tacit\[tracking\]'"):
+    with pytest.raises(UsageError, match=r"tensorboard is not installed .*: pip install -e '.\[tracking\]'"):
         TensorBoard(tmp_path, run="mine")
 
 
