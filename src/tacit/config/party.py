@@ -152,7 +152,7 @@ class Live(Section):
 
     Attributes:
         every: steps between two looks at a whole batch with the cheap attacks; 0 for none. A run of few steps is looked
-            at more often, a dozen times in all.
+            at more often, eight times in all.
         fitted: steps that lie at least between two rounds of all other attacks, which are run at epoch ends; where a
             limit is set they are run at every epoch end.
     """
@@ -161,8 +161,8 @@ class Live(Section):
     fitted: Whole = 5000
 
     def within(self, steps: int) -> Live:
-        """The same for a run of so many steps: however short it is, it is looked at a dozen times."""
-        return self.model_copy(update={"every": min(self.every, max(1, steps // 12))})
+        """The same for a run of so many steps: however short it is, it is looked at eight times."""
+        return self.model_copy(update={"every": min(self.every, max(1, steps // 8))})
 
 
 class Party(File):
