@@ -49,7 +49,7 @@ def test_what_is_no_number_is_said(shown, query):
 
 @pytest.mark.parametrize("query", ["points=-5", "points=1e300", "first=5&last=1", "other=1", "points=7.5"])
 def test_odd_numbers_are_fine(shown, query):
-    shown.json(f"/api/runs/{shown.id}?{query}")
+    assert shown.json(f"/api/runs/{shown.id}?{query}")["id"] == shown.id
 
 
 @pytest.mark.parametrize(

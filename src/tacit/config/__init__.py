@@ -22,12 +22,13 @@ from __future__ import annotations
 from tacit.config.contract import METRICS, Alignment, Contract, Cut, Minimum, Share
 from tacit.config.embedding import EMBEDDING_OPTIONS, Embedding, meets_embedding
 from tacit.config.gradient import KNOBS, LESS_IS_STRONGER, Gradient, meets
-from tacit.config.party import Align, Data, Live, Model, Network, Party, Protect, Record, Training
+from tacit.config.party import LEARNING_RATES, Align, Data, Live, Model, Network, Party, Protect, Record, Training
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
     "EMBEDDING_OPTIONS",
     "KNOBS",
+    "LEARNING_RATES",
     "LESS_IS_STRONGER",
     "METRICS",
     "Align",

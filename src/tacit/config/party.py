@@ -11,7 +11,7 @@ from tacit.config._base import Address, Count, File, Name, Names, Number, Positi
 from tacit.config.embedding import Embedding
 from tacit.config.gradient import Gradient
 
-__all__ = ["Align", "Data", "Live", "Model", "Network", "Party", "Protect", "Record", "Training"]
+__all__ = ["LEARNING_RATES", "Align", "Data", "Live", "Model", "Network", "Party", "Protect", "Record", "Training"]
 
 
 class Network(Section):
@@ -84,6 +84,10 @@ class Model(Section):
             for key in ("name", "layers", "embedding", "sparse"):
                 if getattr(self, key) is not None:
                     yield key, "does not go with factory, which makes the whole model: keep one of them"
+
+
+LEARNING_RATES = {"label": 0.002, "features": 0.0005}
+"""Of each role, where none is given: a half that learns fast from noisy gradients follows the noise."""
 
 
 class Training(Section):

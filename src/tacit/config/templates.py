@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
+from tacit.config.party import LEARNING_RATES
 from tacit.errors import UsageError
 
 __all__ = ["contract_template", "party_template"]
@@ -67,10 +68,7 @@ limit = 0.6  # leak AUC of your labels that no attack on your gradients may pass
 }
 _LABEL = 'label = "label"  # the column to be learnt: 0 or 1 (loss "binary"), or class numbers from 0 on ("softmax")\n'
 _FEATURES = {"label": "both may stay empty here", "features": "name at least one column in all"}
-_RATE = {
-    "label": "learning_rate = 0.002",
-    "features": "learning_rate = 0.0005  # small: a half that learns fast from noisy gradients follows the noise",
-}
+_SLOW = {"label": "", "features": "  # small: a half that learns fast from noisy gradients follows the noise"}
 _EMBEDDING = "embedding = 4  # the width of an embedded category\n"
 _PROTECT = {
     "label": """\
@@ -143,7 +141,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         label=_LABEL if label else "",
         features=_FEATURES[role],
         embedding="" if label else _EMBEDDING,
-        rate=_RATE[role],
+        rate=f"learning_rate = {LEARNING_RATES[role]}{_SLOW[role]}",
         protect=_PROTECT[role],
     )
 

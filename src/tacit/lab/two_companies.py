@@ -41,7 +41,6 @@ flagged = {flagged}
 [model]
 name = "wide_deep"
 [training]
-learning_rate = {rate}
 threads = {threads}
 seed = {seed}
 {protect}"""
@@ -126,7 +125,6 @@ def prepare(
                 numeric=json.dumps(columns.numeric),
                 flagged=json.dumps(columns.flagged),
                 seed=seed,
-                rate=0.002 if label else 0.0005,  # a half that learns fast from noisy gradients follows the noise
                 threads=max(1, (os.cpu_count() or 2) // 2),  # both share this machine
                 limit=f"limit = {limit}\n" if label and limit is not None else "",
                 protect=_PROTECT["label" if label else "features"],

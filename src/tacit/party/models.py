@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.align.tables import Inputs
-from tacit.config import Contract, Party
+from tacit.config import LEARNING_RATES, Contract, Party
 from tacit.cut._tensors import evaluating
 from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
@@ -29,7 +29,6 @@ __all__ = ["Half", "Joined", "build", "cuts_of", "describe", "first_seed", "opti
 
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
-_RATES = {"label": 0.002, "features": 0.0005}  # a half that learns fast from noisy gradients follows the noise
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def build(
 
 def optimizer(module: nn.Module, config: Party) -> torch.optim.Optimizer:
     """The optimizer of the settings: Adam (tables with sparse gradients row by row) or plain gradient descent."""
-    rate = config.training.learning_rate or _RATES[config.role]
+    rate = config.training.learning_rate or LEARNING_RATES[config.role]
     if config.training.optimizer == "adam":
         return adam(module, lr=rate)
     params = [p for p in module.parameters() if p.requires_grad]
