@@ -1,4 +1,4 @@
-"""`matched` holds what it promises: one covariance for both classes, and a leak AUC over one visit or many.
+"""`matched` holds what it promises: no row's label can be told beyond a leak AUC, over one visit or many.
 
 Everything is seeded. A threshold is the promise plus a slack for chance; where it says "slack 4 errors", a fresh seed
 would break a promise that just holds about once in 30,000 times for each attack (one side of a normal).
@@ -18,9 +18,8 @@ from tacit.audit.run import attack_all
 from tacit.contracts import Protection, View
 from tacit.errors import UsageError
 from tacit.protect.gradient._knob import sum_kl_for
-from tacit.protect.gradient._match import Classes, along_gap, plan
 from tacit.protect.gradient.marvell import marvell
-from tacit.protect.gradient.matched import FEW_ROWS, REFRESH, Matched, State, matched
+from tacit.protect.gradient.matched import REFRESH, RAREST, State, matched
 
 
 def generator(seed: int) -> torch.Generator:
@@ -127,108 +126,142 @@ def test_energy_outside_leading_directions_is_the_same_for_both_classes():
             assert (abs(ratio - 1) < 0.05) == alike, (kept, ratio)
 
 
-@pytest.mark.parametrize("visits", [1, 5])
-def test_each_class_gets_the_noise_of_the_plan(visits):
-    protection = matched(leak_auc=0.6, visits=visits)
-    grad, labels = sample(0, 40_000, WIDTH)
-    done = protection(grad, labels, generator(1))
-    added = (done.value - grad) / done.state.level  # in units of the batch, as the factors are
-    # The plan from the true classes, in the same units, with the batch's own gap.
-    c0, c1, _ = (part / done.state.level for part in gaussian_classes(WIDTH))
-    classes = Classes(
-        torch.stack([c0, c1])[None] / done.state.level,
-        torch.zeros(1, 2, dtype=torch.float64),
-        0,
-        (grad[labels == 1].mean(0) - grad[labels == 0].mean(0))[None] / done.state.level,
-        torch.tensor([0.25], dtype=torch.float64),
-    )
-    made, extra = planned(classes, 0.6, visits)
-    for k in (0, 1):
-        want = made.covariance[0, k] + extra * torch.outer(classes.gap[0], classes.gap[0])
-        assert torch.linalg.eigvalsh(want).min() > 0
-        assert relative_difference(torch.cov(added[labels == k].mT), want) < CHANCE
-        assert (
-            relative_difference(done.state.factors.root[0, k].mT @ done.state.factors.root[0, k], made.covariance[0, k])
-            < 0.1
-        )
+# --- (2) every row's own promise -------------------------------------------------------------------------------------
 
 
-def planned(classes: Classes, leak_auc: float, visits: int):
-    """The plan that `matched` makes with its defaults, and the noise along the gap, in multiples of w w^T."""
-    allowed = sum_kl_for("leak_auc", leak_auc)
-    made = plan(classes, visits=visits, smooth=4.0 * visits, floor=1.0 * visits, sum_kl=allowed)
-    w = classes.gap
-    pull = torch.stack([(w * torch.linalg.solve(made.seen[:, k], w)).sum(-1) for k in (0, 1)], dim=-1)
-    return made, float(along_gap(pull, made.leak, visits=visits, sum_kl=allowed))
+def noise_covariance(state: State, width: int, row_kl: float) -> Tensor:
+    """What the noise of the next step will be like, in the gradient's units, from what is remembered."""
+    factors = state.factors
+    inside = factors.root[0].double() @ factors.root[0].double()
+    if factors.basis is None:
+        shape = inside
+    else:
+        basis = factors.basis[0].double()
+        across = torch.eye(width, dtype=torch.float64) - basis @ basis.mT
+        shape = basis @ inside @ basis.mT + float(factors.rest[0]) ** 2 * across
+    return shape * float(state.size[0]) ** 2 / row_kl
 
 
-# --- (2) the promise -------------------------------------------------------------------------------------------------
+def gradients_of(logits: Tensor, slopes: Tensor, labels: Tensor) -> Tensor:
+    """Of the binary cross entropy: (p - y) times the slope of the logit."""
+    return (torch.sigmoid(logits) - labels)[:, None] * slopes
 
 
-def gaussian_score(x: Tensor, means: list[Tensor], covariances: list[Tensor]) -> Tensor:
-    """The exact log likelihood ratio of positive to negative."""
-    score = torch.zeros(len(x), dtype=torch.float64)
-    for sign, mean, covariance in zip((-1, 1), means, covariances, strict=True):
-        root = torch.linalg.cholesky(covariance)
-        z = torch.linalg.solve_triangular(root, (x - mean).mT, upper=False)
-        score += sign * (-0.5 * z.square().sum(0) - root.diagonal().log().sum())
-    return score
+@pytest.mark.parametrize("width", [12, 300])
+@pytest.mark.parametrize("share", [0.5, 0.03])
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e4])
+def test_no_row_is_farther_from_what_it_would_be_with_the_other_label_than_was_promised(width, share, size):
+    """Honest rows and crafted ones (huge, or along directions where nothing ever was), by brute force: flip each label.
+
+    The noise of a step comes from the steps before it, so the two worlds have the same noise, and what differs is the
+    row alone. d^T N^-1 d is at most the promise for one visit, up to rounding in float32.
+    """
+    protection = matched(leak_auc=0.6, visits=3)
+    g, axes = generator(1), torch.linalg.qr(normal(2, width, width)).Q
+    spectrum = torch.logspace(0, -2, width, dtype=torch.float64)
+
+    def batch(step: int, rows: int = 64):
+        labels = (torch.rand(rows, generator=g) < share).double()
+        slopes = (normal(step, rows, width) * spectrum) @ axes.mT + 0.3 * axes[0]
+        return normal(step + 100, rows, 1)[:, 0] * 2, slopes * size, labels
+
+    state = protection.init()
+    for step in range(3, 9):
+        logits, slopes, labels = batch(step)
+        state = protection.update(gradients_of(logits, slopes, labels).float(), labels, state, g).state
+    logits, slopes, labels = batch(20)
+    slopes[:8] *= 1e3
+    slopes[8:16] = axes[:, -1] * size
+    grad, other = (gradients_of(logits, slopes, y).float() for y in (labels, 1 - labels))
+    done = protection.update(grad, labels, state, generator(5))
+    before, noise = done.value, noise_covariance(replace(state, factors=done.state.factors), width, protection.row_kl)
+    worst = 0.0
+    for row in range(len(labels)):
+        changed, y = grad.clone(), labels.clone()
+        changed[row], y[row] = other[row], 1 - labels[row]
+        after = protection.update(changed, y, state, generator(5)).value
+        others = torch.arange(64) != row
+        torch.testing.assert_close(after[others], before[others], rtol=1e-4, atol=1e-4 * float(before.abs().max()))
+        d = (after[row] - before[row]).double()
+        worst = max(worst, float(d @ torch.linalg.solve(noise, d)))
+    assert worst <= protection.row_kl * 1.01
+    assert worst >= protection.row_kl * 0.5  # and noise is not thrown away either
 
 
-def exact_leaks(
-    leak_auc: float, visits: int, made_for: int, gap: float = 1.0, size: int = 20_000
-) -> dict[str, tuple[float, float]]:
-    """AUC and standard error of an attacker who knows all parameters, on `visits` visits of unchanged gradients."""
-    c0, c1, w = gaussian_classes(8, gap=gap)
-    share = torch.tensor([0.5], dtype=torch.float64)
-    classes = Classes(torch.stack([c0, c1])[None], torch.zeros(1, 2, dtype=torch.float64), 0, w[None], share)
-    made, extra = planned(classes, leak_auc, made_for)
-    noise = made.covariance[0] + extra * torch.outer(w, w)
-    labels = torch.arange(size) % 2
-    clean = normal(1, size, 8)
-    sent = normal(2, visits, size, 8)
-    for k, c in enumerate((c0, c1)):
-        mine = labels == k
-        clean[mine] = clean[mine] @ torch.linalg.cholesky(c).mT + k * w
-        sent[:, mine] = sent[:, mine] @ torch.linalg.cholesky(noise[k]).mT
-    sent = sent + clean
-    mean = sent.mean(0)
-    nothing = torch.zeros(8, dtype=torch.float64)
-    scores = {
-        "one visit": gaussian_score(sent[0], [nothing, w], [c0 + noise[0], c1 + noise[1]]),
-        "mean": gaussian_score(mean, [nothing, w], [c0 + noise[0] / visits, c1 + noise[1] / visits]),
-    }
-    if visits > 1:
-        # Helmert's differences: independent of the mean and of each other, each with the noise's covariance.
-        helmert = torch.linalg.qr(torch.cat([torch.ones(visits, 1), torch.eye(visits)[:, 1:]], dim=1).double()).Q
-        differences = torch.einsum("ij,ind->jnd", helmert[:, 1:], sent)
-        apart = sum(gaussian_score(x, [nothing, nothing], [noise[0], noise[1]]) for x in differences)
-        scores |= {"differences": apart, "all": scores["mean"] + apart}
-    found = {}
-    for name, score in scores.items():
-        a, spread = delong(score[None], labels[None])
-        found[name] = float(a), math.sqrt(float(spread))
-    return found
+def test_the_noise_is_what_it_is_said_to_be_and_knows_no_label():
+    """Zero rows carry the bare noise: its covariance from 40,000 of them, and the same bytes for any labels."""
+    protection = matched(leak_auc=0.6)
+    state = run(protection, [small(i, width=WIDTH) for i in range(12)])[-1].state
+    zeros = torch.zeros(40_000, WIDTH)
+    zeros[0] = 1e-3  # not all zero
+    sent = [protection.update(zeros, labels, state, generator(3)).value for labels in _some_labels(40_000)]
+    for one in sent[1:]:
+        assert torch.equal(one[1:], sent[0][1:])
+    want = noise_covariance(state, WIDTH, protection.row_kl)
+    assert relative_difference(torch.cov(sent[0][1:].double().mT), want) < CHANCE
+
+
+def _some_labels(count: int):
+    return [torch.zeros(count), torch.ones(count), (torch.arange(count) % 7 == 0).float()]
+
+
+def test_the_promise_adds_up_over_visits_and_its_figures_say_so():
+    for visits in (1, 4):
+        protection = matched(leak_auc=0.6, visits=visits)
+        done = protection(*sample(0, 512, 12), generator(1))
+        assert float(done.report["row_kl"]) * visits == pytest.approx(sum_kl_for("leak_auc", 0.6))
+        assert float(done.report["model_auc_gaussian"]) == pytest.approx(0.6, abs=1e-6)
+    assert float(matched(scale=8.0, visits=4)(*sample(0, 512, 12), generator(1)).report["row_kl"]) == 1 / 8
 
 
 @pytest.mark.parametrize("leak_auc", [0.55, 0.6, 0.7])
-@pytest.mark.parametrize(("visits", "made_for"), [(1, 1), (1, 5), (2, 2), (2, 5), (5, 5), (1, 15), (15, 15)])
-@pytest.mark.parametrize("gap", [1.0, 10.0])  # noise for the covariances hides a small gap too, but not a large one
-def test_no_attacker_who_knows_every_parameter_gets_beyond_the_promise(leak_auc, visits, made_for, gap):
-    """Slack 4 errors (about 0.016), and 0.01 because a sumKL bounds an AUC only nearly where covariances differ."""
-    found = exact_leaks(leak_auc, visits, made_for, gap)
-    for name, (a, error) in found.items():
-        assert a <= leak_auc + 4 * error + 0.01, name
-    if visits == made_for:  # and noise is not thrown away either
-        assert max(a for a, _ in found.values()) >= 0.5 + (leak_auc - 0.5) / 2
+@pytest.mark.parametrize("visits", [1, 2, 5, 15])
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_no_attacker_who_knows_every_parameter_gets_beyond_the_promise(leak_auc, visits, share):
+    found, error = exact_leak(matched(leak_auc=leak_auc, visits=visits), visits, share)
+    assert found <= leak_auc + 4 * error
+    assert found >= 0.5 + (leak_auc - 0.5) / 2  # and noise is not thrown away either
 
 
 def test_more_visits_than_planned_come_apart():
     """The control: the same attacker gets through where the plan was for one visit."""
-    found = exact_leaks(0.6, 15, 1)
-    assert found["one visit"][0] < 0.63
-    assert found["mean"][0] > 0.85
-    assert found["differences"][0] > 0.85
+    assert exact_leak(matched(leak_auc=0.6), 15, 0.5)[0] > 0.75
+
+
+def exact_leak(protection: Protection, visits: int, share: float, size: int = 20_000) -> tuple[float, float]:
+    """The AUC, with its error, of whoever knows each row's two gradients, the noise of each step, but not the label.
+
+    The exact likelihood ratio over all visits of rows whose slopes do not change and tell nothing about labels.
+    """
+    g = generator(7)
+    slopes = normal(1, size, 8) * torch.logspace(0, -1, 8, dtype=torch.float64) + 0.5
+    logits = torch.full((size,), math.log(share / (1 - share)), dtype=torch.float64)
+    labels = (torch.rand(size, generator=g) < share).double()
+    of = [gradients_of(logits, slopes, torch.full_like(labels, y)) for y in (0.0, 1.0)]
+    grad = torch.where(labels[:, None] > 0.5, of[1], of[0])
+    state, score = protection.init(), torch.zeros(size, dtype=torch.float64)
+    for _ in range(2):  # the warm-up, on rows that do not count
+        state = protection.update(grad[:256].float(), labels[:256], state, g).state
+    for _ in range(visits):
+        for rows in torch.arange(size).split(2500):
+            done = protection.update(grad[rows].float(), labels[rows], state, g)
+            now = replace(state, factors=done.state.factors)
+            negative, positive = (clean[rows] * cut_to(clean[rows], y, now) for y, clean in enumerate(of))
+            apart = torch.linalg.solve(noise_covariance(now, 8, protection.row_kl), (positive - negative).mT).mT
+            score[rows] += ((done.value.double() - (positive + negative) / 2) * apart).sum(-1)
+            state = done.state
+    a, spread = delong(score[None], labels[None])
+    return float(a), math.sqrt(float(spread))
+
+
+def cut_to(clean: Tensor, label: int, state: State) -> Tensor:
+    """What rows are multiplied by, by the words of the docstring.  (rows, 1)"""
+    p = float(state.share[0])
+    white = clean / (1 - p if label else p) / float(state.size[0]) @ state.factors.whiten[0].double()
+    return 1 / white.norm(dim=-1, keepdim=True).clamp(min=1)
+
+
+# --- (3) in the course of a run, against the audit's attacks ----------------------------------------------------------
 
 
 def walk(grad: Tensor, g: torch.Generator) -> Tensor:
@@ -261,15 +294,6 @@ def test_the_promise_holds_in_a_run_over_one_two_and_all_visits(visits, drift):
     assert found[worst] <= 0.6 + SLACK, (worst, found[worst])
     last = View.of(view.gradient[-steps:], rows=view.rows[-steps:])
     assert leaks(last, labels, ["norm", "cosine"], clean[-steps:])["cosine"] <= 0.6 + SLACK
-
-
-def test_a_run_over_more_visits_than_planned_comes_apart():
-    grad, labels = sample(20, 4096, 24)
-    view, _ = train(matched(leak_auc=0.6, visits=1), grad, labels, visits=15)
-    found = leaks(view, labels, OVER_VISITS)
-    assert found["accumulated(residual)"] > 0.8
-    assert found["accumulated(likelihood)"] > 0.95
-    assert found["accumulated(likelihood, spread)"] > 0.95
 
 
 # --- (3) a gap that turns --------------------------------------------------------------------------------------------
@@ -308,23 +332,6 @@ def test_a_gap_that_turns_from_batch_to_batch_is_hidden():
     assert max(found.values()) <= 0.63, found
     bare = (clean @ gaps[..., None]).squeeze(-1)
     assert float(auc(bare, label).mean()) > 0.99  # there is something to hide
-
-
-def test_noise_along_a_running_gap_alone_would_not_hide_it():
-    """The control: the same factors, but the gap of the batch before."""
-
-    class Late(Matched):
-        def draw(self, batch, state, source):
-            before = turning(max(0, state.step - 3))
-            late = replace(batch, rows=(before[0] / before[0].abs().max())[None], labels=before[1][None].float())
-            return super().draw(late, state, source)
-
-    good = matched(leak_auc=0.6)
-    late = Late(**{name: getattr(good, name) for name in Matched.__dataclass_fields__})
-    view, truth, clean = stream(late, turning, 40)
-    label = truth[view.rows]
-    gaps = torch.stack([c[y == 1].mean(0) - c[y == 0].mean(0) for c, y in zip(clean, label, strict=True)])
-    assert float(auc((view.gradient @ gaps[..., None]).squeeze(-1), label).mean()) > 0.68
 
 
 # --- (4) wide cuts ---------------------------------------------------------------------------------------------------
@@ -431,8 +438,8 @@ def test_the_warm_up_is_stateless_and_the_same_for_any_labels(warmup):
     batches = [small(i) for i in range(6)]
     out = run(matched(leak_auc=0.6, warmup=warmup), batches)
     assert [bool(done.report["stateless"]) for done in out] == [i < warmup for i in range(6)]
-    flipped = run(matched(leak_auc=0.6, warmup=warmup), [(grad, 1 - labels) for grad, labels in batches])
-    for i, (one, other) in enumerate(zip(out, flipped, strict=True)):
+    moved = run(matched(leak_auc=0.6, warmup=warmup), [(grad, labels.roll(1)) for grad, labels in batches])
+    for i, (one, other) in enumerate(zip(out, moved, strict=True)):
         assert torch.equal(one.value, other.value) == (i < warmup)
 
 
@@ -450,42 +457,23 @@ def test_factors_are_kept_between_refreshes_and_renewed_when_due():
     assert not torch.equal(factors[-1].root, factors[2].root)
 
 
-def test_a_batch_without_a_class_gets_the_noise_of_the_running_classes():
-    """Not the far louder stateless noise; and a class's noise is the one that it gets in any other batch."""
-    before = run(matched(leak_auc=0.6), [small(i) for i in range(12)])[-1]
-    protection, (grad, _) = matched(leak_auc=0.6), small(40)
-    for only in (0, 1):
-        times = 2000
-        many = grad.expand(times, -1, -1), torch.full((times, 64), only)
-        state = stacked(before.state, times)
-        done = protection.update(*many, state, generator(1))
-        assert (done.report["stateless"] == 0).all()
-        added = (done.value - grad).double().flatten(0, 1)
-        # 128,000 draws know a variance to 0.4%; the noise is the plan's, plus a part along the running gap.
-        own = float((torch.linalg.vector_norm(grad.double(), dim=-1) ** 2).mean().sqrt())
-        level, weight = float(done.state.level[0]), 64**2 / (64**2 + FEW_ROWS**2)
-        unit = max(own**weight * level ** (1 - weight), own / 4, level / 2)
-        root = done.state.factors.root[0, only].double() * unit
-        least = root.mT @ root
-        extra = torch.cov(added.mT) - least
-        values = torch.linalg.eigvalsh(extra)
-        assert values[-1] > 0  # one direction holds the gap's part
-        assert (values[:-1].abs() < 0.02 * float(torch.linalg.eigvalsh(least)[-1])).all()
-        after = protection.update(*[x.expand(times, *x.shape) for x in small(41)], done.state, generator(2))
-        assert torch.isfinite(after.value).all()
+@pytest.mark.parametrize("only", [0, 1])
+def test_a_batch_without_a_class_gets_the_noise_of_any_other(only):
+    """Not the far louder stateless noise: what a batch holds decides nothing about its own noise."""
+    protection = matched(leak_auc=0.6)
+    before = run(protection, [small(i) for i in range(12)])[-1].state
+    grad, labels = small(40)
+    usual = protection.update(grad, labels, before, generator(1))
+    alone = protection.update(grad, torch.full_like(labels, only), before, generator(1))
+    assert float(alone.report["stateless"]) == 0
+    assert float(alone.report["power"]) == pytest.approx(float(usual.report["power"]))
+    assert torch.isfinite(protection.update(*small(41), alone.state, generator(2)).value).all()
 
 
-def stacked(state: State, times: int) -> State:
-    """The state of one problem as that of a stack of equal problems."""
-
-    def grow(part):
-        if isinstance(part, Tensor):
-            return part.expand(times, *part.shape[1:])
-        if part is None or isinstance(part, int):
-            return part
-        return replace(part, **{name: grow(getattr(part, name)) for name in part.__dataclass_fields__})
-
-    return grow(state)
+def test_a_class_that_was_never_seen_is_not_cut_to_nothing():
+    protection = matched(leak_auc=0.6)
+    state = run(protection, [(small(i)[0], torch.zeros(64)) for i in range(80)])[-1].state
+    assert float(state.share) == pytest.approx(RAREST)
 
 
 @pytest.mark.parametrize("factor", [100.0, 0.01])
@@ -500,9 +488,8 @@ def test_gradients_that_suddenly_grow_or_shrink_are_still_hidden(factor):
     view, truth, clean = View.of(view.gradient[12:]), truth[12 * 256 :], clean[12:]
     found = leaks(view, truth, ["residual", "likelihood", "norm", "cosine"], clean)
     assert max(found.values()) <= 0.68, found
-    noise = (view.gradient - clean).square().sum(-1).mean((-1,)).sqrt()  # (5,)
-    size = clean.square().sum(-1).mean(-1).sqrt()
-    assert (noise > 2 * size).all()  # as much as ever, beside the gradient
+    sent, size = (x.square().sum(-1).mean(-1).sqrt() for x in (view.gradient, clean))  # (5,) each
+    assert (sent > 2 * size).all() if factor < 1 else (sent[0] < size[0] / 2)  # rows that are too long are cut
 
 
 @pytest.mark.parametrize(
@@ -513,10 +500,6 @@ def test_gradients_that_suddenly_grow_or_shrink_are_still_hidden(factor):
         ({"leak_auc": 0.6, "visits": True}, "visits = True"),
         ({"leak_auc": 0.6, "warmup": -1}, "warmup = -1"),
         ({"leak_auc": 0.6, "warmup": 1.5}, "warmup = 1.5"),
-        ({"leak_auc": 0.6, "smooth": 0.0}, "smooth = 0.0"),
-        ({"leak_auc": 0.6, "smooth": float("nan")}, "smooth = nan"),
-        ({"leak_auc": 0.6, "floor": -1.0}, "floor = -1.0"),
-        ({"leak_auc": 0.6, "floor": float("inf")}, "floor = inf"),
         ({"leak_auc": 0.5}, "leak_auc = 0.5"),
         ({"leak_auc": 1.0}, "leak_auc = 1.0"),
         ({"scale": 0.0}, "scale = 0.0"),
@@ -541,15 +524,6 @@ def test_more_visits_and_a_lower_promise_cost_more():
     assert power(leak_auc=0.7) < power(leak_auc=0.6) < power(leak_auc=0.55)
     assert power(leak_auc=0.6) < power(leak_auc=0.6, visits=2) < power(leak_auc=0.6, visits=15)
     assert power(scale=1.0) < power(scale=10.0)
-    assert power(leak_auc=0.6, smooth=1.0) < power(leak_auc=0.6, smooth=100.0)
-    assert power(leak_auc=0.6, floor=0.1) < power(leak_auc=0.6, floor=1000.0)
-
-
-def test_what_it_reports_is_what_it_promised():
-    done = matched(leak_auc=0.6)(*sample(0, 512, 12), generator(1))
-    assert float(done.report["model_auc_gaussian"]) == pytest.approx(0.6, abs=1e-6)
-    many = matched(leak_auc=0.6, visits=15)(*sample(0, 512, 12), generator(1))
-    assert 0.55 < float(many.report["model_auc_gaussian"]) <= 0.6 + 1e-6
 
 
 # --- (7) long runs ---------------------------------------------------------------------------------------------------
@@ -573,24 +547,21 @@ def test_500_updates_with_a_drifting_scale_stay_finite_and_zeros_in_between_are_
         assert torch.isfinite(done.value).all()
         assert bool((done.value != grad).any(-1).all())  # every row of every batch
         assert torch.isfinite(done.report["power"])
-    parts = [state.level, *vars(state.covariances).values(), *vars(state.factors).values()]
+    parts = [state.size, state.share, *vars(state.spread).values(), *vars(state.factors).values()]
     assert all(torch.isfinite(part).all() for part in parts if isinstance(part, Tensor))
-    assert bool(state.factors.usable)
 
 
-def test_zeros_in_a_run_get_a_quarter_of_their_neighbours_noise_and_change_nothing():
-    """A quarter, because noise is measured in half of the running size; there is no gap to hide in zeros."""
+def test_zeros_in_a_run_get_their_neighbours_noise_and_change_nothing():
     batches = [small(i) for i in range(12)]
     zeros = torch.zeros_like(batches[0][0]), batches[0][1]
     *_, before, silent = run(matched(leak_auc=0.6), [*batches, zeros])
-    factors, level = silent.state.factors, float(silent.state.level)
-    share = float(zeros[1].float().mean())
-    noise = float(factors.power[0, 0] * (1 - share) + factors.power[0, 1] * share) * level**2 / 4
+    noise = float(silent.state.factors.power) * float(before.state.size) ** 2 / matched(leak_auc=0.6).row_kl
     assert float(silent.report["power"]) == pytest.approx(noise, rel=1e-5)
     assert float(silent.value.square().sum(-1).mean()) == pytest.approx(noise, rel=0.5)  # 384 numbers
-    assert level == float(before.state.level)
-    for name in ("count", "freedom", "total", "scatter"):
-        assert torch.equal(getattr(silent.state.covariances, name), getattr(before.state.covariances, name))
+    for name in ("size", "share"):
+        assert torch.equal(getattr(silent.state, name), getattr(before.state, name))
+    for name in ("weight", "square", "rest"):
+        assert torch.equal(getattr(silent.state.spread, name), getattr(before.state.spread, name))
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.01])

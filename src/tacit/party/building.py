@@ -213,7 +213,7 @@ def _at_least(own: Protection, least: Protection) -> bool:
     if type(own) is not type(least) or getattr(own, "knob", None) != getattr(least, "knob", None):
         return False
     less_is_stronger = getattr(least, "knob", None) in LESS_IS_STRONGER
-    for name in ("strength", "t", "visits", "smooth", "floor"):
+    for name in ("strength", "t", "visits"):
         mine, theirs = getattr(own, name, 0.0), getattr(least, name, 0.0)
         if mine > theirs if name == "strength" and less_is_stronger else mine < theirs:
             return False

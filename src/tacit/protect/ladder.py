@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
 
 from tacit.contracts import EmbeddingProtection, Event, Protection
 from tacit.protect.embedding.gaussian import Gaussian
 from tacit.protect.gradient._chain import Chain
 from tacit.protect.gradient.iso import Iso
 from tacit.protect.gradient.marvell import Marvell
-from tacit.protect.gradient.matched import Matched, State
+from tacit.protect.gradient.matched import Matched
 
-__all__ = ["HIGHEST", "replanned", "spelled", "stronger", "stronger_embedding"]
+__all__ = ["HIGHEST", "spelled", "stronger", "stronger_embedding"]
 
-_DERIVED = ("knob", "strength", "sum_kl", "smooth", "floor", "warmup")  # what a strength is made of, or brings along
+_DERIVED = ("knob", "strength", "sum_kl", "warmup")  # what a strength is made of, or brings along
 
 HIGHEST = 10
 """The last level: a thousand times the configured noise."""
@@ -38,13 +37,9 @@ def stronger(protect: Protection, level: int) -> Protection | None:
     factor = float(2**level)
     if isinstance(protect, Iso):
         return replace(protect, t=protect.t * factor)
-    if isinstance(protect, Marvell):
+    if isinstance(protect, Marvell | Matched):
         strength, sum_kl = _spent(protect, factor)
         return replace(protect, strength=strength, sum_kl=sum_kl)
-    if isinstance(protect, Matched):  # what both classes share grows as well: it hides what visits add up to
-        strength, sum_kl = _spent(protect, factor)
-        smooth, floor = protect.smooth * factor, protect.floor * factor
-        return replace(protect, strength=strength, sum_kl=sum_kl, smooth=smooth, floor=floor)
     if isinstance(protect, Chain):
         raised = [stronger(link, level) for link in protect.links]
         if any(link is not None for link in raised):
@@ -80,15 +75,6 @@ def stronger_embedding(protect: Sequence[EmbeddingProtection], level: int) -> li
         else one
         for one in protect
     ]
-
-
-def replanned(state: Any) -> Any:
-    """A protection's state without the plans that were made for another strength; they are made anew at once."""
-    if isinstance(state, State):
-        return replace(state, factors=None)
-    if isinstance(state, tuple):
-        return tuple(replanned(part) for part in state)
-    return state
 
 
 def spelled(event: Event) -> str:

@@ -163,7 +163,7 @@ class GradientProtection(abc.ABC):
         value, power = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
         stacked = labels.ndim == 2
         room = torch.finfo(grad.dtype).max / 100  # noise a hundred times its usual size is still a number
-        fits = power.sqrt() < room if drawn.keep is None else torch.ones_like(batch.valid)
+        fits = power.sqrt() < room
         if grad.device.type == "cpu" and not bool(fits.all()):
             raise_invalid(grad, labels)
         figures = {

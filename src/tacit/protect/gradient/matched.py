@@ -1,4 +1,19 @@
-"""Matched: noise that gives both classes one and the same covariance, whatever shape their gradients have."""
+"""Matched: one noise for both classes, in the shape of the gradients, and no row that stands out of it.
+
+Whoever knows everything about a row but its label compares two vectors: the gradient that the row has with the one
+label, and the one that it has with the other. Noise N(0, N) that is the same for both leaves a sumKL of d^T N^-1 d
+between them, d being their difference, and an AUC of Phi(sqrt(sumKL / 2)). So a promise that is to hold for every row,
+not for the mean of its class, bounds that length: in coordinates in which the noise is white, a row of the positive
+class is cut to a length of q sqrt(k) and one of the negative class to p sqrt(k), with p + q = 1. Whatever a row is,
+with the one label and with the other, the two are then at most sqrt(k) apart.
+
+p is the share of positives, because a model that knows nothing yet gives positives gradients that are q/p times as long
+as those of negatives: divided by q and p, both are the slope of the row's logit. For slopes with second moments S, the
+noise that costs least power at a given mean length has the shape of the root of S; its size is such that most rows are
+cut, but not by much.
+
+Share, size and shape are those of the batches before, so what a batch holds decides nothing about its own noise.
+"""
 
 from __future__ import annotations
 
@@ -16,41 +31,38 @@ from tacit.protect.gradient._base import (
     fused,
     one_knob,
     per_problem,
-    positive_number,
     whole_number,
 )
-from tacit.protect.gradient._covariance import Covariances
 from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
-from tacit.protect.gradient._match import Classes, along_gap, plan
-from tacit.protect.gradient._moments import DECAY, RESOLUTION, Moments
+from tacit.protect.gradient._moments import DECAY
+from tacit.protect.gradient._spread import Spread
 
 REFRESH = 16  # steps between two decompositions, once a run is on its way
-FEW_ROWS = 16  # a batch of so many rows is measured half in its own size and half in the running one
 FEW = 4  # a stack up to this size is decomposed on the CPU, which is faster for a few small matrices
+LENGTH = 2.0  # the mean squared length of a slope before rows are cut, over what they are cut to
+FLOOR = 1e-2  # of the mean variance, in every direction: where rows never went there is noise as well
+RAREST = 0.02  # share of a class that is counted at least: who is cut to nothing teaches nothing
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What the hot path needs of a plan, in units of the batch and in its dtype.
+    """What the hot path needs of a shape, for slopes in units of their running size, in the batch's dtype.
 
     Attributes:
-        root: square roots of the noise's covariance, for rows of normal numbers to be multiplied with; the identity
-            where the plan is not usable.  (stack, 2, rank, rank)
-        rest: the deviation in each other coordinate.  (stack, 2)
-        whiten: inverse square roots of what an attacker sees.  (stack, 2, rank, rank)
-        whiten_rest: the same in each other coordinate.  (stack, 2)
-        leak: the sumKL that the covariances alone leave over all visits.  (stack,)
-        power: the expected squared norm of a row's noise, for each class, but for the part along the gap.  (stack, 2)
-        usable: whether both classes were seen well enough to plan with.  (stack,)
+        root: makes noise that leaves a sumKL of 1 of standard normal rows, symmetric.  (stack, rank, rank)
+        rest: the same in each other coordinate.  (stack,)
+        whiten: the inverses.  (stack, rank, rank)
+        whiten_rest: likewise.  (stack,)
+        power: the expected squared length of that noise.  (stack,)
+        basis: the coordinates that are meant, as `Spread` has them; None for all.  (stack, width, rank)
     """
 
     root: Tensor
     rest: Tensor
     whiten: Tensor
     whiten_rest: Tensor
-    leak: Tensor
     power: Tensor
-    usable: Tensor
+    basis: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,10 @@ class State:
     """What `matched` remembers of a run; `step` is public and an ordinary number."""
 
     step: int
-    level: Tensor | None = None  # running root mean square of a row, in the gradient's units  (stack,)
+    size: Tensor | None = None  # running root mean square of a slope, in the gradient's units; 0 for none  (stack,)
+    share: Tensor | None = None  # running share of positives  (stack,)
     peak: Tensor | None = None  # the largest squared norm of a row in the recent past  (stack,)
-    covariances: Covariances | None = None
+    spread: Spread | None = None
     factors: Factors | None = None
 
 
@@ -70,13 +83,16 @@ class Matched(GradientProtection):
 
     knob: str
     strength: Strength
-    sum_kl: Strength  # what the strength allows over all visits; for `scale`, what it leaves of a pure shift in one
+    sum_kl: Strength  # what the strength allows over all visits; for `scale`, in one
     visits: int
-    smooth: float
-    floor: float
     warmup: int
 
     strengths = ("strength", "sum_kl")
+
+    @property
+    def row_kl(self) -> Strength:
+        """What one visit leaves between a row's two labels, whichever row it is."""
+        return self.sum_kl if self.knob == "scale" else self.sum_kl / self.visits
 
     def init(self) -> State:
         """Nothing seen yet."""
@@ -97,140 +113,77 @@ class Matched(GradientProtection):
         return replace(state, step=state.step + steps)
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
-        """Two products of a draw, and one number more for each row; every few steps the factors are made anew."""
-        level, unit, size, flat, peak = _sizes(
-            batch.scale, batch.squares, batch.valid, state.level, state.peak, self.sum_kl / self.visits
+        """A product of a draw and one of the rows; every few steps the factors are made anew."""
+        slopes, own, unit, flat, peak = _measured(
+            batch.rows, batch.labels, batch.scale, batch.squares, state.share, state.size, state.peak, self.row_kl
         )
-        covariances, seen = (state.covariances or Covariances.start(batch)).add(batch, size)
+        counts = batch.valid & (own > 0)
+        spread = Spread.start(slopes) if state.spread is None else state.spread
+        after = spread.add(slopes, own, counts)
         factors = state.factors
         if state.step >= self.warmup and (factors is None or _due(state.step - self.warmup)):
-            covariances = covariances.renew(batch, size)
-            factors = self._factors(covariances, batch.rows.dtype)
+            factors = _factors(after if state.spread is None else spread, batch.rows.dtype)
+            after = after.renew(slopes)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
-        length = source.normal(batch.labels.shape, dtype=batch.rows.dtype, device=batch.rows.device)
-        usable = torch.zeros_like(batch.valid) if factors is None else factors.usable
         if factors is None:
             noise.mul_(flat.sqrt()[:, None, None])
-            power, left = flat * noise.shape[-1], torch.ones_like(flat) * per_problem(self.sum_kl, flat)
+            power, keep = flat * noise.shape[-1], None
         else:
-            gap, extra, deviation, power, left = _along(
-                seen.packed, covariances.total, covariances.count, covariances.basis, unit, batch.share, flat,
-                factors.whiten, factors.whiten_rest, factors.leak, factors.power, usable,
-                self.strength if self.knob == "scale" else None, self.visits, self.sum_kl,
+            noise, keep, power = _shaped(
+                noise, slopes, unit, factors.basis, factors.root, factors.rest, factors.whiten, factors.whiten_rest,
+                factors.power, self.row_kl,
             )  # fmt: skip
-            noise = _shape(
-                noise, length, batch.labels, factors.root, factors.rest, gap, extra, deviation, covariances.basis
-            )
-        following = State(state.step + 1, level, peak, covariances, factors)
-        return Drawn(noise, following, power, model_figures(left, usable))
-
-    def _factors(self, covariances: Covariances, dtype: torch.dtype) -> Factors:
-        device = covariances.count.device
-        if len(covariances.count) <= FEW:
-            covariances = covariances.to(torch.device("cpu"))
-        matrices, rest = covariances.matrices()
-        mean = covariances.mean
-        gap, basis = mean[:, 1] - mean[:, 0], covariances.basis
-        inside = gap if basis is None else (gap[:, None, :] @ basis.double()).squeeze(1)
-        size = (inside * inside).sum(-1) + matrices.diagonal(dim1=-2, dim2=-1).sum((-2, -1))
-        usable = covariances.defined & (size > RESOLUTION)
-        eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
-        classes = Classes(
-            torch.where(usable[:, None, None, None], matrices, eye),
-            torch.where(usable[:, None], rest, 1.0),
-            gap.shape[-1] - inside.shape[-1],
-            torch.where(usable[:, None], inside, 1.0),
-            torch.where(usable, covariances.share, 0.5),
-        )
-        wanted = None if self.knob == "scale" else self.sum_kl
-        wanted = wanted.to(matrices.device) if isinstance(wanted, Tensor) else wanted
-        made = plan(classes, visits=self.visits, smooth=self.smooth, floor=self.floor, sum_kl=wanted)
-        root, info = torch.linalg.cholesky_ex(made.covariance)
-        seen, info_seen = torch.linalg.cholesky_ex(made.seen)
-        usable = usable & ((info == 0) & (info_seen == 0)).all(-1)
-        root = torch.where(usable[:, None, None, None], root, eye)
-        whiten = torch.linalg.solve_triangular(seen, eye.expand_as(seen), upper=False)
-        return Factors(
-            root.mT.to(device, dtype),
-            torch.where(usable[:, None], made.rest.sqrt(), 1.0).to(device, dtype),
-            whiten.to(device, dtype),
-            made.seen_rest.rsqrt().to(device, dtype),
-            made.leak.to(device, dtype),
-            made.power(classes.others).to(device, dtype),
-            usable.to(device),
-        )
+        share, size = _followed(batch.labels, own, batch.scale, counts, state.share, state.size)
+        following = State(state.step + 1, size, share, peak, after, factors)
+        told = torch.ones_like(peak)
+        planned = torch.full_like(batch.valid, factors is not None)
+        figures = model_figures(told * per_problem(self.sum_kl, told), planned)
+        return Drawn(noise, following, power, {**figures, "row_kl": told * per_problem(self.row_kl, told)}, keep)
 
 
 @fused
-def _along(
-    packed: Tensor,  # the batch's own moments
-    total: Tensor,  # of `Covariances`, as the next two
-    count: Tensor,
-    basis: Tensor | None,
-    unit: Tensor,  # (stack,)
-    share: Tensor,  # (stack,), of positives in the batch
-    flat: Tensor,  # (stack,), the variance where there is no plan
-    whiten: Tensor,  # of `Factors`, as the next four
-    whiten_rest: Tensor,
-    leak: Tensor,
-    power: Tensor,
-    usable: Tensor,
-    scale: Strength | None,
-    visits: int,
-    sum_kl: Strength,
+def _measured(
+    rows: Tensor,
+    labels: Tensor,
+    scale: Tensor,
+    squares: Tensor,
+    share: Tensor | None,
+    size: Tensor | None,
+    peak: Tensor | None,
+    row_kl: Strength,
 ) -> tuple[Tensor, ...]:
-    """How this batch's noise goes along its gap, how large it is, and what it costs and leaves.
+    """What a batch looks like, seen with what is known from the batches before.
 
     Returns:
-        The gap in units of the batch, noise along it in multiples of its square, the unit that all noise is measured
-        in, its power, and the sumKL that is left.
-
-    It is this batch's gap and not a running one, because that is what separates the classes in this very batch; the
-    running one serves where the batch lacks a class.
+        Its slopes; their root mean square length; the unit of its noise, which is that length in the batches before;
+        the variance of noise that needs no plan, and the peak that it is made with. Lengths are in units of the scale.
     """
-    seen = Moments(packed)
-    means = total / count.clamp(min=1)[..., None]
-    before = (means[:, 1] - means[:, 0]).to(unit.dtype)
-    gap = torch.where((seen.count > 0.5).all(-1, keepdim=True), seen.gap / unit[:, None], before)
-    inside = gap[:, None, :] if basis is None else gap[:, None, :] @ basis
-    white = (whiten @ inside.mT[:, None]).squeeze(-1)  # (stack, 2, rank)
-    pull = (white * white).sum(-1)
-    if basis is not None:
-        outside = (gap * gap).sum(-1, keepdim=True) - (inside * inside).sum(-1)
-        pull = pull + outside.clamp(min=0) * whiten_rest**2
-    if scale is None:
-        scale = along_gap(pull, leak, visits=visits, sum_kl=sum_kl)
-    extra = torch.where(usable, per_problem(scale, leak), torch.zeros_like(leak))
-    each = power[:, 0] * (1 - share) + power[:, 1] * share + extra * (gap * gap).sum(-1)
-    shift = (pull / (1 + extra[:, None] * pull / visits)).mean(-1)
-    size = torch.where(usable, unit, flat.sqrt())
-    spent = torch.where(usable, each * unit.double() ** 2, flat * gap.shape[-1])
-    return gap, extra, size, spent, torch.where(usable, leak + shift, per_problem(sum_kl, leak))
+    p = _share(labels) if share is None else share
+    reach = torch.where(labels > 0.5, 1 - p[:, None], p[:, None]).to(rows.dtype)
+    slopes = rows / reach[..., None]
+    own = torch.linalg.vector_norm(slopes, dim=(1, 2)) / rows.shape[1] ** 0.5
+    before = own.double() if size is None else torch.where(size > 0, size / scale.double(), own.double())
+    most = torch.finfo(rows.dtype).max / 1e8  # a zero batch after large ones: in its units they have no number
+    unit = before.clamp(min=1e-6, max=most).to(rows.dtype)
+    flat, peak = stateless_variance(squares, scale, torch.zeros_like(before) if peak is None else peak, row_kl)
+    return slopes, own, unit, flat, peak
 
 
 @fused
-def _sizes(
-    scale: Tensor, squares: Tensor, valid: Tensor, level: Tensor | None, peak: Tensor | None, sum_kl: Strength
-) -> tuple[Tensor, ...]:
-    """How large rows are.
+def _followed(
+    labels: Tensor, own: Tensor, scale: Tensor, counts: Tensor, share: Tensor | None, size: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Running share and size after one more batch; bad input and zeros leave them as they were."""
+    now = torch.where(counts, own.double() * scale.double(), 0.0)
+    if share is None or size is None:
+        return _share(labels), now
+    share = torch.where(counts, DECAY * share + (1 - DECAY) * _share(labels), share)
+    fresh = counts & (size == 0)
+    return share, torch.where(fresh, now, torch.where(counts, DECAY * size + (1 - DECAY) * now, size))
 
-    Returns:
-        The running size of a row; the unit of this batch's noise; the size of its rows, 0 where all are zero; the
-        variance of noise that needs no plan; the peak that it is made with.
 
-    The size of a batch of many rows is its own; that of a batch of few rows is nearer to the running one, because one
-    row, measured in its own size, would look like any other, and noise in its own size would tell it. Noise is not far
-    below the running size either, whatever the batch.
-    """
-    wide = scale.double()
-    own = squares.double().mean(-1).sqrt() * wide
-    own = torch.where(valid, own, 0.0)
-    level = own if level is None else torch.where(own > 0, DECAY * level + (1 - DECAY) * own, level)
-    weight = squares.shape[-1] ** 2 / (squares.shape[-1] ** 2 + FEW_ROWS**2)
-    size = torch.where(own > 0, own**weight * level ** (1 - weight), 0.0)
-    unit = torch.maximum(torch.maximum(size, own / 4), level / 2) / wide
-    flat, peak = stateless_variance(squares, scale, torch.zeros_like(wide) if peak is None else peak, sum_kl)
-    return level, unit.clamp(min=1e-6).to(scale.dtype), (size / wide).to(scale.dtype), flat, peak
+def _share(labels: Tensor) -> Tensor:
+    return labels.double().mean(-1).nan_to_num(0.5).clamp(RAREST, 1 - RAREST)
 
 
 def _due(steps: int) -> bool:
@@ -238,27 +191,60 @@ def _due(steps: int) -> bool:
     return steps % REFRESH == 0 or steps in (1, 2, 4, 8)
 
 
+def _factors(spread: Spread, dtype: torch.dtype) -> Factors:
+    """The shape of the noise: the root of the slopes' second moments, at a size that cuts most rows a little."""
+    device = spread.weight.device
+    if len(spread.weight) <= FEW:
+        spread = spread.to(torch.device("cpu"))
+    weight = spread.weight.clamp(min=1e-9)
+    width = spread.square.shape[-1] if spread.basis is None else spread.basis.shape[-2]
+    others = width - spread.square.shape[-1]
+    values, vectors = torch.linalg.eigh(spread.square / weight[:, None, None])
+    values, rest = values.clamp(min=0), spread.rest / weight / max(others, 1)
+    level = FLOOR * (values.sum(-1) + others * rest).clamp(min=1e-9) / width
+    roots, root_rest = (values + level[:, None]).sqrt(), (rest + level).sqrt()
+    each = (roots.sum(-1) + others * root_rest) / LENGTH
+    variance, variance_rest = each[:, None] * roots, each * root_rest
+    power = variance.sum(-1) + others * variance_rest
+
+    def turned(diagonal: Tensor) -> Tensor:
+        return ((vectors * diagonal[:, None, :]) @ vectors.mT).to(device, dtype)
+
+    return Factors(
+        turned(variance.sqrt()),
+        variance_rest.sqrt().to(device, dtype),
+        turned(variance.rsqrt()),
+        variance_rest.rsqrt().to(device, dtype),
+        power.to(device, dtype),
+        None if spread.basis is None else spread.basis.to(device),
+    )
+
+
 @fused
-def _shape(
+def _shaped(
     noise: Tensor,  # (stack, batch, width), standard normal
-    length: Tensor,  # (stack, batch), likewise
-    labels: Tensor,  # (stack, batch)
-    root: Tensor,  # of `Factors`
+    slopes: Tensor,  # (stack, batch, width)
+    unit: Tensor,  # (stack,)
+    basis: Tensor | None,  # of `Factors`, as the next five
+    root: Tensor,
     rest: Tensor,
-    gap: Tensor,  # (stack, width)
-    extra: Tensor,  # (stack,)
-    size: Tensor,  # (stack,)
-    basis: Tensor | None,
-) -> Tensor:
-    """Standard normal rows, each given the covariance of its class and noise along the gap."""
-    positive = (labels > 0.5)[..., None]
-    inside = noise if basis is None else noise @ basis
-    shaped = torch.where(positive, inside @ root[:, 1], inside @ root[:, 0])
+    whiten: Tensor,
+    whiten_rest: Tensor,
+    power: Tensor,
+    row_kl: Strength,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Noise of the shape, what each row is multiplied by so that it does not stand out, and the noise's power."""
+    inside = slopes if basis is None else slopes @ basis
+    length = torch.linalg.vector_norm((inside / unit[:, None, None]) @ whiten, dim=2).square()
+    shaped = (noise if basis is None else noise @ basis) @ root
     if basis is not None:
-        outside = torch.where(positive, rest[:, None, 1:], rest[:, None, :1])  # (stack, batch, 1)
-        shaped = (noise * outside).baddbmm_(shaped - outside * inside, basis.mT)
-    shaped.addcmul_((length * extra.sqrt()[:, None])[..., None], gap[:, None, :])
-    return shaped.mul_(size[:, None, None])
+        outside = torch.linalg.vector_norm(slopes - inside @ basis.mT, dim=2) / unit[:, None]
+        length = length + (outside * whiten_rest[:, None]).square()
+        across = noise - (noise @ basis) @ basis.mT
+        shaped = shaped @ basis.mT + across * rest[:, None, None]
+    variance = 1 / (torch.ones_like(power) * per_problem(row_kl, power))
+    size = unit * variance.sqrt()
+    return shaped * size[:, None, None], length.clamp(min=1).rsqrt(), power.double() * size.double() ** 2
 
 
 def matched(
@@ -266,30 +252,24 @@ def matched(
     leak_auc: float | None = None,
     scale: float | None = None,
     visits: int = 1,
-    smooth: float | None = None,
-    floor: float | None = None,
     warmup: int = 2,
 ) -> GradientProtection:
-    """Noise that lifts both classes to one covariance, so that neither size nor shape nor energy tells them apart.
+    """One noise for both classes, and every row cut to where its label is hidden in it.
 
     One strength, in two spellings:
 
     Args:
-        leak_auc: spend what leaves the best attacker this AUC under the model that both classes are Gaussian, each with
-            a covariance of its own, over all visits of one example together.
-        scale: spend this times the squared distance of the class means along the line of the means.
+        leak_auc: the AUC with which the label of any row, whatever row it is, can be told from the messages about that
+            row in all visits together, by whoever knows everything else.
+        scale: spend at least this times the squared distance between a row's gradients with the one label and with
+            the other, in every direction, in each visit.
         visits: how often an example will be visited over the whole training (epochs, usually). Fresh noise at every
             visit averages out, so more visits take more noise.
-        smooth: how much of the pooled covariance both classes get on top, for what the Gaussian model does not see; 4
-            for each visit if not given.
-        floor: how much noise both classes get in every direction, as a multiple of D/d; 1 for each visit if not given.
         warmup: the first steps of a run get isotropic noise whatever their labels are, so that running averages exist
             before they are needed.
     """
     knob, strength = one_knob("matched", leak_auc=leak_auc, scale=scale)
     whole_number("visits", visits, least=1)
     whole_number("warmup", warmup, least=0)
-    smooth = 4.0 * visits if smooth is None else positive_number("smooth", smooth)
-    floor = 1.0 * visits if floor is None else positive_number("floor", floor)
     allowed = sum_kl_for(knob, strength)
-    return Matched(knob, float(strength), allowed, visits, smooth, floor, warmup)
+    return Matched(knob, float(strength), allowed, visits, warmup)
