@@ -99,6 +99,8 @@ def _bounds() -> list[tuple[str, str]]:
         ("rows of a full chunk of points", f"{psi.CHUNK:,}"),
         ("bytes that are kept of a product", str(psi.SHORT)),
         ("longest id", f"{LONGEST:,} bytes"),
+        ("connections at a time, of anybody", f"{network.CONNECTIONS:,}, or half of the files that may be open"),
+        ("time to show a certificate, and then to open a stream", "10 s each"),
         ("links of one peer at a time", str(network.STREAMS)),
         ("ping, and how long its answer may take", f"{network.PING_SECONDS} s, {network.PONG_SECONDS} s"),
         ("parts of a journal's record, at most", str(_segment.MAX_PARTS)),

@@ -374,5 +374,22 @@ def test_options_are_what_the_protection_takes(name):
         assert str(spec) == "matched(scale=0.9, visits=epochs)"
 
 
+@pytest.mark.parametrize("file", [Contract, Party])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = " + "[" * 5000 + "]" * 5000, "is nested too deeply"),
+        ("x = " + "[" * 100_000, "is nested too deeply"),
+        ("x = " + "{a=" * 5000 + "1" + "}" * 5000, "is nested too deeply"),
+        ("epochs" + ".a" * 5000 + " = 1\nname" + ".a" * 5000 + " = 1", "is nested too deeply"),
+        ("epochs = " + "9" * 5000, "is not valid TOML: .*digits"),
+    ],
+    ids=["lists", "lists that do not end", "inline tables", "dotted keys", "a long number"],
+)
+def test_what_no_parser_can_hold_is_one_clear_error(file, text, words):
+    with pytest.raises(UsageError, match=f"{file.FILE} {words}"):
+        file.read(text)
+
+
 def test_templates_are_plain_toml():
     assert tomllib.loads(LABEL)["protect"]["gradient"]["name"] == "matched"

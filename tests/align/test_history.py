@@ -142,6 +142,7 @@ def test_edits_can_be_allowed(path, hashes):
     "damage",
     [
         lambda text: text[:-1],
+        lambda text: b"[" * 99_999 + b"\n",
         lambda text: text[:-20],
         lambda text: text.replace(b"{", b"[", 1),
         lambda text: text.replace(b'"count":50', b'"count":"50"'),

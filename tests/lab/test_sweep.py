@@ -323,6 +323,10 @@ def test_files_that_are_no_results(tmp_path):
     (tmp_path / "results.parquet").write_bytes(b"no parquet")
     with pytest.raises(StorageError, match="can't be read"):
         results.read(tmp_path)
+    for said in ("[" * 99_999, "{"):
+        pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "results.parquet", metadata={"tacit": said})
+        with pytest.raises(StorageError, match="can't be read"):
+            results.read(tmp_path)
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(UsageError, match=r"lacks replica, .*, notes, a recipe in the metadata; give"):
         results.read(tmp_path / "other.parquet")

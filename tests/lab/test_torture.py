@@ -19,6 +19,7 @@ def test_short_form(tmp_path):
     outcomes = run(tmp_path, SHORT, count=KILLS, seed=1, size=Size(rows=1280, epochs=3, every=8))
     assert {each.name: each.said for each in outcomes if not each.passed} == {}
     assert {each.name for each in outcomes} == set(SHORT)
+    assert "connection flood" in SHORT
     found = summary(outcomes, seed=1)
     assert found["passed"]
     assert found["kills_survived"] >= KILLS

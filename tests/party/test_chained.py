@@ -60,8 +60,23 @@ def test_every_changed_byte_of_a_line_is_noticed(path):
         lambda lines: [*lines, b"[]"],
         lambda lines: [*lines, b"no JSON"],
         lambda lines: [*lines, b""],
+        lambda lines: [*lines, chained._sealed(b'{"a": ' + b"[" * 99_999 + b"}")],
+        lambda lines: [*lines, chained._sealed(b'{"a": 1}')],
+        lambda lines: [*lines, chained._sealed(b"{no JSON}")],
     ],
-    ids=["first gone", "one gone", "exchanged", "twice", "unbound", "no object", "no JSON", "empty"],
+    ids=[
+        "first gone",
+        "one gone",
+        "exchanged",
+        "twice",
+        "unbound",
+        "no object",
+        "no JSON",
+        "empty",
+        "deep",
+        "sealed, unbound",
+        "sealed, no JSON",
+    ],
 )
 def test_lines_that_are_missing_or_do_not_belong_are_noticed(path, change):
     lines = path.read_bytes().split(b"\n")[:-1]

@@ -121,7 +121,7 @@ def test_overrides_are_told_and_a_changed_one_is_refused(run):
         with_records(report(), folder, where)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "no", '{"history": [1, {"loss": 2}]}'])
+@pytest.mark.parametrize("text", ["", "[]", "no", "[" * 99_999, '{"history": [1, {"loss": 2}]}'])
 def test_a_status_that_cannot_be_read_tells_no_history(run, text):
     folder, where = run
     (where / "status.json").write_text(text)

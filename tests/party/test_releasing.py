@@ -1,5 +1,8 @@
 """A run that broke its limit is not let out, unless somebody answers for it, and that stays on record."""
 
+import os
+import stat
+
 import numpy as np
 import pytest
 import torch
@@ -61,6 +64,18 @@ def test_without_a_limit_nothing_stands_in_the_way(parties, tmp_path):
     with safe_open(out, "pt") as file:
         assert file.metadata()["tacit_verdict"] == "no limit"
         assert all(bool((file.get_tensor(name) == 0.5).all()) for name in file.keys())  # noqa: SIM118
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+def test_what_is_let_out_is_its_owners_alone(parties, tmp_path, mask):
+    out = tmp_path / "top.safetensors"
+    (tmp_path / "top.safetensors.part").touch(0o644)  # of an export that was cut short
+    before = os.umask(mask)
+    try:
+        export(parties[0][0], out)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
 def test_a_limit_that_held_is_let_out_with_its_verdict(parties, tmp_path):

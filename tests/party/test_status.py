@@ -1,6 +1,9 @@
 """What a run says about itself: whatever is in its files, a reader gets what can be read; a flood stays small."""
 
 import json
+import os
+import resource
+from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +11,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.party import status
 from tacit.party.folder import create
+from tacit.party.pace import PACE, paces
 from tacit.party.status import Status, read
 
 FIXED = {"run": "one", "party": "airline", "role": "label", "turns": 31}
@@ -116,6 +120,57 @@ def test_a_peers_words_do_nothing_to_the_terminal(said, party):
     text = shown(party)
     assert "waiting for airport since 7 s (?[31m[/a])" in text
     assert all(line.isprintable() for line in text.splitlines())
+
+
+# --- a system that refuses -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_file_to_open():
+    """As in a process whose files are used up."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as lowest:  # all below are taken
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest.fileno() + 1, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_process_without_a_file_left_goes_on_and_writes_all_of_it_later(said, run, party):
+    said.update(**TURN, at_once=True)
+    with no_file_to_open():
+        with pytest.raises(OSError, match="Too many open files"):
+            (run / "status.json").open()
+        said.log("connected", peer="airport", turn=3)
+        said.log("refused", peer="airport", field="rows", reason="other rows")
+        said.update(state="waiting", peer="airport", waiting_seconds=7, why="not connected", at_once=True)
+    assert read(party)[0]["state"] == "training"
+    said.update(turn=31)  # within the second in which the file need not be written, but it never was
+    assert read(party)[0]["state"] == "waiting"
+    assert [line["event"] for line in lines(run / "log.jsonl")] == ["connected", "refused"]
+    assert [one["state"] for one in paces(run / PACE)] == ["training", "waiting"]
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", PACE, "status.json"])
+def test_a_full_disk_does_not_end_a_run_by_what_is_only_told(said, run, name):
+    if name == "status.json":
+        (run / name).mkdir()  # what can't be replaced
+    else:
+        (run / name).symlink_to("/dev/full")
+    said.log("connected", peer="airport", turn=3)
+    said.update(**TURN, at_once=True)
+    others = {"log.jsonl", PACE, "status.json"} - {name}
+    assert all((run / one).stat().st_size for one in others)
+
+
+def test_what_waits_for_a_disk_is_bounded(said, run):
+    (run / "log.jsonl").symlink_to("/dev/full")
+    for turn in range(1500):
+        said.log("connected", peer="airport", turn=turn)
+    (run / "log.jsonl").unlink()
+    said.log("connected", peer="airport", turn=1500)
+    assert [line["turn"] for line in lines(run / "log.jsonl")] == list(range(500, 1501)), "a thousand, and the new one"
 
 
 # --- a flood ---------------------------------------------------------------------------------------------------------

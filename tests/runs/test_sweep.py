@@ -80,6 +80,13 @@ def test_what_is_no_sweep_is_a_problem_and_no_crash(tmp_path, read):
         one.replica(7)
 
 
+@pytest.mark.parametrize("said", ["[" * 99_999, "{", "[1]"])
+def test_a_table_whose_words_about_itself_are_none_is_told(tmp_path, read, said):
+    (tmp_path / "s").mkdir()
+    as_table(ALL).write_parquet(tmp_path / "s" / "results.parquet", metadata={"tacit": said})
+    assert "can't be read" in read().card()["problems"][0]
+
+
 def test_a_training_that_ran_away_has_no_leak(tmp_path, read):
     gone = ALL[2] | {name: None for name in ALL[2] if name.startswith(("worst", "norm"))} | {"test_auc": float("nan")}
     write(tmp_path / "s" / "results.parquet", as_table([gone]), ABOUT)

@@ -9,7 +9,10 @@ import pytest
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import as_table, write
+from tacit.runs import RunReader
+from tacit.runs.finding import find
 from tacit.track import Export, Tables, TensorBoard
+from tacit.track.facts import facts_of
 
 ROOM = 1e-6  # TensorBoard keeps figures as float32
 
@@ -62,6 +65,17 @@ def test_everything_a_run_has_found_is_there(tmp_path, make_run, bring, shown):
     assert "| batch_size | 256 |" in facts
     assert "| protect.gradient.name | matched |" in facts
     assert "127.0.0.1" not in facts, "addresses stay at home"
+
+
+@pytest.mark.parametrize("deep", ["x = " + "[" * 9999, "x" + ".a" * 9999 + " = 1"])
+def test_a_contract_that_no_parser_can_hold_tells_no_facts(make_run, deep):
+    run = make_run().train(5)
+    contract = run.path.parent.parent / "contract.toml"
+    contract.write_text(f"{contract.read_text()}\n{deep}")
+    reader = RunReader(find([run.path])[0])
+    reader.refresh()
+    assert facts_of(reader)["party"] == "airline"
+    assert "batch_size" not in facts_of(reader)
 
 
 def shown_of(folder, bring, shown):

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from tacit.errors import DataError, UsageError
-from tacit.wire.certificates import create, fingerprint, read
+from tacit.wire.certificates import MOST_DAYS, create, fingerprint, read
 
 NOW = datetime(2030, 5, 1, 12, tzinfo=UTC)
 
@@ -64,23 +64,32 @@ def test_dates_that_do_not_fit_say_what_to_do():
     assert read(pem, now=NOW + timedelta(days=11), dates=False).name == "airport"
 
 
-def self_signed(key, names, issuer="airport", hash_with=hashes.SHA256):
+def signed(
+    key, names=("airport",), *, signer=None, issuer="airport", hash_with=hashes.SHA256, days=3, ca=False, signs=False
+):
+    """A certificate that is one of ours but for what is asked otherwise; None leaves an extension out."""
     builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "airport")]))
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(key.public_key())
-        .serial_number(1)
+        .serial_number(x509.random_serial_number())
         .not_valid_before(NOW)
-        .not_valid_after(NOW + timedelta(days=3))
+        .not_valid_after(NOW + timedelta(days=days))
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(n) for n in names]), critical=False)
-    return builder.sign(key, hash_with and hash_with()).public_bytes(serialization.Encoding.PEM)
+    if ca is not None:
+        builder = builder.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+    if signs is not None:
+        usage = x509.KeyUsage(True, False, False, False, False, signs, False, False, False)
+        builder = builder.add_extension(usage, critical=True)
+    return builder.sign(signer or key, hash_with and hash_with()).public_bytes(serialization.Encoding.PEM)
 
 
 def test_what_is_no_certificate_to_pin_is_refused():
     identity, curve = create("airport"), ec.generate_private_key(ec.SECP256R1())
+    another = ec.generate_private_key(ec.SECP256R1())
     cases = [
         (identity.key_pem, "this is a private key: .* ask the peer for its .crt"),
         (identity.cert_pem + identity.key_pem, "this is a private key"),
@@ -88,15 +97,29 @@ def test_what_is_no_certificate_to_pin_is_refused():
         (b"", "no certificate in PEM form"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no certificate in PEM form"),
         (b"x" * 100_000, "100000 bytes are no certificate"),
-        (self_signed(rsa.generate_private_key(65537, 2048), ["airport"]), "not on the curve P-256"),
-        (self_signed(ed25519.Ed25519PrivateKey.generate(), ["airport"], hash_with=None), "not on the curve P-256"),
-        (self_signed(ec.generate_private_key(ec.SECP384R1()), ["airport"]), "not on the curve P-256"),
-        (self_signed(curve, ["airport"], issuer="Some CA"), r"signed by another \(CN=Some CA\)"),
-        (self_signed(curve, []), "does not name one party"),
-        (self_signed(curve, ["a", "b"]), "does not name one party"),
-        (self_signed(curve, ["www.example.com"]), "does not name one party"),
+        (signed(rsa.generate_private_key(65537, 2048)), "not on the curve P-256"),
+        (signed(ed25519.Ed25519PrivateKey.generate(), hash_with=None), "not on the curve P-256"),
+        (signed(ec.generate_private_key(ec.SECP384R1())), "not on the curve P-256"),
+        (signed(curve, issuer="Some CA"), r"signed by another \(CN=Some CA\)"),
+        (signed(curve, signer=another), "signed by another key than its own"),
+        (signed(curve, ca=True, signs=True), "could sign others"),
+        (signed(curve, ca=True), "could sign others"),
+        (signed(curve, signs=True), "could sign others"),
+        (signed(curve, ca=None), "could sign others"),
+        (signed(curve, signs=None), "could sign others"),
+        (signed(curve, days=MOST_DAYS + 1), f"valid for 1101 days, and {MOST_DAYS} are the most"),
+        (signed(curve, days=270 * 365), "valid for 98550 days"),
+        (signed(curve, []), "does not name one party"),
+        (signed(curve, ["a", "b"]), "does not name one party"),
+        (signed(curve, ["www.example.com"]), "does not name one party"),
     ]
-    assert read(self_signed(curve, ["airport"]), now=NOW).name == "airport"
+    assert read(signed(curve), now=NOW).name == "airport"
     for pem, words in cases:
         with pytest.raises(DataError, match=words):
             read(pem, now=NOW)
+
+
+def test_what_can_be_made_can_be_trusted():
+    assert read(create("airport", days=MOST_DAYS).cert_pem).name == "airport"
+    with pytest.raises(UsageError, match=f"at least one day, and for {MOST_DAYS} at most"):
+        create("a", days=MOST_DAYS + 1)

@@ -14,9 +14,12 @@ from datetime import UTC, datetime, timedelta
 import grpc
 import pytest
 import torch
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tacit.contracts import Message
-from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
+from tacit.errors import DataError, LinkError, ProtocolError, RefusedError, UsageError
 from tacit.wire import certificates, network
 from tacit.wire.codec import CONTROL, FRAME, AtMost, Limit, control, read_control
 
@@ -89,6 +92,45 @@ def test_a_server_that_is_not_the_pinned_one_is_not_talked_to(server, pinned):
     with pytest.raises(RefusedError, match=f"should show the certificate {certificates.fingerprint(pinned.cert_pem)}"):
         join(server, pinned=pinned)
     assert server.accept(0.1) is None
+
+
+def by_the_key_of(identity, *, new_key, chain=False):
+    """A certificate that the key of a pinned one has signed: for another key, or for its own once more."""
+    pinned = x509.load_pem_x509_certificate(identity.cert_pem)
+    signer = serialization.load_pem_private_key(identity.key_pem, None)
+    key = ec.generate_private_key(ec.SECP256R1()) if new_key else signer
+    builder = x509.CertificateBuilder(pinned.subject, pinned.subject, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(pinned.not_valid_before_utc).not_valid_after(pinned.not_valid_after_utc)
+    for extension in pinned.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    made = builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return certificates.Identity(identity.name, key.private_bytes(*form), made + identity.cert_pem * chain)
+
+
+@pytest.mark.parametrize(("new_key", "chain"), [(True, False), (True, True), (False, False), (False, True)])
+def test_what_the_pinned_key_has_signed_is_not_the_pinned_certificate(monkeypatch, new_key, chain):
+    monkeypatch.setattr(network, "_check_dates", lambda what, pem: None)  # at a server that takes a chain for its own
+    impostor = by_the_key_of(AIRLINE, new_key=new_key, chain=chain)
+    server = network.listen("127.0.0.1:0", impostor, {"airport": AIRPORT.cert_pem}, LIMITS)
+    with pytest.raises(RefusedError, match=r"should show the certificate .* and shows another one"):
+        join(server, pinned=AIRLINE)
+    assert server.accept(0.1) is None
+    server.close()
+
+
+def test_a_pinned_certificate_that_could_sign_others_is_not_used(server):
+    """gRPC would take whatever it has signed: it is the pinned one's own form that keeps the chain to one."""
+    signer = serialization.load_pem_private_key(AIRLINE.key_pem, None)
+    pinned = x509.load_pem_x509_certificate(AIRLINE.cert_pem)
+    builder = x509.CertificateBuilder(pinned.subject, pinned.subject, signer.public_key(), 1)
+    builder = builder.not_valid_before(pinned.not_valid_before_utc).not_valid_after(pinned.not_valid_after_utc)
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("airline")]), critical=False)
+    bare = builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    with pytest.raises(DataError, match="could sign others"):
+        network.connect(server.address, AIRPORT, "airline", bare, LIMITS, SECONDS)
+    with pytest.raises(DataError, match="could sign others"):
+        network.listen("127.0.0.1:0", AIRPORT, {"airline": bare}, LIMITS)
 
 
 def long_ago(name):

@@ -157,7 +157,7 @@ class History:
     def _parsed(self, number: int, line: bytes) -> Alignment:
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self._damaged(number)
         kinds = {field.name: _TYPES[str(field.type)] for field in fields(Alignment)}
         if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:

@@ -26,6 +26,7 @@ def export(
 ) -> None:
     """Copy this party's trained half out of its run, with its verdict in the file's metadata.
 
+    Whatever the umask, only its owner can read the file.
     A run that broke its limit, or whose limit nobody has judged, is refused with exit code 1. Who lets it out all the
     same is on record in the run's folder and in its report.
 

@@ -17,7 +17,9 @@ def rotate(
     now: Annotated[
         bool, typer.Option("--now", help="Take the prepared certificate into use; all peers have it.", metavar="")
     ] = False,
-    days: Annotated[int, typer.Option(min=1, help="How long the new certificate is valid.", metavar="N")] = 825,
+    days: Annotated[
+        int, typer.Option(min=1, max=1100, help="How long the new certificate is valid.", metavar="N")
+    ] = 825,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -85,14 +85,22 @@ class File(Section):
         """From the text of the file; `where` is what messages call it."""
         where = where or cls.FILE
         try:
-            content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise UsageError(f"{where} is not valid TOML: {error}: correct that line") from None
+            return cls._checked(text, where)
+        except RecursionError:  # of the parser, of the check, or of showing what is wrong
+            raise UsageError(
+                f"{where} is nested too deeply: no setting has more than a few tables and lists in each other, take "
+                "the others out"
+            ) from None
+
+    @classmethod
+    def _checked(cls, text: str, where: str | Path) -> Self:
         try:
-            return cls.model_validate(content)
+            return cls.model_validate(tomllib.loads(text))
         except ValidationError as error:
             found = [f"  {line}" for details in error.errors() for line in lines(cls, details)]
             raise UsageError("\n".join([f"{where} can't be used as it is:", *dict.fromkeys(found)])) from None
+        except ValueError as error:  # of TOML, or of a number with thousands of digits
+            raise UsageError(f"{where} is not valid TOML: {error}: correct that line") from None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

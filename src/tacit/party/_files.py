@@ -36,7 +36,7 @@ def storing(path: Path) -> Iterator[None]:
 
 
 def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = True) -> None:
-    """Write a file anew: a reader sees the old one or the new one, never a part.
+    """Write a file anew, for its owner alone: a reader sees the old one or the new one, never a part.
 
     Args:
         path: the file.
@@ -45,7 +45,8 @@ def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = T
     """
     part = path.with_name(path.name + ".part")
     with storing(path):
-        with part.open("wb") as file:
+        part.unlink(missing_ok=True)  # of a write that was cut short, with whatever rights
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             write(file)
             if durable:
                 file.flush()

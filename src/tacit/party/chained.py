@@ -49,8 +49,12 @@ def read(path: Path) -> list[dict[str, Any]]:
         text = line[: -_SEAL - 1] + b"}"
         if _sealed(text) != line:
             raise _damaged(path, number, "is not as it was written")
-        said = json.loads(text)
-        if said.pop("before") != before:
+        try:
+            said = json.loads(text)
+            follows = said.pop("before") == before
+        except (ValueError, KeyError, RecursionError):
+            raise _damaged(path, number, "is no record of ours") from None
+        if not follows:
             raise _damaged(path, number, "does not follow the line before it")
         found.append(said)
         before = _digest(line)

@@ -130,7 +130,7 @@ def _curves(seen: Sequence[dict[str, Any]], measure: Measure) -> tuple[LiveCurve
 def _history(where: Path) -> list[dict[str, float]]:
     try:
         told = json.loads((where / "status.json").read_bytes()).get("history", [])
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return []
     return [line for line in told if isinstance(line, dict) and "epoch" in line]
 

@@ -98,7 +98,7 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
 
     Args:
         path: the run's folder, or that of a party with one run.
-        out: the safetensors file to write; never over another one.
+        out: the safetensors file to write, for its owner alone; never over another one.
         override: see `clear`.
         reason: see `clear`.
     """

@@ -25,12 +25,12 @@ def next_certificate(folder: Folder | str | Path) -> Path:
     return folder.path / f"{folder.identity.name}-next.crt"
 
 
-def prepare(folder: Folder | str | Path, *, days: int = 825) -> Certificate:
+def prepare(folder: Folder | str | Path, *, days: int = certificates.DAYS) -> Certificate:
     """Make the next key and certificate, beside the present ones, which go on working; never over a prepared pair.
 
     Args:
         folder: the party's folder.
-        days: how long the new certificate is valid.
+        days: how long the new certificate is valid, 1100 at most.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     key, path = _next_key(folder), next_certificate(folder)

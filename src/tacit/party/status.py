@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ _FILE, _LOG, _OLDER = "status.json", "log.jsonl", "log.older.jsonl"
 _PAUSE = 1.0  # seconds between two writes of what changes at every step
 _LARGEST = 4 * 2**20  # bytes of a log; then it becomes the older one, in the place of the one before
 _MINUTE = 60.0  # seconds in which refusals about one field count as one flood
+_WAITING = 1000  # lines that wait for a disk which takes none
 _EACH = 10  # refusals of a flood that have a line of their own
 
 # What a status may hold, of which kind; the first ones are always there.
@@ -49,7 +52,8 @@ class Status:
 
     The file is replaced as a whole, so that a reader sees one state or the next; the log is only added to. A peer that
     is refused again and again does not fill the disk: after a few lines of one minute its refusals are counted into a
-    single one, and a log that has become large is kept once and then let go.
+    single one, and a log that has become large is kept once and then let go. No run depends on any of it: what can't be
+    written, on a disk that is full or without a file left to open, is tried again at the next change.
 
     Args:
         folder: of the run.
@@ -63,6 +67,7 @@ class Status:
         self._now: dict[str, Any] = {**fixed, "pid": os.getpid()}
         self._written = float("-inf")
         self._floods: dict[tuple[str, str], _Flood] = {}
+        self._unwritten: deque[dict[str, Any]] = deque(maxlen=_WAITING)
         self._pace = Pace(folder)
 
     def update(self, *, at_once: bool = False, **changes: Any) -> None:
@@ -70,12 +75,14 @@ class Status:
         self._now.update(changes)
         self._count(everything=changes.get("state") == "finished")
         where = {"turn": self._now.get("turn", 0), "journal_bytes": self._now.get("journal_bytes", 0)}
-        self._pace.note(self._now.get("state", "preparing"), **where)
+        with suppress(StorageError):
+            self._pace.note(self._now.get("state", "preparing"), **where)
         if at_once or self._clock() - self._written >= _PAUSE:
-            self._now["time"] = _time()
+            self._now["time"], self._written = _time(), float("-inf")
             told = json.dumps(self._now, indent=2) + "\n"
-            replaced(self._folder / _FILE, lambda file: file.write(told.encode()), durable=False)
-            self._written = self._clock()
+            with suppress(StorageError):
+                replaced(self._folder / _FILE, lambda file: file.write(told.encode()), durable=False)
+                self._written = self._clock()
 
     def log(self, event: str, **details: Any) -> None:
         """Add a line about something that happened; of many refusals alike, one that says how many `times`."""
@@ -89,7 +96,8 @@ class Status:
                 flood.last = line
                 return
             flood.written += 1
-        self._append(line)
+        self._unwritten.append(line)
+        self._append()
 
     def _count(self, *, everything: bool = False) -> None:
         """Write what was only counted, of floods that began more than a minute ago, or of all."""
@@ -97,14 +105,20 @@ class Status:
         for about in list(self._floods) if everything else over:
             flood = self._floods.pop(about)
             if flood.counted:
-                self._append({**flood.last, "times": flood.counted})
+                self._unwritten.append({**flood.last, "times": flood.counted})
+        self._append()
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self) -> None:
+        """Write the lines that wait for it, as far as the disk takes them."""
         path = self._folder / _LOG
-        with storing(path):
-            if path.exists() and path.stat().st_size + len(json.dumps(line)) + 2 > _LARGEST:
-                path.replace(path.with_name(_OLDER))
-        append_line(path, line)
+        with suppress(StorageError):
+            while self._unwritten:
+                line = self._unwritten[0]
+                with storing(path):
+                    if path.exists() and path.stat().st_size + len(json.dumps(line)) + 2 > _LARGEST:
+                        path.replace(path.with_name(_OLDER))
+                append_line(path, line)
+                self._unwritten.popleft()
 
 
 def read(folder: Folder | str | Path) -> list[dict[str, Any]]:

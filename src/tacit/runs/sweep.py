@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import IDENTITY, UTILITY, WORST, leaks_of
+from tacit.runs.damage import DAMAGE
 from tacit.runs.finding import Place
 from tacit.runs.series import Series, finite
 from tacit.runs.tables import table
@@ -73,9 +74,9 @@ class SweepReader:
                 if odd := _odd(found):
                     self.problems.append(f"{path} is no sweep's table, and is not shown: see {', '.join(odd)[:100]}")
                     continue
+                self.about = dict(json.loads(pl.read_parquet_metadata(path).get("tacit", "{}")))
                 tables.append(found)
-                self.about = json.loads(pl.read_parquet_metadata(path).get("tacit", "{}"))
-            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, *DAMAGE) as error:
                 self.problems.append(f"{path} can't be read ({str(error)[:200]}): delete it, and sweep again")
         self.table = pl.concat(tables, how="diagonal_relaxed") if tables else None
         self._seen = now

@@ -29,17 +29,17 @@ def facts_of(reader: RunReader) -> dict[str, object]:
     folder = reader.place.path.parent.parent
     contract, own = _toml(folder / "contract.toml"), _toml(folder / "party.toml")
     if contract.get("run") == card["run"]:
-        facts |= dict(_flat(contract))
-        facts |= dict(_flat({name: own[name] for name in _OWN if name in own}))
+        facts |= contract
+        facts |= {name: value for name, value in own.items() if name.partition(".")[0] in _OWN}
     versions = ((reader.report or {}).get("subject") or {}).get("versions") or {}
     return facts | {f"versions.{name}": version for name, version in versions.items()}
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    """A file's content; nothing where it can't be read, for facts are told where they are known."""
+def _toml(path: Path) -> dict[str, object]:
+    """A file's values by dotted names; nothing where it can't be read, for facts are told where they are known."""
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, ValueError):
+        return dict(_flat(tomllib.loads(path.read_text())))
+    except (OSError, ValueError, RecursionError):
         return {}
 
 

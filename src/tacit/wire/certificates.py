@@ -1,7 +1,9 @@
 """Keys and certificates of the parties: self-signed, exchanged by people, and pinned by fingerprint.
 
 ECDSA on P-256, because the TLS in gRPC does not take Ed25519. A certificate can't sign others, so trusting one is
-trusting that one key and nothing else.
+trusting that one and nothing else. The side that connects relies on it: gRPC does not show it the certificate that
+came, and takes all that a pinned one has signed, unless the pinned one says that it can't sign. So what does not say so
+is refused here, whenever it is pinned or used.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tacit.errors import DataError, UsageError
 
-__all__ = ["Certificate", "Identity", "check_name", "create", "fingerprint", "read"]
+__all__ = ["DAYS", "MOST_DAYS", "Certificate", "Identity", "check_name", "create", "fingerprint", "read"]
 
 LARGEST = 64 * 1024  # bytes of a file; ours have below 1,000
+DAYS, MOST_DAYS = 825, 1100  # that a certificate is valid, if nobody says otherwise, and at most
 SKEW = timedelta(hours=1)  # a new certificate is valid from an hour ago, for peers whose clocks are slow
 
 
@@ -78,12 +82,12 @@ def check_name(name: str) -> str:
     return name
 
 
-def create(name: str, *, days: int = 825, now: datetime | None = None) -> Identity:
+def create(name: str, *, days: int = DAYS, now: datetime | None = None) -> Identity:
     """A new key and its self-signed certificate.
 
     Args:
         name: of the party, 1 to 63 of the characters a-z, 0-9 and -.
-        days: how long the certificate is valid.
+        days: how long the certificate is valid, 1100 at most.
         now: from when on; the present if not given.
 
     >>> identity = create("airport")
@@ -93,8 +97,10 @@ def create(name: str, *, days: int = 825, now: datetime | None = None) -> Identi
     'airport'
     """
     check_name(name)
-    if days < 1:
-        raise UsageError(f"create(days={days}): a certificate is valid for at least one day")
+    if not 1 <= days <= MOST_DAYS:
+        raise UsageError(
+            f"create(days={days}): a certificate is valid for at least one day, and for {MOST_DAYS} at most"
+        )
     now = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -126,7 +132,7 @@ def fingerprint(cert_pem: bytes) -> str:
 
 
 def read(pem: bytes, *, now: datetime | None = None, dates: bool = True) -> Certificate:
-    """What a certificate says, if it is one that a party may trust: one, self-signed, on P-256, and valid.
+    """What a certificate says, if it is one that a party may trust: alone, of the form that `create` gives, and valid.
 
     Args:
         pem: the content of the file that the peer sent.
@@ -134,21 +140,39 @@ def read(pem: bytes, *, now: datetime | None = None, dates: bool = True) -> Cert
         dates: False leaves that out.
     """
     loaded = _load(pem)
-    key = loaded.public_key()
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise DataError(
-            "the certificate's key is not on the curve P-256, which the TLS of both sides takes: let the peer make one "
-            "with tacit init"
-        )
-    if loaded.issuer != loaded.subject:
-        raise DataError(
-            f"the certificate is signed by another ({loaded.issuer.rfc4514_string()}), and only one that signs itself "
-            "can be pinned: let the peer make one with tacit init"
-        )
     found = Certificate(_name(loaded), _fingerprint(loaded), loaded.not_valid_before_utc, loaded.not_valid_after_utc)
+    wrong = _foreign(loaded)
+    if wrong:
+        raise DataError(f"the certificate {wrong}: let the peer make one with tacit init")
     if dates:
         found.check_dates(now)
     return found
+
+
+def _foreign(loaded: x509.Certificate) -> str:
+    """Why a certificate is not one that `create` made; nothing where it may be."""
+    try:
+        key = loaded.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        return "has a key that is not on the curve P-256, which the TLS of both sides takes"
+    if loaded.issuer != loaded.subject:
+        return f"is signed by another ({loaded.issuer.rfc4514_string()}), and only one that signs itself can be pinned"
+    try:
+        loaded.verify_directly_issued_by(loaded)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return "is signed by another key than its own, and only one that signs itself can be pinned"
+    try:
+        ca = loaded.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        signs = loaded.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except x509.ExtensionNotFound:
+        ca = signs = True  # where nothing is said, it may
+    if ca or signs:
+        return "could sign others, and whoever they are would be trusted as well"
+    valid = loaded.not_valid_after_utc - loaded.not_valid_before_utc
+    long = valid > timedelta(days=MOST_DAYS) + SKEW
+    return f"is valid for {valid.days} days, and {MOST_DAYS} are the most" if long else ""
 
 
 def _only_signatures() -> x509.KeyUsage:
@@ -172,7 +196,7 @@ def _load(pem: bytes) -> x509.Certificate:
         raise DataError(f"{len(pem)} bytes are no certificate: ask the peer for its .crt file")
     try:
         found = x509.load_pem_x509_certificates(pem)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise DataError("no certificate in PEM form can be read here: ask the peer for its .crt file") from None
     if len(found) != 1:
         raise DataError(f"{len(found)} certificates in one file: a party has one, ask for the .crt file of tacit init")
@@ -185,7 +209,7 @@ def _name(loaded: x509.Certificate) -> str:
         names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (name,) = (str(entry.value) for entry in names)
         return check_name(name)
-    except (x509.ExtensionNotFound, ValueError) as error:
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError) as error:
         raise DataError(
             f"the certificate does not name one party ({error}): let the peer make one with tacit init"
         ) from None

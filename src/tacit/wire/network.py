@@ -6,6 +6,8 @@ One bidirectional stream is one link. The frames are the codec's; gRPC carries t
 from __future__ import annotations
 
 import os
+import resource
+import sys
 import threading
 import time
 from collections import Counter
@@ -24,8 +26,9 @@ from tacit.wire.codec import FRAME, Limit
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log of failed handshakes; ours says who and why. Read at import
 import grpc
 
-__all__ = ["NetworkLink", "Server", "connect", "listen"]
+__all__ = ["NetworkLink", "Server", "allow_files", "connect", "listen"]
 
+CONNECTIONS = 4096  # at a time, whoever they are of; half of all files that may be open where that is less
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 ROOM = 4  # frames that wait in each direction of a link: 16 MiB at most, and enough that nobody waits for a thread
 FLUSH_SECONDS = 5.0  # how long close() waits for the peer to take what was sent
@@ -50,6 +53,7 @@ _OPTIONS: list[tuple[str, int]] = [
 _SERVER_OPTIONS = [
     ("grpc.so_reuseport", 0),  # a port that is taken is an error, never shared with another process
     ("grpc.server_handshake_timeout_ms", 10_000),  # who does not finish TLS does not stay
+    ("grpc.max_connection_idle_ms", 10_000),  # nor does who opens no stream after it
 ]
 _CLIENT_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),  # a new connection is new: no back-off of an earlier one
@@ -124,7 +128,11 @@ class NetworkLink(FrameLink):
 
 
 class Server:
-    """Takes links from the pinned peers and from nobody else. `listen` starts it."""
+    """Takes links from the pinned peers and from nobody else. `listen` starts it.
+
+    Anybody can open a TCP connection. One that shows no certificate in ten seconds is closed, and there are
+    `CONNECTIONS` at a time, of which none takes a file that the process needs for something else.
+    """
 
     def __init__(self, address: str, identity: Identity, names: Mapping[str, str], roots: bytes, limits: Any) -> None:
         self._identity = identity
@@ -135,7 +143,9 @@ class Server:
         self._waiting: Pipe[NetworkLink] = Pipe(STREAMS * len(names))
         streams = STREAMS * len(names) + 1  # one more, to be told that it is one too many
         self._pool = ThreadPoolExecutor(streams, thread_name_prefix="tacit-stream")
-        self._server = grpc.server(self._pool, options=[*_OPTIONS, *_SERVER_OPTIONS], maximum_concurrent_rpcs=streams)
+        most = ("grpc.max_allowed_incoming_connections", min(CONNECTIONS, allow_files(2 * CONNECTIONS) // 2))
+        options = [*_OPTIONS, *_SERVER_OPTIONS, most]
+        self._server = grpc.server(self._pool, options=options, maximum_concurrent_rpcs=streams)
         handler = grpc.stream_stream_rpc_method_handler(self._handle)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
         credentials = grpc.ssl_server_credentials(
@@ -211,6 +221,16 @@ class Server:
         link.finish(_gone(link.peer))
         with self._lock:
             self._links.remove(link)
+
+
+def allow_files(many: int) -> int:
+    """Let this process have so many files open, as far as the system allows; how many it may have now."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    allowed = max(soft, min(many, hard))
+    if allowed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, limits[1]))
+    return allowed
 
 
 def _gone(peer: str) -> str:

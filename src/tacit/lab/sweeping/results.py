@@ -151,10 +151,10 @@ def read(path: Path | str) -> Sweep:
     if not path.exists():
         raise UsageError(f"there is no {path}: give the results.parquet of a sweep that was finished, or its folder")
     try:
-        table, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
+        table = pl.read_parquet(path)
+        about = json.loads(pl.read_parquet_metadata(path).get("tacit", "{}"))
+    except (pl.exceptions.PolarsError, OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} can't be read ({error}): delete it, and sweep again") from error
-    about = json.loads(metadata.get("tacit", "{}"))
     if about.get("by day"):
         raise UsageError(f"{path} is by day, as `tacit days` writes it: give the results.parquet of `tacit sweep`")
     missing = [name for name in (*IDENTITY, *PLACE, *UTILITY, *WORST, "notes") if name not in table.columns]

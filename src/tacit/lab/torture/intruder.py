@@ -1,13 +1,17 @@
-"""A peer with the right certificate that behaves badly: what it sends must change nothing at the label party."""
+"""Who behaves badly, with the right certificate or without any: it must change nothing at the label party."""
 
 from __future__ import annotations
 
 import random
+import select
+import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import torch
 
@@ -23,9 +27,9 @@ from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.codec import Limit
 from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
-from tacit.wire.network import NetworkLink
+from tacit.wire.network import NetworkLink, allow_files
 
-__all__ = ["ATTACKS", "intrude"]
+__all__ = ["ATTACKS", "Flood", "intrude"]
 
 _WAIT = 20.0  # seconds for the label party's word
 _REPEATS = 20
@@ -161,3 +165,53 @@ def intrude(path: str | Path, how: str) -> str:
             return attack(peer)
         finally:
             peer.link.close()
+
+
+class Flood:
+    """Connections of somebody without a certificate, who says nothing. As many as are closed are made anew.
+
+    Args:
+        port: of this machine, where somebody listens or will.
+        many: connections at a time.
+    """
+
+    def __init__(self, port: int, many: int) -> None:
+        self.made = 0
+        self._address = ("127.0.0.1", port)
+        self._many = many
+        self._open: dict[int, socket.socket] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._stand, name="tacit-flood", daemon=True)
+
+    @property
+    def stands(self) -> bool:
+        """Whether all connections are open."""
+        return len(self._open) == self._many
+
+    def __enter__(self) -> Self:
+        allow_files(2 * self._many)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join(30)
+
+    def _stand(self) -> None:
+        ends = select.poll()
+        while not self._over.is_set():
+            for number, _ in ends.poll(50):
+                ends.unregister(number)
+                self._open.pop(number).close()
+            try:
+                while len(self._open) < self._many and not self._over.is_set():
+                    one = socket.create_connection(self._address, 1.0)
+                    self._open[one.fileno()] = one
+                    ends.register(one, select.POLLIN)
+                    self.made += 1
+            except OSError:  # nobody listens now, or there is no room
+                self._over.wait(0.05)
+        for one in self._open.values():
+            one.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -10,15 +11,18 @@ import time
 from contextlib import ExitStack
 
 from tacit.lab.torture.bench import Bench, Result
+from tacit.lab.torture.intruder import Flood
 from tacit.lab.torture.packets import ADDRESSES, LossyNetwork
 from tacit.lab.torture.processes import read_events
 from tacit.lab.torture.relay import Relay
-from tacit.lab.torture.world import LABEL, PARTIES, Training, check, free_port
+from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check, free_port
+from tacit.wire.network import allow_files
 
-__all__ = ["broken_again_and_again", "cut", "delayed", "forgotten", "lossy", "silenced"]
+__all__ = ["broken_again_and_again", "cut", "delayed", "flooded", "forgotten", "lossy", "silenced"]
 
 _DELAY = 0.04  # seconds each way
 _LOSS = 0.02  # of all packets
+_FLOOD = 1200  # silent connections: more than a process may have files if nobody has raised that
 _PATIENCE = 180  # seconds for a training on a bad line
 _RECOVERY = 40.0  # seconds after which a line that is mended must be in use
 
@@ -103,6 +107,28 @@ def broken_again_and_again(bench: Bench) -> Result:
         bench.done(training)
         figures = {"resets": resets, "stalls": stalls, "connections": relay.connections}
     return Result(f"{resets} resets and {stalls} stalls, {relay.connections} connections", figures)
+
+
+def flooded(bench: Bench) -> Result:
+    """Silent connections without a certificate, renewed until the end; the feature party comes in the midst of them."""
+    if allow_files(4 * _FLOOD) < 4 * _FLOOD:
+        return Result("left out: the system allows too few open files (`ulimit -Hn`)", {"left_out": True})
+    training = bench.halfway()
+    label = training.start(LABEL)
+    with Flood(training.port, _FLOOD) as flood:
+        training.wait_for("the flood", lambda: flood.stands and _open_files(label.pid) >= _FLOOD)
+        began, before = time.monotonic(), len(_answers(training))
+        training.start(FEATURES)
+        training.wait_for("the first turn in the flood", lambda: len(_answers(training)) > before)
+        joined = time.monotonic() - began
+        check(flood.stands and _open_files(label.pid) >= _FLOOD, "the flood did not stand when the first turn was done")
+        bench.done(training)
+        figures = {"connections": _FLOOD, "made": flood.made, "first_turn_s": joined}
+    return Result(f"{_FLOOD} silent connections at a time: first turn {joined:.2f} s after the start", figures)
+
+
+def _open_files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def lossy(bench: Bench) -> Result:

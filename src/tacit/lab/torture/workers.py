@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import selectors
 import signal
 import sys
@@ -37,6 +38,7 @@ __all__ = ["FAILED", "Start", "main", "serve", "work"]
 FAILED = 4
 """How a process ends that raised one of our own errors; the last event says which."""
 
+_FILES = 1024  # that may be open, as on most machines; a party raises it where it needs more
 _SETTLED = "answer written"  # the first of these after a start is the first turn that is new
 
 
@@ -180,7 +182,9 @@ def _obey(order: dict[str, Any], running: dict[int, int]) -> None:
 
 
 def _become(log: str) -> None:
-    """In a child: what belongs to the parent is let go, and what is said goes to a file."""
+    """In a child: what belongs to the parent is let go, what is said goes to a file, and limits are the usual ones."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, *files), files[1]))
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
