@@ -23,7 +23,8 @@ def _sent():
     p = torch.sigmoid(torch.randn(ROWS, generator=noise))
     clean = (p - labels)[:, None] * torch.randn(5, generator=noise) + 0.1 * torch.randn(3, ROWS, 5, generator=noise)
     rows = torch.arange(ROWS).expand(3, -1)
-    return Sent(View.of(clean.clone(), rows=rows), clean, torch.randn(3, ROWS, 5, generator=noise)), labels
+    z = torch.randn(3, ROWS, 5, generator=noise)
+    return Sent(View.of(clean.clone(), rows=rows, embedding=z), clean, z), labels
 
 
 def test_a_protection_is_tried_on_batches_in_their_order(sent):

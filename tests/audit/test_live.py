@@ -10,6 +10,9 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+Z = torch.randn(512, 8, generator=generator(9))  # embeddings
+
+
 @pytest.fixture(name="batch")
 def _batch():
     """Gradients (p - y) * a direction, with a small spread."""
@@ -22,14 +25,14 @@ def _batch():
 
 def test_bare_gradients_tell_their_labels(batch):
     clean, labels = batch
-    found = look_at_gradient(clean, clean, labels, seed=1)
+    found = look_at_gradient(clean, clean, labels, Z, seed=1)
     assert set(found) == set(LABELS)
     assert max(abs(value - 0.5) for value in found.values()) > 0.49
 
 
 def test_noise_alone_tells_nothing(batch):
     clean, labels = batch
-    found = look_at_gradient(torch.randn(clean.shape, generator=generator(5)), clean, labels, seed=1)
+    found = look_at_gradient(torch.randn(clean.shape, generator=generator(5)), clean, labels, Z, seed=1)
     error = (1 / 12 * (1 / labels.sum() + 1 / (1 - labels).sum())) ** 0.5
     assert found.keys() == set(LABELS)
     for name, value in found.items():
@@ -39,19 +42,20 @@ def test_noise_alone_tells_nothing(batch):
 def test_a_look_is_the_same_again(batch):
     clean, labels = batch
     sent = clean + torch.randn(clean.shape, generator=generator(6))
-    assert look_at_gradient(sent, clean, labels, seed=3) == look_at_gradient(sent, clean, labels, seed=3)
+    assert look_at_gradient(sent, clean, labels, Z, seed=3) == look_at_gradient(sent, clean, labels, Z, seed=3)
 
 
 def test_any_shape_of_a_cut_is_looked_at(batch):
     clean, labels = batch
-    flat = look_at_gradient(clean, clean, labels, seed=1)
-    assert look_at_gradient(clean.reshape(512, 2, 4), clean.reshape(512, 2, 4), labels, seed=1) == pytest.approx(flat)
+    flat = look_at_gradient(clean, clean, labels, Z, seed=1)
+    shaped = [each.reshape(512, 2, 4) for each in (clean, clean, Z)]
+    assert look_at_gradient(*shaped[:2], labels, shaped[2], seed=1) == pytest.approx(flat)
 
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_a_batch_of_one_class_tells_nothing(batch, label):
     clean, _ = batch
-    assert look_at_gradient(clean, clean, torch.full((512,), label), seed=1) == {}
+    assert look_at_gradient(clean, clean, torch.full((512,), label), Z, seed=1) == {}
 
 
 def test_of_an_embedding_the_share_of_variance_that_is_read():

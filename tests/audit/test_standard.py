@@ -41,8 +41,8 @@ def test_gradients_alone_are_attacked_by_what_needs_no_more(scene):
     findings = on_batches(View.of(s.view.gradient, rows=s.view.rows), None, s.truth, skipped=skipped)
     assert {"norm", "residual", "learned", "direct_label"} <= {one.attack for one in findings}
     assert {name for name, _ in skipped} == {
-        "cosine", "spectral", "clustering", "contextual", "model_completion", "surrogate_top", "summed_gradients",
-        "duplicates(likelihood)",
+        "cosine", "spectral", "clustering", "contextual", "contextual(network)", "model_completion", "surrogate_top",
+        "summed_gradients", "duplicates(likelihood)",
     }  # fmt: skip
 
 

@@ -6,18 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from tacit.align.batches import digest
 from tacit.contracts import Event
 from tacit.cut.plan import Plan
 from tacit.ledger.ledger import Ledger
-from tacit.ledger.moments import Moments
 from tacit.ledger.run import Run
 
 SMALL = Run("r", "contract", "alignment", "label", count=203, batch_size=16, epochs=3, seed=7, test_share=0.2)
 MATCHED = Event("matched", {"leak_auc": 0.6, "visits": 3})
-FIGURES = {"power": 1.5, "untouched_rows": 0.0}
+FIGURES = {"power": 1.5, "row_kl": 0.02, "untouched_rows": 0.0}
 
 
 def plan_of(run):
@@ -46,15 +44,6 @@ def answer_all(book, run, *, first=0, turns=10**9, event=MATCHED, figures=FIGURE
             book.answer(kind, step, turn, digest(rows), event, figures)
 
 
-def measured(seed, *, gap=0.3, noise=2.0, rows=2500, width=4):
-    """Moments of an epoch of made-up rows."""
-    draw = torch.Generator().manual_seed(seed)
-    labels = torch.rand(rows, generator=draw) < 0.4
-    clean = torch.randn(rows, width, generator=draw, dtype=torch.float64)
-    clean[:, 0] += gap * labels
-    return Moments.empty(width).add(clean, clean + noise * torch.randn(clean.shape, generator=draw), labels)
-
-
 def keys(rows, offset=0):
     return np.arange(offset, offset + rows, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
@@ -66,7 +55,7 @@ def other(name, **changes):
 @pytest.fixture(scope="session")
 def made():
     """All of the above, by its name."""
-    everything = (plan_of, tasks, by_hand, answer_all, measured, keys, other)
+    everything = (plan_of, tasks, by_hand, answer_all, keys, other)
     return SimpleNamespace(SMALL=SMALL, MATCHED=MATCHED, FIGURES=FIGURES, **{one.__name__: one for one in everything})
 
 
@@ -77,10 +66,8 @@ def where(tmp_path):
 
 @pytest.fixture
 def full(where):
-    """A folder with a finished run, with moments of every epoch; the path."""
+    """A folder with a finished run; the path."""
     with Ledger(where) as ledger:
         book = ledger.begin(SMALL, keys(SMALL.count))
         answer_all(book, SMALL)
-        for epoch in range(SMALL.epochs):
-            book.epoch(epoch, measured(epoch))
     return where

@@ -5,13 +5,13 @@ import pytest
 from tacit.errors import UsageError
 from tacit.ledger.budget import remaining
 from tacit.ledger.ledger import Ledger
-from tacit.ledger.worst_case import auc_of, sum_kl_of, worst_case
+from tacit.ledger.worst_case import auc_of, sum_kl_of
 
 
 @pytest.fixture
 def spent(made, full):
     """What the finished run of `full` has used of each of its examples."""
-    return worst_case([made.measured(epoch) for epoch in range(3)])
+    return made.SMALL.epochs * made.FIGURES["row_kl"]
 
 
 def test_a_new_run_gets_what_is_left(made, full, spent):
@@ -41,16 +41,14 @@ def test_runs_add_up_until_nothing_is_left_and_the_error_counts_the_rows(made, f
         assert remaining(ledger, run, made.keys(203, 100), budget).leak_auc == pytest.approx(auc_of(spent / 2))
         book = ledger.begin(run, made.keys(203, 100))
         made.answer_all(book, run)
-        for epoch in range(3):
-            book.epoch(epoch, made.measured(epoch))
         both = sum(row in made.by_hand(made.SMALL) and row - 100 in made.by_hand(run) for row in range(300))
         with pytest.raises(UsageError, match=rf"used it up for {both} of 203 rows of the run 'third'"):
             remaining(ledger, made.other("third"), made.keys(203, 50), budget)
 
 
-def test_a_run_whose_noise_was_not_measured_has_used_up_everything(made, where):
+def test_a_run_that_has_no_bound_for_a_row_has_used_up_everything(made, where):
     with Ledger(where) as ledger:
-        made.answer_all(ledger.begin(made.SMALL, made.keys(203)), made.SMALL, turns=2)
+        made.answer_all(ledger.begin(made.SMALL, made.keys(203)), made.SMALL, turns=2, figures={"power": 1.5})
         with pytest.raises(UsageError, match="for 32 of 203 rows"):
             remaining(ledger, made.other("next"), made.keys(203), 0.9)
         assert remaining(ledger, made.other("next"), made.keys(203), 1.0).leak_auc == 1.0

@@ -17,6 +17,7 @@ from tacit.errors import StorageError, UsageError
 from tacit.ledger.keys import keys_of
 from tacit.ledger.ledger import Checked, Ledger
 from tacit.ledger.run import Run
+from tacit.ledger.worst_case import auc_of
 
 
 @settings(max_examples=60, deadline=None)
@@ -254,19 +255,27 @@ def test_keys_know_ids_again_and_the_secret_stays(made, where):
         ledger.begin(made.SMALL, known)
 
 
-def test_more_rows_of_an_epoch_take_the_place_of_fewer(made, where):
+def test_the_worst_case_is_the_sum_over_epochs_of_the_worst_step(made, where):
+    """A row is visited once in an epoch, by whichever step; a step that does not say has no bound."""
+    steps = made.SMALL.steps
     with Ledger(where) as ledger:
         book = ledger.begin(made.SMALL, None)
-        book.epoch(0, made.measured(0, rows=300))
-        book.epoch(0, made.measured(1, rows=200))
-        assert sum(book.epochs()[0].counts) == 300
-        book.epoch(0, made.measured(2, rows=400))
-        with pytest.raises(UsageError, match="no such epoch"):
-            book.epoch(3, made.measured(0))
-    with Ledger(where) as ledger:
-        (found,) = ledger.begin(made.SMALL, None).epochs()
-        assert (found.noises == made.measured(2, rows=400).noises).all()
-        ledger.check()
+        said = {kind: {} for kind in ("train", "evaluate")}
+        for kind, step, turn, rows in made.tasks(made.SMALL):
+            told = 0.01 * (1 + step % 3) * (1 + step // steps)
+            said[kind][step // steps] = max(said[kind].get(step // steps, 0.0), told)
+            book.answer(kind, step, turn, digest(rows), made.MATCHED, {"row_kl": told})
+        assert book.row_kl() == pytest.approx(said["train"])
+        assert ledger.summary().worst_case == pytest.approx(auc_of(0.03 + 0.06 + 0.09))
+    (declared,) = Ledger(where).runs()
+    assert declared.row_kl == pytest.approx({0: 0.03, 1: 0.06, 2: 0.09})
+    with Ledger(where.parent / "silent") as ledger:
+        book = ledger.begin(made.SMALL, None)
+        made.answer_all(book, made.SMALL, turns=3)
+        made.answer_all(book, made.SMALL, first=3, turns=4, figures={"power": 1.0})
+        found = ledger.summary()
+    assert found.worst_case is None
+    assert "no bound for a row" in found.notes[0]
 
 
 # --- size ------------------------------------------------------------------------------------------------------------

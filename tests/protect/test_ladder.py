@@ -114,7 +114,6 @@ def test_a_raised_strength_has_its_noise_at_once_and_keeps_what_was_learned():
     assert powers[1] == pytest.approx(8 * powers[0], rel=1e-4)
 
 
-
 # --- embeddings ------------------------------------------------------------------------------------------------------
 
 

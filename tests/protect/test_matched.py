@@ -19,7 +19,7 @@ from tacit.contracts import Protection, View
 from tacit.errors import UsageError
 from tacit.protect.gradient._knob import sum_kl_for
 from tacit.protect.gradient.marvell import marvell
-from tacit.protect.gradient.matched import REFRESH, RAREST, State, matched
+from tacit.protect.gradient.matched import RAREST, REFRESH, State, matched
 
 
 def generator(seed: int) -> torch.Generator:

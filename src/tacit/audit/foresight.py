@@ -16,7 +16,7 @@ from tacit.contracts import Protection, View
 
 __all__ = ["QUICK", "Sent", "figures", "on_batches", "on_visits"]
 
-QUICK = ("norm", "cosine", "majority", "hint", "top_share", "direct_label", "residual", "likelihood")
+QUICK = ("norm", "cosine", "majority", "hint", "top_share", "direct_label", "residual", "likelihood", "contextual")
 """The attacks that steer: the strongest of those that take less than a second on some batches."""
 
 _TOGETHER = (
@@ -46,7 +46,7 @@ class Sent:
             done = protect.update(clean, labels[rows], state, noise, z)
             sent.append(done.value)
             state = done.state
-        return replace(self, view=View.of(torch.stack(sent), rows=self.view.rows))
+        return replace(self, view=View.of(torch.stack(sent), rows=self.view.rows, embedding=self.embedding))
 
     def again(
         self, protect: Protection, state: Any, labels: Tensor, noise: torch.Generator, *, times: int, batch: int
@@ -73,10 +73,11 @@ class Sent:
                 parts.append(done.value)
             visits.append(torch.cat(parts))
         gradient = torch.cat([self.view.gradient, torch.stack(visits)]) if visits else self.view.gradient
+        embedding = torch.cat([self.embedding, z.expand(times, -1, -1)])
         return Sent(
-            View.of(gradient, rows=rows.expand(len(gradient), -1)),
+            View.of(gradient, rows=rows.expand(len(gradient), -1), embedding=embedding),
             torch.cat([self.clean, last.expand(times, -1, -1)]),
-            torch.cat([self.embedding, z.expand(times, -1, -1)]),
+            embedding,
         )
 
 

@@ -16,24 +16,25 @@ from tacit.errors import LabelsError, UsageError
 
 __all__ = ["INPUTS", "LABELS", "look_at_embedding", "look_at_gradient"]
 
-LABELS = ("norm", "cosine", "hint", "majority", "top_share", "residual")
+LABELS = ("norm", "cosine", "hint", "majority", "top_share", "residual", "contextual")
 """What is tried on a gradient."""
 
 INPUTS = ("linear_decoder",)
 """What is tried on an embedding."""
 
 
-def look_at_gradient(sent: Tensor, clean: Tensor, labels: Tensor, *, seed: int) -> dict[str, float]:
+def look_at_gradient(sent: Tensor, clean: Tensor, labels: Tensor, embedding: Tensor, *, seed: int) -> dict[str, float]:
     """The AUC of each attack on one batch, not folded: below 0.5 it reads as well as above. What can't run is left out.
 
     Args:
         sent: the gradient as it crossed the wire.  (batch, *cut)
         clean: the same before it was protected.
         labels: of its rows.  (batch,)
+        embedding: that it belongs to.  (batch, *cut)
         seed: of the attacks' randomness.
     """
     noise = torch.Generator().manual_seed(seed)
-    view = View.of(sent[None], rows=torch.arange(len(labels))[None])
+    view = View.of(sent[None], rows=torch.arange(len(labels))[None], embedding=embedding[None])
     try:
         known = grant(view, labels, clean[None], noise=noise)
     except LabelsError:

@@ -29,6 +29,7 @@ ATTACKS: tuple[str | tuple[str, dict[str, str]], ...] = (
     "clustering",
     ("clustering", {"of": "gradient"}),
     "contextual",
+    ("contextual", {"fit": "network"}),
     "model_completion",
     "surrogate_top",
     "summed_gradients",
@@ -36,7 +37,9 @@ ATTACKS: tuple[str | tuple[str, dict[str, str]], ...] = (
 )
 """What is tried on single batches, each with its options."""
 
-ACCUMULATED = (("norm", "mean"), ("residual", "mean"), ("likelihood", "mean"), ("likelihood", "spread"))
+ACCUMULATED = (
+    ("norm", "mean"), ("residual", "mean"), ("likelihood", "mean"), ("likelihood", "spread"), ("contextual", "mean"),
+)  # fmt: skip
 """What is tried on all visits of one example together: the attack, and how visits are joined. Sweeps try these."""
 
 JOINED: tuple[tuple[str | tuple[str, dict[str, str]], str], ...] = (

@@ -50,7 +50,7 @@ PARTS = {
     "recording what was sent": ("write", "keep"),
     "looks": ("look",),
     "entries of the ledger": ("answer", "send"),
-    "moments, and the ledger at checkpoints": ("measure", "turned", "books"),
+    "the ledger at checkpoints": ("books",),
 }
 """What a party does beside its step, and the calls that do it."""
 
@@ -210,9 +210,12 @@ def _gate(scratch: Path, batches: int) -> Iterator[Result]:
         party.state = done.state
         recorder.write(rows=task.rows, embedding=z, gradient=done.value, clean=g, layers={})
     on = f"{batches} batches and {FOLLOWED} followed examples"
-    looked = seconds(lambda: gate.measured(2))
+    task = next(iter(plan.tasks(2 * plan.epoch_turns)))
+    looked = seconds(lambda: gate.measured(task.turn))
     yield Result("audit", f"the gate's attacks on {on}", looked, "s")
-    yield Result("audit", f"its decision at one strength on {on}", looked + seconds(lambda: gate.foreseen(0, 2)), "s")
+    yield Result(
+        "audit", f"its decision at one strength on {on}", looked + seconds(lambda: gate.foreseen(0, task)), "s"
+    )
     oversight.close()
 
 

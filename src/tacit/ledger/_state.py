@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,18 +17,13 @@ from tacit.ledger._frames import Frame
 from tacit.ledger.mechanisms import event_of
 from tacit.ledger.run import Run
 
-__all__ = ["Declared", "Kept", "State"]
+__all__ = ["Declared", "State"]
 
 UNTOUCHED = "untouched_rows"
 """The figure that counts rows which were sent as they were."""
 
-
-@dataclass(frozen=True)
-class Kept:
-    """A file beside the ledger, and its digest in the chain."""
-
-    file: str
-    sha256: str
+ROW_KL = "row_kl"
+"""The figure that bounds what a step tells about the label of any row in it."""
 
 
 @dataclass
@@ -40,7 +36,7 @@ class Declared:
         places: where the record of each step lies, by kind.
         events: numbers of the mechanisms that acted on rows.
         untouched: rows that were sent as they were.
-        epochs: the moments of each epoch that was measured.
+        row_kl: for each epoch the largest sumKL that a step of it left of a row; infinite where one did not say.
         budget: that was set for all runs when this one was last started.
     """
 
@@ -49,7 +45,7 @@ class Declared:
     places: dict[str, array[int]] = field(default_factory=lambda: {kind: array("Q") for kind in frames.ANSWERS})
     events: set[int] = field(default_factory=set)
     untouched: float = 0.0
-    epochs: dict[int, Kept] = field(default_factory=dict)
+    row_kl: dict[int, float] = field(default_factory=dict)
     budget: float | None = None
 
     def visits(self) -> NDArray[np.uint32]:
@@ -88,9 +84,7 @@ class State:
             self.events.append(event_of(fact))
         elif frame.kind == "figures":
             self.forms.append(tuple(fact))
-        elif frame.kind == "epoch":
-            self._of(frame, fact["run"]).epochs[fact["epoch"]] = Kept(fact["file"], fact["sha256"])
-        else:
+        elif frame.kind == "budget":
             self._of(frame, fact["run"]).budget = fact["budget"]
 
     def _answer(self, frame: Frame) -> None:
@@ -102,8 +96,10 @@ class State:
         places.append(frame.start)
         if answer.kind == "train" or declared.run.role == "features":
             declared.events.add(answer.event)
-            if UNTOUCHED in self.forms[answer.form]:
-                declared.untouched += answer.figures[self.forms[answer.form].index(UNTOUCHED)]
+            figures = dict(zip(self.forms[answer.form], answer.figures, strict=True))
+            declared.untouched += figures.get(UNTOUCHED, 0.0)
+            epoch = answer.step // declared.run.steps
+            declared.row_kl[epoch] = max(declared.row_kl.get(epoch, 0.0), figures.get(ROW_KL, math.inf))
 
     def _of(self, frame: Frame, number: int) -> Declared:
         if number >= len(self.runs):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-
-from safetensors.torch import save
 
 from tacit.align.batches import digest
 from tacit.contracts import Event
 from tacit.errors import StorageError, UsageError
 from tacit.ledger import _frames as frames
 from tacit.ledger._book import Book
-from tacit.ledger._disk import Writer, replaced
+from tacit.ledger._disk import Writer
 from tacit.ledger._frames import Answer
 from tacit.ledger._state import Declared
 from tacit.ledger.mechanisms import facts_of
-from tacit.ledger.moments import Moments
 from tacit.ledger.summary import Spent
 
 __all__ = ["RunLedger"]
@@ -60,7 +56,7 @@ class RunLedger:
             turn: in which it is answered; the plan must agree.
             rows: digest of the batch; at the first step of an epoch the plan must agree.
             event: what was done to the rows.
-            figures: a few numbers; `untouched_rows` is one that the worst case looks at.
+            figures: a few numbers; the worst case looks at `untouched_rows` and `row_kl`.
         """
         declared, run = self._declared, self._declared.run
         if kind not in frames.ANSWERS:
@@ -110,23 +106,6 @@ class RunLedger:
             self._forms[names] = len(self._forms)
         return self._forms[names]
 
-    def epoch(self, epoch: int, moments: Moments) -> None:
-        """Keep what an epoch looked like so far; told again, the moments of more rows count.
-
-        After a restart in the middle of an epoch a replay may have seen fewer rows than were seen before.
-        """
-        if not 0 <= epoch < self._declared.run.epochs:
-            raise UsageError(f"moments of epoch {epoch}: the run {self._declared.run.name!r} has no such epoch")
-        kept = self._declared.epochs.get(epoch)
-        if kept is not None and sum(moments.counts) <= sum(self._book.moments(kept).counts):
-            return
-        raw = save(moments.tensors())
-        told = hashlib.sha256(raw).hexdigest()
-        name = f"moments-{self._number:04d}-{epoch:05d}-{told[:8]}.safetensors"
-        replaced(self._book.folder / name, lambda file: file.write(raw))
-        fact = {"run": self._number, "epoch": epoch, "file": name, "sha256": told}
-        self._book.state.take(self._writer.fact("epoch", fact))
-
     def resume(self, turn: int) -> None:
         """Before going on from a checkpoint at this turn: every step before it must be written down."""
         for kind in frames.ANSWERS if self._declared.run.role == "features" else ("train",):
@@ -141,10 +120,9 @@ class RunLedger:
         """Return once the disk holds everything; call it before a checkpoint is written."""
         self._writer.sync()
 
-    def epochs(self) -> list[Moments]:
-        """The moments of this run's epochs, in order, as far as they were measured."""
-        kept = self._declared.epochs
-        return [self._book.moments(kept[epoch]) for epoch in sorted(kept)]
+    def row_kl(self) -> dict[int, float]:
+        """For each epoch what a step of it left, at most, of a row."""
+        return dict(self._declared.row_kl)
 
     def worst_case(self) -> Spent:
         """What this run leaves so far."""

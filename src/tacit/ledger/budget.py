@@ -56,8 +56,8 @@ def remaining(ledger: Ledger, run: Run, keys: Keys | None, budget: float) -> Rem
     if gone:
         raise UsageError(
             f"budget = {budget}: former runs have used it up for {gone} of {len(used)} rows of the run {run.name!r} "
-            "(`tacit ledger` shows them; one whose noise was not measured counts as all of it): leave these rows out, "
-            "or set a larger budget in party.toml"
+            "(`tacit ledger` shows them; one whose protection has no bound for a row counts as all of it): leave these "
+            "rows out, or set a larger budget in party.toml"
         )
     most = float(used.max(initial=0.0))
     return Remaining(auc_of(allowed - most), auc_of(most), budget)

@@ -7,7 +7,6 @@
     ├── synced                       how far the disk is known to hold them
     ├── secret                       makes the keys; it never leaves the folder
     ├── keys-….npy                   eight bytes for each aligned row: knows an example again in another run
-    ├── moments-….safetensors        what an epoch looked like, for the worst case
     └── lock                         one process adds at a time
 
 A step is one record of some sixty bytes, however many rows it has, because a run's plan and the step's number tell the
@@ -151,14 +150,12 @@ class Ledger:
     # --- reading ---
 
     def check(self) -> Checked:
-        """Read all of it anew, the files of keys and moments too; the first damage is a `StorageError`."""
+        """Read all of it anew, the files of keys too; the first damage is a `StorageError`."""
         book = Book(Reader(self.folder))
         book.refresh()
         for declared in book.state.runs:
             if declared.keys:
                 load_keys(self.folder, declared.keys, check=True)
-            for kept in declared.epochs.values():
-                book.moments(kept)
         return Checked(book.state.count, book.file.end, book.file.chain.hex(), book.file.tail)
 
     def summary(self, *, budget: float | None = None) -> Summary:

@@ -11,17 +11,17 @@ from tacit.errors import UsageError
 
 __all__ = ["Promise", "embedding_sum_kl", "event_of", "facts_of", "promise", "strange"]
 
-Promise = Literal["measured", "nothing"]
-"""Whether what a mechanism adds is noise that can be measured, or nothing that hides a row."""
+Promise = Literal["noise", "nothing"]
+"""Whether a mechanism puts noise on every row, or leaves some as they are."""
 
 _GRADIENT: Mapping[str, Promise] = {
     "none": "nothing",
     "max_norm": "nothing",  # its largest row is sent as it is
     "clip": "nothing",
     "label_distance_correlation": "nothing",
-    "iso": "measured",
-    "marvell": "measured",
-    "matched": "measured",
+    "iso": "noise",
+    "marvell": "noise",
+    "matched": "noise",
 }
 _EMBEDDING = ("none", "adversarial", "distance_correlation", "gaussian", "noise_regularization", "quantize")
 
@@ -42,12 +42,12 @@ def promise(event: Event) -> Promise:
     """What a label party's mechanism does for a row; a chain does what the best of its parts does.
 
     >>> promise(Event("chain", parts=(Event("clip"), Event("marvell"))))
-    'measured'
+    'noise'
     """
     _refuse_strange(event, "label")
     if event.mechanism == "chain":
         parts = [promise(part) for part in event.parts]
-        return "measured" if "measured" in parts else "nothing"
+        return "noise" if "noise" in parts else "nothing"
     return _GRADIENT[event.mechanism]
 
 

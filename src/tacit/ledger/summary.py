@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,8 +13,6 @@ from tacit.contracts import Event
 from tacit.ledger._state import Declared
 from tacit.ledger.keys import Keys
 from tacit.ledger.mechanisms import embedding_sum_kl, promise, strange
-from tacit.ledger.moments import WIDEST, Moments
-from tacit.ledger.worst_case import auc_of, enough, unseen, worst_case
 
 __all__ = ["RunSummary", "Spent", "Summary", "by_example", "histogram", "spent_in"]
 
@@ -60,8 +58,8 @@ class Summary:
         runs: trainings in the ledger.
         most_visits: of one example.
         visits: how many examples have been visited so often: visits -> examples.
-        worst_case: leak AUC of the most exposed example under the Gaussian model with all that is known but the label;
-            1 where a mechanism promises nothing; None where it is not known.
+        worst_case: the leak AUC up to which messages about the most exposed example tell its label to whoever knows
+            everything else; 1 where a mechanism promises nothing; None where it is not known.
         budget: that the owner set for it.
         head: digest at the end of the hash chain.
         notes: what the figures do not know.
@@ -88,16 +86,15 @@ class Spent:
     notes: tuple[str, ...] = ()
 
 
-def spent_in(declared: Declared, events: Sequence[Event], moments: Mapping[int, Moments]) -> Spent:
+def spent_in(declared: Declared, events: Sequence[Event]) -> Spent:
     """The worst case of one run.
 
-    Every example of the run that was visited at all counts as visited as often as the most visited one: who sat an
-    epoch out is charged a little too much, never too little.
+    Every example of the run that was visited at all counts as visited in every epoch that has begun, and as exposed as
+    the most exposed one of it: who sat an epoch out is charged a little too much, never too little.
 
     Args:
         declared: the run, and what was answered.
         events: all mechanisms of the ledger.
-        moments: of the run's epochs, as far as they were measured.
     """
     if not declared.most:
         return Spent(0.0)
@@ -112,20 +109,11 @@ def spent_in(declared: Declared, events: Sequence[Event], moments: Mapping[int, 
         return Spent(math.inf, (f"{', '.join(bare)} leaves rows as they are: the worst case is 1",))
     if declared.untouched > 0:
         return Spent(math.inf, (f"{declared.untouched:.0f} rows were sent as they were: the worst case is 1",))
-    measured = [moments[epoch] for epoch in sorted(moments)]
-    if not measured:
-        return Spent(None, (f"no moments were measured (wider than {WIDEST}, or the first epoch is not over)",))
-    if not enough(measured):
-        rows = [sum(one.counts[k] for one in measured) for k in (0, 1)]
-        return Spent(None, (f"only {rows[0]} negative and {rows[1]} positive rows were measured: too few to judge",))
-    notes = []
-    if len(measured) < declared.most:
-        notes.append(
-            f"the noise of {len(measured)} of {declared.most} epochs was measured; the others count as the last"
-        )
-    hidden = auc_of(unseen(measured, declared.most))
-    notes.append(f"noise that differs between the classes could tell up to {hidden:.2f} without being seen")
-    return Spent(worst_case(measured, declared.most), tuple(notes))
+    found = sum(declared.row_kl.values())
+    if math.isinf(found):
+        names = ", ".join(dict.fromkeys(event.mechanism for event in acted))
+        return Spent(None, (f"{names} has noise, but no bound for a row: matched has one",))
+    return Spent(found)
 
 
 def _features(declared: Declared, acted: Sequence[Event]) -> Spent:

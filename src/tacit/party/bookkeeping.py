@@ -1,14 +1,8 @@
-"""The party's ledger in a run: every message is entered before it leaves, and what epochs look like is measured."""
+"""The party's ledger in a run: every message is entered before it leaves."""
 
 from __future__ import annotations
 
-import math
-import re
-from pathlib import Path
-from typing import Any
-
 import polars as pl
-from torch import Tensor
 
 from tacit.align.batches import digest
 from tacit.config import Contract
@@ -16,26 +10,26 @@ from tacit.contracts import Event, Protected, Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
+from tacit.errors import UsageError
 from tacit.ledger.budget import remaining
 from tacit.ledger.keys import Keys, keys_of, load_keys
 from tacit.ledger.ledger import Ledger
-from tacit.ledger.moments import WIDEST, Moments
 from tacit.ledger.run import Run
-from tacit.ledger.worst_case import auc_of, enough, forecast, rows_needed, sum_kl_of
+from tacit.ledger.worst_case import auc_of
 from tacit.party._aligned import Aligned
 from tacit.party.folder import Folder
-from tacit.wire.checkpoint import load, save
 
 __all__ = ["Bookkeeping"]
 
-_SPARE = 1.25  # times the rows that are needed: batches differ in how many positives they have
-_OFTEN = 64  # numbers of a row for each step that lies between two looks at moments, at least: wide rows take long
-_OPEN = re.compile(r"moments-(\d{12})\.safetensors")
-_FIGURES = ("power", "sum_kl", "untouched_rows")  # of a protection's report, that the ledger keeps
+_FIGURES = ("power", "row_kl", "untouched_rows")  # of a protection's report, that the ledger keeps
 
 
 class Bookkeeping:
     """A party's ledger, open for one run.
+
+    Attributes:
+        former: the sumKL that former runs have left, at most, of the most exposed row of this one; infinite where one
+            of them has no bound for a row.
 
     Args:
         folder: of the party.
@@ -54,29 +48,25 @@ class Bookkeeping:
         party: LabelParty | FeatureParty,
     ) -> None:
         self.party = party
-        self.budget = folder.config.budget
+        self.budget = folder.config.spendable
+        if self.budget is not None and isinstance(party, LabelParty):
+            _check_countable(party.protect, self.budget)
         self.plan = plan
-        self._where = folder.run_folder(contract)
         self._ledger = Ledger(folder.path / "ledger")
-        run = Run(
+        self._run = Run(
             contract.run, contract.digest, rows.id, folder.config.role, plan.count, plan.batch_size, plan.epochs,
             plan.seed, plan.test_share, plan.test_rows,
         )  # fmt: skip
-        keys = self._keys(folder, rows, run)
-        self.former = 0.0  # the sumKL that former runs have left of the most exposed example
+        keys = self._keys(folder, rows)
         if self.budget is not None:
-            self.former = sum_kl_of(remaining(self._ledger, run, keys, self.budget).spent)
-        self._entries = self._ledger.begin(run, keys, budget=self.budget)
-        width = sum(math.prod(shape) for shape in contract.cut.widths.values())
-        measurable = isinstance(party, LabelParty) and party.classes == 2 and width <= WIDEST and not _clips(party)
-        self._moments = Moments.empty(width) if measurable else None
-        self._epoch = 0
-        self._every = _cadence(party, plan, width) if isinstance(party, LabelParty) else 1
+            remaining(self._ledger, self._run, keys, self.budget)
+        self.former = float(self._ledger.spent_by(keys, but=self._run).max(initial=0.0))
+        self._entries = self._ledger.begin(self._run, keys, budget=self.budget)
 
-    def _keys(self, folder: Folder, rows: Aligned, run: Run) -> Keys | None:
+    def _keys(self, folder: Folder, rows: Aligned) -> Keys | None:
         """Keys of the aligned rows: those that the run was declared with, or made of the party's ids."""
         for declared in self._ledger.runs():
-            if declared.run == run and declared.keys:
+            if declared.run == self._run and declared.keys:
                 return load_keys(self._ledger.folder, declared.keys)
         if folder.config.data is None:
             return None
@@ -86,26 +76,10 @@ class Bookkeeping:
     def resume(self, turn: int) -> None:
         """Go on from the checkpoint of a turn; every message before it must be in the ledger."""
         self._entries.resume(turn)
-        self._epoch = turn // self.plan.epoch_turns
-        path = self._open(turn)
-        if self._moments is not None and path.exists():
-            kept = load(path).state
-            if kept["epoch"] == self._epoch:
-                self._moments = Moments(**kept["moments"])
 
-    def keep(self, turn: int) -> None:
+    def keep(self) -> None:
         """Bring to the disk what belongs to a checkpoint."""
         self._entries.sync()
-        if self._moments is None:
-            return
-        tensors = {name: getattr(self._moments, name) for name in ("count", "total", "square", "weight", "noise")}
-        save(self._open(turn), {"epoch": self._epoch, "moments": tensors})
-        for old in sorted(path for path in self._where.iterdir() if _OPEN.fullmatch(path.name))[:-3]:
-            old.unlink()
-
-    def _open(self, turn: int) -> Path:
-        """The moments of the epoch that is open at a checkpoint."""
-        return self._where / f"moments-{turn:012d}.safetensors"
 
     def entered(self) -> bool:
         """Whether the training step that is about to be sent is in the ledger already, from before a kill."""
@@ -124,60 +98,33 @@ class Bookkeeping:
         step = self.party.steps if kind == "train" else self.party.evaluations
         self._entries.answer(kind, step, task.turn, digest(task.rows), event)
 
-    def measure(self, task: Task, clean: Tensor, sent: Tensor, labels: Tensor) -> None:
-        """Now and then, what a batch adds to the moments of its epoch."""
-        if self._moments is not None and (self.party.steps - 1) % self._every == self._every // 2:
-            self._moments = self._moments.add(clean, sent, labels)
-
-    def turned(self, task: Task) -> None:
-        """A turn is over; at the end of an epoch its moments are entered."""
-        if self._moments is None or (task.turn + 1) % self.plan.epoch_turns:
-            return
-        self._entries.epoch(task.epoch, self._moments)
-        self._moments, self._epoch = Moments.empty(self._moments.width), task.epoch + 1
-
-    def foreseen(self, epoch: int, factor: float) -> float | None:
-        """The worst case of the most exposed example at the end, as a leak AUC: former runs, this one, what is planned.
+    def foreseen(self, epoch: int, protect: Protection) -> float | None:
+        """The worst case of the most exposed row at the end of the run, as a leak AUC: former runs, this one, the rest.
 
         Args:
-            epoch: that is about to begin.
-            factor: what the noise's power is multiplied by from now on.
+            epoch: whose steps are yet to be sent, all or some of them.
+            protect: what will be done to them, and to those of all later epochs.
 
         Returns:
-            None where too few rows were measured to say.
+            None where the protection has no bound for a row.
         """
-        epochs = self._entries.epochs()
-        if not enough(epochs):
+        row_kl = getattr(protect, "row_kl", None)
+        if row_kl is None:
             return None
-        return auc_of(self.former + forecast(epochs, self.plan.epochs - epoch, factor))
-
-    def planned(self, protect: Protection, former: float) -> float | None:
-        """The same before anything was measured, by what the protection plans for; None where it plans nothing.
-
-        Args:
-            protect: the protection.
-            former: the sumKL that former runs have left.
-        """
-        links: tuple[Any, ...] = getattr(protect, "links", (protect,))
-        plans = [link for link in links if getattr(link, "visits", 0) >= self.plan.epochs]
-        return auc_of(former + min(float(link.sum_kl) for link in plans)) if plans else None
+        sent = self._entries.row_kl()
+        to_come = [max(sent.get(one, 0.0), float(row_kl)) for one in range(epoch, self.plan.epochs)]
+        return auc_of(self.former + sum(sent.get(one, 0.0) for one in range(epoch)) + sum(to_come))
 
     def close(self) -> None:
-        """Enter what was measured of an epoch that is not over, and let another process add to the ledger."""
-        if self._moments is not None and min(self._moments.counts) > 0 and self._epoch < self.plan.epochs:
-            self._entries.epoch(self._epoch, self._moments)
+        """Let another process add to the ledger."""
         self._ledger.close()
 
 
-def _clips(party: LabelParty) -> bool:
-    """Whether rows are clipped before noise is added: what is taken off a row is no noise, and can't be told apart."""
-    links = getattr(party.protect, "links", (party.protect,))
-    return any(getattr(link, "name", "") == "clip" for link in links)
-
-
-def _cadence(party: LabelParty, plan: Plan, width: int) -> int:
-    """Steps between two batches whose moments are taken, so that the worst case is known in the end."""
-    least = 1 / (plan.train_count + 1)
-    share = min(max(float(party.labels[: plan.train_count].double().mean()), least), 1 - least)
-    wanted = _SPARE * rows_needed(width, share) / plan.batch_size  # batches
-    return max(2, width // _OFTEN, int(plan.steps * plan.epochs / wanted))
+def _check_countable(protect: Protection, budget: float) -> None:
+    """Refuse a budget where nothing bounds what a row costs."""
+    if getattr(protect, "row_kl", None) is None:
+        name = getattr(protect, "name", type(protect).__name__)
+        raise UsageError(
+            f"a budget of {budget:g} is to be kept, but {name} has no bound for a row that could be counted: protect "
+            "with matched, or write budget = 1 in party.toml to train without a budget"
+        )

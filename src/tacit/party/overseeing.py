@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from torch import Tensor
@@ -15,8 +16,10 @@ from tacit.cut.session import FeatureSession, LabelSession, Turned
 from tacit.errors import LimitError, TensorError, UsageError
 from tacit.party._aligned import Aligned
 from tacit.party.bookkeeping import Bookkeeping
+from tacit.party.embedding_gate import EmbeddingGate
 from tacit.party.folder import Folder
-from tacit.party.gating import EmbeddingGate, Gate, GradientGate, decisions
+from tacit.party.gating import Gate, decisions
+from tacit.party.gradient_gate import GradientGate
 from tacit.party.watching import Watch
 
 __all__ = ["Oversight"]
@@ -38,12 +41,18 @@ class Oversight:
     ) -> None:
         self.party = party
         config, where = folder.config, folder.run_folder(contract)
-        self.watch = Watch(where, party, contract, config.record, config.live.within(plan.steps * plan.epochs))
+        live, secret = config.live.within(plan.steps * plan.epochs), self._secret(folder, contract, rows)
+        self.watch = Watch(where, party, contract, plan, config.record, live, secret)
         self.books = Bookkeeping(folder, contract, rows, plan, party)
         self._plan = plan
         self._observer = self._gate(where, config, plan)
-        held = config.limit is not None or config.budget is not None
+        held = config.limit is not None or self.books.budget is not None
         self.gate = self._observer if held or decisions(where) else None
+
+    @staticmethod
+    def _secret(folder: Folder, contract: Contract, rows: Aligned) -> bytes:
+        """Of what is watched in this run, apart from that of its noise."""
+        return folder.run_secret(hashlib.sha256(f"watched {contract.digest} {rows.id}".encode()).digest())
 
     def _gate(self, where: Path, config: Party, plan: Plan) -> Gate | None:
         """What measures and decides; None where there is nothing to measure, and no limit that would ask for it."""
@@ -53,18 +62,16 @@ class Oversight:
                 raise UsageError(
                     "limit is set, but what it is measured on is not kept: set [record] last = 24 and follow = 8192"
                 )
-            if recorder is None and decisions(where):
-                raise UsageError("a limit has steered this run, and nothing is recorded any more: set [record] again")
-            if recorder is None or not (config.budget is not None or decisions(where)):
+            if self.books.budget is None and not decisions(where):
                 return None
         if isinstance(self.party, LabelParty) and self.party.classes > 2 and config.limit is None:
             return None
         common = {
             "folder": where, "limit": config.limit, "on_limit": config.on_limit, "plan": plan, "recorder": recorder,
-            "held": config.limit is not None or config.budget is not None,
+            "held": config.limit is not None or self.books.budget is not None,
         }  # fmt: skip
         if isinstance(self.party, LabelParty):
-            return GradientGate(self.party, self.books, **common)
+            return GradientGate(self.party, self.books, self.watch.followed, **common)
         return EmbeddingGate(self.party, **common)
 
     @property
@@ -121,15 +128,12 @@ class Oversight:
 
     def _keep(self, turn: int) -> None:
         self.watch.keep(turn)
-        self.books.keep(turn)
+        self.books.keep()
 
     def turned(self, turned: Turned) -> None:
         """A turn is over."""
         self.watch.step(turned)
-        task, seen = turned.task, turned.figures
-        if isinstance(self.party, LabelParty) and task.what == "train":
-            self.books.measure(task, seen["clean"], seen["sent"], self.party.labels[task.rows])
-        self.books.turned(task)
+        task = turned.task
         if (task.turn + 1) % self._plan.epoch_turns == 0 and self._due(task.epoch):
             self._look_closely(task)
 
@@ -142,7 +146,7 @@ class Oversight:
         if self._observer is None or self.watch.recorder is None or not self.watch.recorder.follow:
             return
         try:
-            found = self._observer.seen(task.epoch + 1)
+            found = self._observer.seen(task.turn + 1)
         except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
             return
         self.watch.note(task, {one.attack: one.value for one in found})

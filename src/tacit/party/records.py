@@ -144,7 +144,7 @@ def _ledger(folder: Folder, report: Report) -> LedgerSummary | None:
     most = max(told, key=lambda one: one.low, default=None)
     if most is not None and found["worst_case"] is not None and most.low > found["worst_case"]:
         found["notes"] += (
-            f"{most.attack} was measured at {most.value:.3f}, above the worst case: the Gaussian model behind it does "
-            "not fit here",
+            f"{most.attack} was measured at {most.value:.3f}, above the worst case of messages about a row: something "
+            "else tells labels here",
         )
     return LedgerSummary(**found)

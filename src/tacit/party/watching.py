@@ -16,12 +16,13 @@ from typing import Any
 
 from torch import Tensor
 
+from tacit.align.batches import shuffled
 from tacit.audit.live import look_at_embedding, look_at_gradient
 from tacit.audit.norms import norms_by_class
 from tacit.config import Contract, Live, Record
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Task
+from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.errors import TensorError, UsageError
 from tacit.party._files import LIVE, append_line, read_lines, replaced
@@ -43,21 +44,35 @@ class Watch:
     Args:
         folder: of the run.
         party: that sends.
-        contract: for how wide messages are, and how many visits there will be.
+        contract: for how wide messages are.
+        plan: of the training.
         record: what to keep.
         live: how often to look.
+        secret: says which examples are followed, which batches kept and which looked at: a peer that knew it could
+            behave just there.
     """
 
     def __init__(
-        self, folder: Path, party: LabelParty | FeatureParty, contract: Contract, record: Record, live: Live
+        self,
+        folder: Path,
+        party: LabelParty | FeatureParty,
+        contract: Contract,
+        plan: Plan,
+        record: Record,
+        live: Live,
+        secret: bytes,
     ) -> None:
         self.party = party
         self.live = live
         self.seconds = 0.0
         self._path = folder / LIVE
-        follow = min(record.follow, _most_followed(contract))
-        kept = record.last + follow
-        self.recorder = RecordedRun(folder / _TRANSCRIPT, last=record.last, follow=follow) if kept else None
+        self._plan, self._last, self._key = plan, record.last, secret.hex()
+        self._of_epoch: tuple[int, set[int]] = -1, set()  # an epoch, and its steps that are kept
+        follow = min(record.follow, _most_followed(contract), plan.train_count)
+        self.followed = shuffled(plan.train_count, 0, follow, key=f"{self._key} followed").sort().values
+        self.recorder: RecordedRun | None = None
+        if record.last + follow:
+            self.recorder = RecordedRun(folder / _TRANSCRIPT, last=record.last, follow=follow, chosen=self.followed)
 
     def resume(self, turn: int, step: int) -> None:
         """Go on from the checkpoint of a turn, before which so many steps were trained."""
@@ -84,18 +99,31 @@ class Watch:
             self.recorder.write(
                 step=step, rows=task.rows, embedding=seen["embedding"], gradient=gradient,
                 clean=seen["clean"] if label else gradient, layers={}, own_embedding=seen.get("own_embedding"),
+                keep=self._keeps(step),
             )  # fmt: skip
-        if self.live.every and step % self.live.every == self.live.every // 2:
+        if self.live.every and step % self.live.every == self._looked_at(step // self.live.every):
             started = time.perf_counter()
             found, beside = self._look(task.rows, seen, step), self._beside(task.rows, seen)
             self.seconds += time.perf_counter() - started
             self.note(task, found, beside)
 
+    def _keeps(self, step: int) -> bool:
+        """Whether a batch is one of those that are kept whole: of every epoch so many, wherever in it."""
+        epoch, place = divmod(step, self._plan.steps)
+        if self._of_epoch[0] != epoch:
+            kept = shuffled(self._plan.steps, 0, min(self._last, self._plan.steps), key=f"{self._key} kept {epoch}")
+            self._of_epoch = epoch, set(kept.tolist())
+        return place in self._of_epoch[1]
+
+    def _looked_at(self, stretch: int) -> int:
+        """Which step of a stretch is looked at."""
+        return int(shuffled(self.live.every, 0, 1, key=f"{self._key} looked {stretch}")[0])
+
     def _look(self, rows: Tensor, seen: Any, step: int) -> dict[str, float]:
         if isinstance(self.party, LabelParty):
             if self.party.classes > 2:
                 return {}
-            return look_at_gradient(seen["sent"], seen["clean"], self.party.labels[rows], seed=step)
+            return look_at_gradient(seen["sent"], seen["clean"], self.party.labels[rows], seen["embedding"], seed=step)
         try:
             return look_at_embedding(seen["embedding"], self.party.hidden(rows), seed=step)
         except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read

@@ -61,16 +61,18 @@ class Recorder:
 
     Args:
         last: how many batches to keep; older ones are forgotten.
-        follow: of how many examples (those with the smallest ids) to keep every visit, for accumulated attacks.
+        follow: of how many examples to keep every visit, for accumulated attacks.
+        chosen: the ids of these examples; those with the smallest ids, where nobody is to be kept from knowing them.
     """
 
-    def __init__(self, *, last: int = 32, follow: int = 0) -> None:
+    def __init__(self, *, last: int = 32, follow: int = 0, chosen: Tensor | None = None) -> None:
         for name, value in (("last", last), ("follow", follow)):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise UsageError(f"Recorder({name}={value!r}): {name} is a count, pass a whole number, 0 or more")
         if last < 0 or follow < 0 or last + follow == 0:
             raise UsageError(f"Recorder(last={last}, follow={follow}) would keep nothing: set one of them above 0")
         self.follow = follow
+        self._chosen = None if chosen is None else chosen.sort().values
         self._last: deque[_Step] = deque(maxlen=last)
         self._followed: list[_Step] = []
 
@@ -84,17 +86,36 @@ class Recorder:
         layers: Mapping[str, Tensor],
         clean_layers: Mapping[str, Tensor] | None = None,
         own_embedding: Tensor | None = None,
+        keep: bool = True,
     ) -> None:
-        """Write one step down; `own_embedding` is the embedding before its party protected it, where that is known."""
+        """Write one step down.
+
+        Args:
+            rows: of the batch.
+            embedding: that was sent.
+            gradient: that came back.
+            clean: the same before it was protected.
+            layers: gradients at other layers, by name.
+            clean_layers: the same before protection.
+            own_embedding: the embedding before its party protected it, where that is known.
+            keep: whether the batch is one to be kept whole; followed examples are followed in any case.
+        """
         sent = embedding.detach()
         own = sent if own_embedding is None else own_embedding.detach()
         step = _Step(rows, sent, own, gradient, clean, layers, clean_layers or {})
-        if self._last.maxlen:
+        if self._last.maxlen and keep:
             self._last.append(step)
         if self.follow:
-            places = (rows < self.follow).nonzero().squeeze(1)
+            places = self._followed_in(rows).nonzero().squeeze(1)
             if len(places):
                 self._followed.append(step.select(places))
+
+    def _followed_in(self, rows: Tensor) -> Tensor:
+        """Which of these rows are followed.  (batch,)"""
+        if self._chosen is None:
+            return rows < self.follow
+        place = torch.searchsorted(self._chosen, rows).clamp(max=len(self._chosen) - 1)
+        return self._chosen[place] == rows
 
     @property
     def recorded(self) -> bool:

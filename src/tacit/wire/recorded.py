@@ -48,11 +48,12 @@ class RecordedRun(Recorder):
     Args:
         folder: where it is kept; made where there is none.
         last: how many batches to keep; older ones are forgotten.
-        follow: of how many examples (those with the smallest ids) to keep every visit.
+        follow: of how many examples to keep every visit.
+        chosen: which ones, as `Recorder` has it.
     """
 
-    def __init__(self, folder: str | Path, *, last: int = 32, follow: int = 0) -> None:
-        super().__init__(last=last, follow=follow)
+    def __init__(self, folder: str | Path, *, last: int = 32, follow: int = 0, chosen: Tensor | None = None) -> None:
+        super().__init__(last=last, follow=follow, chosen=chosen)
         self.folder = Path(folder)
         self.damaged: dict[Path, StorageError] = {}
         self._ready = False  # whether it may be written to
@@ -99,6 +100,7 @@ class RecordedRun(Recorder):
         layers: Mapping[str, Tensor],
         clean_layers: Mapping[str, Tensor] | None = None,
         own_embedding: Tensor | None = None,
+        keep: bool = True,
     ) -> None:
         """Write one step down, as `Recorder` does; `step` is its number, which must be the next one."""
         self._writable()
@@ -106,7 +108,7 @@ class RecordedRun(Recorder):
             raise UsageError(f"{self.folder}: step {step} came where step {self._step} is next: write each step once")
         super().write(
             rows=rows, embedding=embedding, gradient=gradient, clean=clean, layers=layers, clean_layers=clean_layers,
-            own_embedding=own_embedding,
+            own_embedding=own_embedding, keep=keep,
         )  # fmt: skip
         self._step += 1
 
@@ -183,7 +185,7 @@ class RecordedRun(Recorder):
         about = {"last": self._last.maxlen or 0, "follow": self.follow, "step": self._step}
         with _opened(part, os.O_WRONLY | os.O_CREAT) as fd:
             end = write_frame(fd, part, Frame(self._step, self._step, {}, about), 0)
-            for place, step in enumerate(self._last, start=self._step - len(self._last)):
+            for place, step in enumerate(self._last):
                 end = write_frame(fd, part, Frame(place, place + 1, _tensors(step)), end)
             os.ftruncate(fd, end)
             part.replace(_ring(self.folder, turn))

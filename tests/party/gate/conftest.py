@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 
 from tacit.errors import TacitError
 from tacit.party._aligned import store
-from tacit.party.bookkeeping import Bookkeeping
 from tacit.party.folder import Folder, create
 from tacit.party.gating import decisions
 from tacit.party.training import train
@@ -167,12 +166,6 @@ def _killed():
     return KilledError
 
 
-@pytest.fixture(autouse=True)
-def _as_sigkill(monkeypatch):
-    """A kill ends a party as SIGKILL would: nothing is entered on the way out."""
-    monkeypatch.setattr(Bookkeeping, "close", lambda books: books._ledger.close())
-
-
 @pytest.fixture(name="companies", scope="session")
 def _companies(tmp_path_factory):
     path = tmp_path_factory.mktemp("gated")
@@ -185,7 +178,9 @@ def _companies(tmp_path_factory):
         ("airport", "features", "connect", 'numeric = ["a", "b", "c"]'),
     ):
         folder = create(path / name, role=role, name=name).path
-        protect = 'protect.gradient = { name = "none" }\n' if role == "label" else "protect.embedding = []\n"
+        protect = (
+            'protect.gradient = { name = "none" }\nbudget = 1\n' if role == "label" else "protect.embedding = []\n"
+        )
         (folder / "party.toml").write_text(
             PARTY.format(name=name, role=role, where=where, port=1, columns=columns) + protect
         )

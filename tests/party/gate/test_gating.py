@@ -48,18 +48,20 @@ def everything(folder):
 def test_weak_noise_is_raised_before_epochs_until_the_limit_is_held(gated, monkeypatch):
     monkeypatch.setattr(standard, "ATTACKS", QUICK)  # networks take seconds and say nothing new here
     monkeypatch.setattr(standard, "JOINED", standard.JOINED[:4])
-    gated.set(f"{MATCHED}\nlimit = 0.75", contract="epochs = 4")
+    gated.set(f"{MATCHED}\nlimit = 0.8", contract="epochs = 4")
     airline, airport = gated.train()
     told = gated.told()
     assert (told[0]["epoch"], told[0]["turn"], told[0]["decision"]) == (1, 0, "raise"), "nothing was sent at level 0"
     levels = [one["level"] for one in told]
     assert levels == sorted(levels)
-    assert levels[-1] > levels[0] > 0
-    assert [one["turn"] for one in told] == [0, 10, 20], "only where epochs begin"
-    assert airline.party.protect.strength < 0.7
+    assert levels[0] >= 1, "0.85 allows a sumKL of 2.15, the limit one of 1.42"
+    assert [one["turn"] for one in told] == [0, 10, 20], "only at public moments"
+    assert airline.party.protect.strength <= 0.8
     report = audit_trained(airline)
-    assert (report.verdict, report.limit) == ("held", 0.75)
-    assert [(one.epoch, one.level) for one in report.moments] == [(1, levels[0]), *((e, levels[-1]) for e in (2, 3, 4))]
+    assert (report.verdict, report.limit) == ("held", 0.8)
+    assert [(one.epoch, one.level) for one in report.moments] == list(
+        zip((1, 2, 3, 4), [*levels, levels[-1]], strict=True)
+    )
     assert not list(gated.run(gated.airport).glob("gate.jsonl"))
     assert airport.history
 
@@ -180,11 +182,11 @@ def test_a_limit_that_is_set_in_the_middle_holds_from_the_next_epoch_on(gated, a
 
 
 def test_without_its_limit_a_run_goes_on_at_the_strength_that_was_decided(gated):
-    gated.set(f"{MATCHED}\nlimit = 0.75", contract="epochs = 4")
+    gated.set(f"{MATCHED}\nlimit = 0.8", contract="epochs = 4")
     gated.train(airline=halt("answer sent", 15))
     gated.unset("limit")
     airline, _ = gated.train()
     levels = [one["level"] for one in gated.told()]
     assert levels[-1] == levels[-2] > 0
     assert (gated.told()[-1]["reason"], gated.told()[-1]["limit"]) == ("there is no limit", None)
-    assert airline.party.protect.strength < 0.7
+    assert airline.party.protect.strength <= 0.8

@@ -10,7 +10,7 @@ from tacit.ledger.ledger import Ledger
 from tacit.party import chained
 from tacit.wire.recorded import RecordedRun
 
-AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.76'
+AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.8'
 AIRPORT = 'protect.embedding = [{ name = "gaussian", snr = 20.0 }]\nlimit = 0.5'
 
 
@@ -26,7 +26,7 @@ def left(companies):
             (folder.name, "weights"): companies.weights(folder),
             (folder.name, "steps"): (recorded.steps, recorded.unrecorded),
             (folder.name, "visited"): declared.visits().tolist(),
-            (folder.name, "moments"): {epoch: kept.sha256 for epoch, kept in declared.epochs.items()},
+            (folder.name, "spent"): declared.row_kl,
         }
         for what, seen in (("batches", recorded.batches()), ("visits", recorded.visits())):
             for name in ("rows", "gradient", "embedding", "own_embedding"):
@@ -46,7 +46,7 @@ def _alone(prepared, tmp_path_factory):
     for folder in (done.airline, done.airport):
         decided = [one["decision"] for one in done.told(folder)]
         assert len(decided) == 3
-        assert decided.count("raise") > 1, "there is much to decide"
+        assert "raise" in decided, "there is something to decide"
     return before, left(done)
 
 

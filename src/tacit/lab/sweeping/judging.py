@@ -24,7 +24,7 @@ from tacit.wire.record import Transcript
 
 __all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "student", "utility", "wanted"]
 
-RECORDED = ("spectral", "likelihood", "learned")
+RECORDED = ("spectral", "likelihood", "learned", "contextual")
 """What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
 and not at embeddings, which every trained model pulls apart."""
 

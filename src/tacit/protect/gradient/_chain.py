@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.contracts import Event, Noise, Protected, Protection
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import GradientProtection, checked
+from tacit.protect.gradient._base import GradientProtection, Strength, checked
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,11 @@ class Chain:
         """What the ledger needs to know, of every link; one that does not say it goes by its name."""
         told = [getattr(link, "event", Event(str(getattr(link, "name", type(link).__name__)))) for link in self.links]
         return Event("chain", parts=tuple(told))
+
+    @property
+    def row_kl(self) -> Strength | None:
+        """What a visit leaves of a row: the last link's word, because one after it may depend on labels again."""
+        return getattr(self.links[-1], "row_kl", None)
 
     def init(self) -> tuple[Any, ...]:
         """Every link's own state."""

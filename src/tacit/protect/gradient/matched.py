@@ -183,7 +183,8 @@ def _followed(
 
 
 def _share(labels: Tensor) -> Tensor:
-    return labels.double().mean(-1).nan_to_num(0.5).clamp(RAREST, 1 - RAREST)
+    share: Tensor = labels.double().mean(-1).nan_to_num(0.5).clamp(RAREST, 1 - RAREST)
+    return share
 
 
 def _due(steps: int) -> bool:
@@ -208,7 +209,8 @@ def _factors(spread: Spread, dtype: torch.dtype) -> Factors:
     power = variance.sum(-1) + others * variance_rest
 
     def turned(diagonal: Tensor) -> Tensor:
-        return ((vectors * diagonal[:, None, :]) @ vectors.mT).to(device, dtype)
+        made: Tensor = ((vectors * diagonal[:, None, :]) @ vectors.mT).to(device, dtype)
+        return made
 
     return Factors(
         turned(variance.sqrt()),
