@@ -70,7 +70,7 @@ def test_matched_keeps_its_promise_to_every_row_whatever_it_is_sent(kind):
 
 def test_a_protection_of_class_means_alone_does_not():
     """The control, and what the attack is for: under noise that hides the classes' means the rows' slopes stand out."""
-    assert reached(*trained("honest", "marvell", leak_auc=PROMISE)) > 0.8
+    assert reached(*trained("honest", "marvell", leak_auc=PROMISE)) > PROMISE + 8 * ERROR
 
 
 def test_twelve_runs_add_up_and_the_ledgers_sum_is_above_what_was_reached():

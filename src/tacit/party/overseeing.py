@@ -45,7 +45,11 @@ class Oversight:
         self.watch = Watch(where, party, contract, plan, config.record, live, secret)
         self.books = Bookkeeping(folder, contract, rows, plan, party)
         self._plan = plan
-        self._observer = self._gate(where, config, plan)
+        try:
+            self._observer = self._gate(where, config, plan)
+        except BaseException:
+            self.books.close()
+            raise
         held = config.limit is not None or self.books.budget is not None
         self.gate = self._observer if held or decisions(where) else None
 
