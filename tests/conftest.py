@@ -22,11 +22,13 @@ hypothesis.settings.register_profile("same_every_time", derandomize=not _moved)
 hypothesis.settings.load_profile("same_every_time")
 
 
+_OURS = tuple(str(Path(__file__).parents[1] / part) + os.sep for part in ("tests", "src"))
+
+
 def _elsewhere(seed):
     """A seed moved, where tests or our code ask for it by a number; what others draw stays as it is."""
-    ours = tuple(str(Path(__file__).parents[1] / part) + os.sep for part in ("tests", "src"))
-    asks = sys._getframe(2).f_code.co_filename.startswith(ours)
-    return (seed + _moved) % 2**64 if asks and isinstance(seed, int) else seed
+    ours = sys._getframe(2).f_code.co_filename.startswith(_OURS)
+    return (seed + _moved) % 2**64 if ours and isinstance(seed, int) else seed
 
 
 class _Generator(torch.Generator):

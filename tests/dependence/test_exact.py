@@ -174,7 +174,7 @@ def test_the_gradient_is_that_of_finite_differences(measure, unbiased, n, p, q):
 def test_near_0_the_slope_of_the_unbiased_one_is_that_at_chance():
     g = torch.Generator().manual_seed(11)
     pairs = torch.randn(30, 2, 30, 2, generator=g, dtype=torch.float64)
-    x, z = min(pairs, key=lambda pair: distance_correlation(*pair, unbiased=True).abs().item())  # the nearest to 0 of 30
+    x, z = min(pairs, key=lambda pair: distance_correlation(*pair, unbiased=True).abs().item())
     z.requires_grad_()
     value = distance_correlation(x, z, unbiased=True)
     assert value**2 < 1 / 30

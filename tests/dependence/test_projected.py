@@ -107,8 +107,8 @@ def test_covariances_have_no_bias(reference, unbiased):
 
 
 def test_the_error_falls_with_the_root_of_the_number_of_projections():
-    """From 8 to 128 by 4, and by a little more, since few have a bias too: the root mean squares of 150 draws gave 4.9 with
-    a spread of 9% over ten data sets, so that false alarms are below 1e-6; no fall would be 1, and one with k 16."""
+    """From 8 to 128 by 4 and a little more, for few have a bias too: root mean squares of 150 draws gave 4.9 with a spread
+    of 9% over ten data sets, so that false alarms are below 1e-6; no fall would be 1, a fall with their number 16."""
     x, z = image_like(3, 32, 20, 6)
     exact = distance_correlation(x, z) ** 2
     few, many = ((draws(x, z, k, 150) - exact).square().mean().sqrt().item() for k in (8, 128))
