@@ -107,7 +107,7 @@ def test_covariances_have_no_bias(reference, unbiased):
 
 
 def test_the_error_falls_with_the_root_of_the_number_of_projections():
-    """From 8 to 128 by 4 and a little more, for few have a bias too: root mean squares of 150 draws gave 4.9 with a spread
+    """From 8 to 128 by 4 and a little more, for few have a bias too: 150 draws gave 4.9 with a spread
     of 9% over ten data sets, so that false alarms are below 1e-6; no fall would be 1, a fall with their number 16."""
     x, z = image_like(3, 32, 20, 6)
     exact = distance_correlation(x, z) ** 2
