@@ -54,8 +54,8 @@ if _moved:
 
 @pytest.fixture(name="seeds_stay")
 def _seeds_stay(monkeypatch):
-    """TACIT_TEST_SEED moves nothing here: for values that were written down at one seed."""
-    monkeypatch.setattr(sys.modules[__name__], "_moved", 0)
+    """TACIT_TEST_SEED moves nothing here: for what was written down at one seed, or is compared with another process."""
+    monkeypatch.setitem(globals(), "_moved", 0)
 
 
 @pytest.fixture(name="seeded")
