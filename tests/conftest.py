@@ -54,7 +54,7 @@ if _moved:
 
 @pytest.fixture(name="seeds_stay")
 def _seeds_stay(monkeypatch):
-    """TACIT_TEST_SEED moves nothing here: for what was written down at one seed, or is compared with another process."""
+    """TACIT_TEST_SEED moves nothing here: for what was written down at one seed or another process finds."""
     monkeypatch.setitem(globals(), "_moved", 0)
 
 
