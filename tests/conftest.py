@@ -1,12 +1,61 @@
-"""One thread for all tests: small tensors run faster on one than on threads that wait for each other."""
+"""What all tests share: threads, seeds, a process of one's own.
 
+One thread, unless TACIT_TEST_THREADS says otherwise: small tensors run faster on one than on threads that wait for each
+other. TACIT_TEST_SEED moves every seed that tests and our code use in this process. A test that holds at one seed alone
+has passed by luck.
+"""
+
+import os
+import random
 import subprocess
 import sys
+from pathlib import Path
 
+import hypothesis
+import numpy as np
 import pytest
 import torch
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("TACIT_TEST_THREADS", "1")))
+_moved = 1_000_003 * int(os.environ.get("TACIT_TEST_SEED", "0"))
+hypothesis.settings.register_profile("same_every_time", derandomize=not _moved)
+hypothesis.settings.load_profile("same_every_time")
+
+
+_OURS = tuple(str(Path(__file__).parents[1] / part) + os.sep for part in ("tests", "src"))
+
+
+def _elsewhere(seed):
+    """A seed moved, where tests or our code ask for it by a number; what others draw stays as it is."""
+    ours = sys._getframe(2).f_code.co_filename.startswith(_OURS)
+    return (seed + _moved) % 2**64 if ours and isinstance(seed, int) else seed
+
+
+class _Generator(torch.Generator):
+    def manual_seed(self, seed):
+        return super().manual_seed(_elsewhere(seed))
+
+
+class _Random(random.Random):
+    def __init__(self, seed=None):
+        super().__init__(_elsewhere(seed))
+
+
+def _moving(function):
+    return lambda seed=None, *rest: function(_elsewhere(seed), *rest)
+
+
+if _moved:
+    torch.Generator, random.Random = _Generator, _Random
+    torch.manual_seed, random.seed = _moving(torch.manual_seed), _moving(random.seed)
+    np.random.default_rng = _moving(np.random.default_rng)
+    hypothesis.core.global_force_seed = _moved
+
+
+@pytest.fixture(name="seeds_stay")
+def _seeds_stay(monkeypatch):
+    """TACIT_TEST_SEED moves nothing here: for what was written down at one seed or another process finds."""
+    monkeypatch.setitem(globals(), "_moved", 0)
 
 
 @pytest.fixture(name="seeded")

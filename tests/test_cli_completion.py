@@ -32,7 +32,7 @@ def _press_tab(tmp_path_factory):
     script = where / "tacit.bash"
     script.write_text(CliRunner().invoke(app, ["completion", "bash", "--quiet"]).stdout)
     command = where / "tacit"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tacit "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tacit "$@"\n')
     command.chmod(0o755)
     path = f"{where}{os.pathsep}{os.environ['PATH']}"
 

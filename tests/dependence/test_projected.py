@@ -107,12 +107,13 @@ def test_covariances_have_no_bias(reference, unbiased):
 
 
 def test_the_error_falls_with_the_root_of_the_number_of_projections():
-    """Root mean squares of 150 draws each, known to 6%: a ratio of 4 comes out below 2.8 or above 5.6 at 1e-5."""
+    """From 8 to 128 by 4 and a little more, for few have a bias too: 150 draws gave 4.9 with a spread
+    of 9% over ten data sets, so that false alarms are below 1e-6; no fall would be 1, a fall with their number 16."""
     x, z = image_like(3, 32, 20, 6)
     exact = distance_correlation(x, z) ** 2
     few, many = ((draws(x, z, k, 150) - exact).square().mean().sqrt().item() for k in (8, 128))
-    assert 2.8 < few / many < 5.6
-    assert many < 0.06 * exact
+    assert 2.8 < few / many < 8
+    assert many < 0.1 * exact  # 0.042 of it, with a spread of 0.006
 
 
 @both

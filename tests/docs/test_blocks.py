@@ -257,6 +257,7 @@ CHECKS = {"tutorial-two-companies.md": check_two_companies}
 """What is looked at when a page was followed to its end."""
 
 
+@pytest.mark.usefixtures("seeds_stay")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in RECORDS and list(blocks(page))], ids=lambda page: page.name
 )

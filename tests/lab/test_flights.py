@@ -199,14 +199,11 @@ def test_a_batch_of_a_party(data):
 # --- speed, mistakes, and what can be learnt -------------------------------------------------------------------------
 
 
-def test_loading_takes_less_than_two_seconds():
-    """CPU time would count both cores of polars; the best of three runs keeps a busy machine from failing this."""
-    spans = []
-    for _ in range(3):
-        start = time.perf_counter()
-        flights.load().aligned()
-        spans.append(time.perf_counter() - start)
-    assert min(spans) < 2.0
+def test_loading_takes_less_than_four_seconds_of_the_processor():
+    """Not by the clock, which runs on while others are at work on a busy machine; about 1 s."""
+    start = time.process_time()
+    flights.load().aligned()
+    assert time.process_time() - start < 4.0
 
 
 @pytest.mark.parametrize("options", [{"test_share": 0.0}, {"test_share": 1.0}, {"limit": 0}, {"limit": -5}])

@@ -34,6 +34,7 @@ def data():
     return generated.table(500, (6, 9), 3, 0.35, 0)
 
 
+@pytest.mark.usefixtures("seeds_stay")
 def test_two_workers_find_what_one_process_finds(cluster, data, tmp_path):
     told = []
     alone = sweep(data, **OPTIONS)

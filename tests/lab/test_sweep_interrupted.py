@@ -214,6 +214,7 @@ def stopped(out, how):
     return process.returncode, said
 
 
+@pytest.mark.usefixtures("seeds_stay")
 def test_ctrl_c_and_then_kill_9_in_the_middle_of_the_only_wave(tmp_path):
     out = tmp_path / "stopped"
     code, said = stopped(out, signal.SIGINT)

@@ -242,14 +242,14 @@ width = st.one_of(st.sampled_from([1, 2, 100_000]), st.integers(1, 100_000))
 strength = st.floats(-50, 26).map(lambda e: 10.0**e)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None)
 @given(size, size, width, size, share, strength)
 def test_any_power_at_the_boundaries(u, v, d, gap, p, power):
     a = one(u, v, d, gap, p, power)
     assert_optimal(a, as_stack(solve(u, v, d, gap, p, power=power)))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None)
 @given(size, st.integers(-3, 3), width, size, share, strength)
 def test_variances_that_are_equal_but_for_their_last_bits(u, bits, d, gap, p, power):
     v = u * (1 + bits * EPS)
@@ -382,7 +382,7 @@ def test_the_two_spellings_are_inverse():
         torch.testing.assert_close(getattr(back, name), getattr(s, name), rtol=1e-7, atol=1e-12)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None)
 @given(size, size, width, size, share, st.floats(-8, 4).map(lambda e: 10.0**e))
 def test_any_sum_kl_at_the_boundaries(u, v, d, gap, p, k):
     s = solve(u, v, d, gap, p, sum_kl=k)

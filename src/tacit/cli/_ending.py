@@ -123,7 +123,8 @@ def _refused(error: OSError) -> str:
 def _bug(error: Exception) -> str:
     """Something that we did not foresee: where, and how to see all of it."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "tacit" in Path(frame.filename).parts] or frames
+    package = Path(__file__).parents[1]
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(package)] or frames
     where = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
     said = " ".join(f"{type(error).__name__}: {error}".split())
     return (

@@ -300,7 +300,7 @@ def undisturbed(trial):
 def tried(examples, **more):
     return settings(
         max_examples=int(os.environ.get("TACIT_STATE_MACHINE", examples)), stateful_step_count=30, deadline=None,
-        derandomize=True, database=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck), **more,
+        database=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck), **more,
     )  # fmt: skip
 
 

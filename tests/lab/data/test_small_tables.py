@@ -95,14 +95,16 @@ def test_the_draw_depends_on_the_seed(made):
 
 
 def test_a_look_alike_can_be_learnt(made):
+    """The hardest, bank, gives 0.69 with a standard error of 0.02: below 0.6 once in 1e5."""
     name, folder, _ = made
+    MODULES[name].write_generated(folder, 10_000, 0)
     data = MODULES[name].load(folder)
     inputs = torch.cat([data.train.features[1], data.train.own[1]], 1).double()
     weights = torch.linalg.lstsq(inputs, data.train.labels.double()[:, None] - data.share).solution
     inputs = torch.cat([data.test.features[1], data.test.own[1]], 1).double()
     score, labels = (inputs @ weights).flatten(), data.test.labels.bool()
     better = (score[labels][:, None] > score[~labels][None, :]).double().mean()
-    assert float(better) > 0.65
+    assert float(better) > 0.6
     with pytest.raises(UsageError, match="rows is 0"):
         MODULES[name].write_generated(folder, 0, 0)
 

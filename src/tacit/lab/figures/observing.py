@@ -80,8 +80,8 @@ def quantities(stack: Stack, rows: Rows, draw: torch.Generator) -> dict[str, Ten
         "gap": gap.abs(),
         "slope": slope.norm(dim=1),
         "norm": sent.norm(dim=1),
-        "pairs": functional.cosine_similarity(slope[one], slope[other]),
-        "cosine": functional.cosine_similarity(sent, known[None]),
+        "pairs": functional.cosine_similarity(slope[one], slope[other]).clamp(-1, 1),  # else 1 + 1e-16 is in no bin
+        "cosine": functional.cosine_similarity(sent, known[None]).clamp(-1, 1),
     }
 
 

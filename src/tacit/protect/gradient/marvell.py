@@ -145,8 +145,9 @@ def marvell(
         warmup: the first steps of a run get isotropic noise whatever their labels are, so that running averages exist
             before they are needed.
 
-    Real gradients are not isotropic, and the energy outside their leading directions still tells the classes apart:
-    see `matched`. File 002 of the papers says that a patent was applied for on this method.
+    In a cut of one or two coordinates the class that spreads more can get no noise at all: its rows then go out as they
+    are (`untouched_rows`). Real gradients are not isotropic, and the energy outside their leading directions still
+    tells the classes apart: see `matched`. File 002 of the papers says that a patent was applied for on this method.
     """
     knob, strength = one_knob("marvell", scale=scale, sum_kl=sum_kl, detection_error=detection_error, leak_auc=leak_auc)
     allowed = sum_kl_for(knob, strength)
