@@ -71,8 +71,8 @@ def train(
     Example: `tacit train --folder airline`
     """
     from tacit.party.replaying import audit_trained
+    from tacit.party.sealing import write_report
     from tacit.party.training import train as run
-    from tacit.report.rendering import write
 
     path = party_folder(where, folder)
     kept = interruptible(lambda: f"what was answered is in {path / 'runs'}: the same command goes on where it was")
@@ -89,7 +89,7 @@ def train(
 
         trained = run(path, progress=progress, waiting=waiting, alarm=_alarm)
         report = audit_trained(trained, progress=show) if audit else None
-    paths = None if report is None else write(report, trained.folder)
+    paths = None if report is None else write_report(report, trained.folder)
     if as_json:
         told: dict[str, Any] = {"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}
         judged = (

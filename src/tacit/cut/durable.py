@@ -47,11 +47,16 @@ class Durable:
         """Beside the checkpoints: that the run has begun, even when all else is gone."""
         return self.checkpoints.folder.parent / "begun"
 
+    @property
+    def begun(self) -> bool:
+        """Whether the run was ever opened."""
+        return self._mark.exists()
+
     def open(self, fresh: Callable[[], Mapping[str, Any]]) -> Checkpoint:
         """The newest good checkpoint; the first one is made of `fresh` where there never was one."""
         newest = self.checkpoints.newest()
         if newest is None:
-            if self.checkpoints.damaged or self._mark.exists() or any(True for _ in self.journal.records()):
+            if self.checkpoints.damaged or self.begun or any(True for _ in self.journal.records()):
                 raise StorageError(
                     f"{self.checkpoints.folder}: no good checkpoint is left, but the run has begun, and what was "
                     "answered may not be answered again: bring the folder back, or start a new run under another name"

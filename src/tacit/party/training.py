@@ -24,8 +24,9 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
-from tacit.errors import LimitError, RefusedError, UsageError
-from tacit.party._files import replaced
+from tacit.errors import LimitError, RefusedError, StorageError, UsageError
+from tacit.party import chained
+from tacit.party._files import GATE, OVERRIDES, replaced
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
@@ -114,6 +115,7 @@ def train(
             )
         every = folder.config.training.checkpoint_every
         durable = Durable(journal, Checkpoints(where / "checkpoints"), guard, every=every, trace=trace)
+        _check_records(where, durable)
         run = _Run(folder, contract, rows, plan, durable, status, progress, waiting, alarm, stack)
         try:
             done = run.label(party) if isinstance(party, LabelParty) else run.features(party)
@@ -123,6 +125,17 @@ def train(
             raise
     status.update(state="finished", at_once=True)
     return done
+
+
+def _check_records(where: Path, durable: Durable) -> None:
+    """Begin the records of a new run; refuse to go on with one whose records are gone: they say what was decided."""
+    for name in (GATE, OVERRIDES):
+        if durable.begun and not chained.begun(where / name):
+            raise StorageError(
+                f"{where / name}: it is gone with its seal, and the run has begun: bring both back, or start a new run "
+                "under another name"
+            )
+        chained.begin(where / name)
 
 
 @dataclass(frozen=True)
