@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 VERSION = 1
-KINDS = ("train", "evaluate", "run", "event", "figures", "epoch", "budget")
+KINDS = ("train", "evaluate", "run", "event", "figures", "epoch", "budget", "told")
 ANSWERS = ("train", "evaluate")
 """The kinds of records that are answers; all others are facts in JSON."""
 

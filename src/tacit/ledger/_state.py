@@ -42,6 +42,7 @@ class Declared:
         untouched: rows that were sent as they were.
         epochs: the moments of each epoch that was measured.
         budget: that was set for all runs when this one was last started.
+        told: over how many labels figures were told, by epoch.
     """
 
     run: Run
@@ -51,6 +52,7 @@ class Declared:
     untouched: float = 0.0
     epochs: dict[int, Kept] = field(default_factory=dict)
     budget: float | None = None
+    told: dict[int, int] = field(default_factory=dict)
 
     def visits(self) -> NDArray[np.uint32]:
         """How often each row was visited."""
@@ -90,6 +92,8 @@ class State:
             self.forms.append(tuple(fact))
         elif frame.kind == "epoch":
             self._of(frame, fact["run"]).epochs[fact["epoch"]] = Kept(fact["file"], fact["sha256"])
+        elif frame.kind == "told":
+            self._of(frame, fact["run"]).told[fact["epoch"]] = fact["labels"]
         else:
             self._of(frame, fact["run"]).budget = fact["budget"]
 

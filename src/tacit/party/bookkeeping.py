@@ -124,6 +124,10 @@ class Bookkeeping:
         step = self.party.steps if kind == "train" else self.party.evaluations
         self._entries.answer(kind, step, task.turn, digest(task.rows), event)
 
+    def tell(self, epoch: int, labels: int) -> None:
+        """A label party is about to tell figures of an epoch, over so many labels."""
+        self._entries.tell(epoch, labels)
+
     def measure(self, task: Task, clean: Tensor, sent: Tensor, labels: Tensor) -> None:
         """Now and then, what a batch adds to the moments of its epoch."""
         if self._moments is not None and (self.party.steps - 1) % self._every == self._every // 2:

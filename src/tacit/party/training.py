@@ -41,7 +41,10 @@ from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer, Waiting
 from tacit.wire.record import Recorder
 
-__all__ = ["Trained", "train"]
+__all__ = ["LEAST", "Trained", "train"]
+
+LEAST = 200
+"""Test rows of each class, over which figures may be shared."""
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
@@ -97,11 +100,6 @@ def train(
         torch.set_num_threads(folder.config.training.threads)
     where = folder.run_folder(contract)
     plan = plan_of(contract, rows)
-    if plan.steps == 1 and "train_loss" in contract.share.metrics:
-        raise UsageError(
-            "an epoch has a single batch, and its train_loss would be that batch's, which nobody may be told: agree on "
-            "a smaller batch_size, or on other metrics to share"
-        )
     status = Status(
         where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps
     )
@@ -115,6 +113,8 @@ def train(
             )
         every = folder.config.training.checkpoint_every
         durable = Durable(journal, Checkpoints(where / "checkpoints"), guard, every=every, trace=trace)
+        if contract.share.metrics and isinstance(party, LabelParty):
+            _check_share(party.labels[plan.tested()])
         _check_records(where, durable)
         run = _Run(folder, contract, rows, plan, durable, status, progress, waiting, alarm, stack)
         try:
@@ -125,6 +125,16 @@ def train(
             raise
     status.update(state="finished", at_once=True)
     return done
+
+
+def _check_share(labels: Tensor) -> None:
+    """Refuse to tell figures over so few test rows of a class that a single one of them stands out."""
+    counts = torch.bincount(labels.flatten().long(), minlength=2).tolist()
+    if len(counts) > 2 or min(counts) < LEAST:
+        raise UsageError(
+            f"the contract shares test_auc, which takes {LEAST} test rows of each of two classes, or a single label "
+            f"could be read in it, and there are {counts}: agree on a larger test_share, or on metrics = []"
+        )
 
 
 def _check_records(where: Path, durable: Durable) -> None:
@@ -190,6 +200,7 @@ class _Run:
         session = LabelSession(
             party, self.plan, self.durable, noise=noise, measure=self._measure, shared=self.contract.share.metrics
         )
+        session.telling = oversight.books.tell
         exchanges = {name: session.exchanges([name], "label", limits[name])[0] for name in names}
         door = self.stack.enter_context(server(self.folder, self.contract, limits[names[0]]))
         hello = self._hello(self.durable.guard["protection"])

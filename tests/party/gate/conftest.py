@@ -30,7 +30,6 @@ batch_size = 80
 alignment.smallest_set = 10
 cut.widths.airport = 4
 minimum.gradient.name = "none"
-share.metrics = ["test_auc"]
 """
 PARTY = """
 name = "{name}"

@@ -67,8 +67,6 @@ batch_size = {batch_size}
 widths = {{ airport = 16 }}
 [minimum]
 gradient = {{ name = "matched", leak_auc = 0.62 }}
-[share]
-metrics = ["test_auc"]
 """
 
 
