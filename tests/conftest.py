@@ -1,5 +1,6 @@
 """One thread for all tests: small tensors run faster on one than on threads that wait for each other."""
 
+import os
 import subprocess
 import sys
 
@@ -7,6 +8,12 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory):
+    """What left in runs is counted in a folder of the tests, not in that of whoever runs them."""
+    os.environ["TACIT_STATE"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture(name="seeded")

@@ -113,7 +113,7 @@ class _Session(ABC, Generic[_C]):
     def _judge(self, task: Task) -> Judge:
         """What may be wrong with what the peer says in this turn."""
         rows = b"" if task.what == "done" else digest(task.rows)
-        count = self._count(task)
+        count = self._length(task)
 
         def judge(message: Message) -> str | None:
             if message.rows != rows:
@@ -129,7 +129,7 @@ class _Session(ABC, Generic[_C]):
         return judge
 
     @abstractmethod
-    def _count(self, task: Task) -> int | None:
+    def _length(self, task: Task) -> int | None:
         """How long what the peer says must be; None where the contract's shape says it."""
 
     def exchanges(self, peers: Sequence[str], role: str, limits: Mapping[str, Any]) -> list[Exchange]:
@@ -139,6 +139,19 @@ class _Session(ABC, Generic[_C]):
             Exchange(journal, peer, role=role, limits=limits, turn=turn, transcripts=self._said.get(peer))
             for peer in peers
         ]
+
+    def _count(self) -> None:
+        """Go on where nothing that ever left is unknown here; from now on each message is counted before it leaves."""
+        tally = self.durable.tally
+        if tally is None:
+            return
+        tally.check(sum(channel.exchange.asked for channel in self.channels), self._left())
+        for channel in self.channels:
+            channel.leaving = lambda: tally.reach(self._left())
+
+    @abstractmethod
+    def _left(self) -> int:
+        """How many messages are written down that may have left."""
 
     def _keep(self) -> None:
         if self.turn in self.durable.checkpoints.turns():
@@ -202,15 +215,19 @@ class FeatureSession(_Session[AskingChannel]):
         party.noise = _Bound(noise, lambda: (durable.digest, repr(party.shield.protect).encode(), self.origin))
 
     def connect(self, channel: AskingChannel) -> None:
-        """Say over which channel the label party is asked."""
+        """Say over which channel the label party is asked; a `StorageError` where this folder is an older copy."""
         self.channels = (channel,)
+        self._count()
 
     def leave(self, patience: float = 10.0) -> bool:
         """After the last turn: let the label party know that everything has arrived; whether it has heard that."""
         (channel,) = self.channels
         return channel.confirm(patience)
 
-    def _count(self, task: Task) -> int | None:
+    def _left(self) -> int:
+        return sum(channel.exchange.asked for channel in self.channels)
+
+    def _length(self, task: Task) -> int | None:
         if task.what == "evaluate":
             return len(self.shared) if task.last else 0
         return 0 if task.what == "done" else None
@@ -277,8 +294,12 @@ class LabelSession(_Session[AnsweringChannel]):
         return repr(self.label.protect).encode()
 
     def connect(self, channels: Sequence[AnsweringChannel]) -> None:
-        """Say over which channels the feature parties are answered, in the order that the top takes them."""
+        """Say over which channels the feature parties are answered, in the order that the top takes them.
+
+        A `StorageError` where this folder is an older copy: a peer may claim to be at any turn.
+        """
         self.channels = tuple(channels)
+        self._count()
 
     def leave(self, patience: float = 60.0) -> bool:
         """After the last turn: stay until all feature parties have everything, or so long; whether they have."""
@@ -288,7 +309,10 @@ class LabelSession(_Session[AnsweringChannel]):
             if all(confirmed) or time.monotonic() >= end:
                 return all(confirmed)
 
-    def _count(self, task: Task) -> int | None:
+    def _left(self) -> int:
+        return sum(channel.exchange.complete for channel in self.channels)
+
+    def _length(self, task: Task) -> int | None:
         return len(task.rows)
 
     def _versions(self) -> list[bytes]:

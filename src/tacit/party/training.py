@@ -32,6 +32,7 @@ from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial, server, training_limits
 from tacit.party.overseeing import Oversight
+from tacit.party.reporting import now
 from tacit.party.status import Status
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
@@ -40,6 +41,7 @@ from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer, Waiting
 from tacit.wire.record import Recorder
+from tacit.wire.tally import Tally
 
 __all__ = ["LEAST", "Trained", "train"]
 
@@ -80,6 +82,7 @@ def train(
     waiting: Waiting = lambda *_: None,
     alarm: Callable[[str, str, str], None] = lambda *_: None,
     trace: Trace = lambda _: None,
+    after_restore: tuple[str, str] | None = None,
 ) -> Trained:
     """Train with the other parties of the contract. All run this at the same time, each with its own folder.
 
@@ -92,6 +95,8 @@ def train(
         waiting: told while a peer lets us wait.
         alarm: told of everything that was refused: the peer, the field, the reason.
         trace: told of each point that a turn passes.
+        after_restore: who lets the run go on from a folder that is an older copy, or whose count of what left is gone,
+            and why; what it sends again is then answered again. It stays on record.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     contract, rows = folder.contract, aligned(folder)
@@ -112,7 +117,10 @@ def train(
                 f"a {type(party).__name__} does not go with the role {folder.config.role!r} of this folder"
             )
         every = folder.config.training.checkpoint_every
-        durable = Durable(journal, Checkpoints(where / "checkpoints"), guard, every=every, trace=trace)
+        tally = Tally(folder.tally_path(contract, _id_of(contract, rows)), _restored(where, status, after_restore))
+        stack.callback(tally.close)
+        checkpoints = Checkpoints(where / "checkpoints")
+        durable = Durable(journal, checkpoints, guard, every=every, trace=trace, tally=tally)
         if contract.share.metrics and isinstance(party, LabelParty):
             _check_share(party.labels[plan.tested()])
         _check_records(where, durable)
@@ -125,6 +133,27 @@ def train(
             raise
     status.update(state="finished", at_once=True)
     return done
+
+
+def _id_of(contract: Contract, rows: Aligned) -> bytes:
+    """Of one run alone: of this contract over this alignment."""
+    return hashlib.sha256(f"{contract.digest} {rows.id}".encode()).digest()
+
+
+def _restored(where: Path, status: Status, by: tuple[str, str] | None) -> Callable[[str], None] | None:
+    """What puts on record that somebody answers for going on; None where nobody does."""
+    if by is None:
+        return None
+    who, reason = (word.strip() for word in by)
+    if not who or not reason:
+        raise UsageError("going on after a restore is on record with a name and a reason: give both")
+
+    def record(problem: str) -> None:
+        what = f"training after a restore: {problem}"
+        chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+        status.log("restored", who=who, reason=problem)
+
+    return record
 
 
 def _check_share(labels: Tensor) -> None:
@@ -250,7 +279,7 @@ class _Run:
 
     def _secret(self) -> bytes:
         """Of this run alone: of this contract over this alignment."""
-        return self.folder.run_secret(hashlib.sha256(f"{self.contract.digest} {self.rows.id}".encode()).digest())
+        return self.folder.run_secret(_id_of(self.contract, self.rows))
 
     def _hello(self, protection: str) -> Hello:
         return Hello(
