@@ -19,7 +19,7 @@ from tacit.party._files import GATE
 from tacit.party.releasing import export
 from tacit.party.reporting import now
 from tacit.party.sealing import write_report
-from tacit.report.document import Leak, Report, Subject
+from tacit.report.document import Report, Subject, Worst
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity
 
@@ -148,8 +148,8 @@ def forged(bench: Bench) -> Result:
     training.finish()
     bench.same(training)
     subject = Subject(kind="run", side="features", run=RUN, steps=bench.size.turns)
-    leak = Leak(attack="norm", on="batches", value=0.75, low=0.7, high=0.8)
-    write_report(Report(made=now(), subject=subject, limit=0.6, verdict="broken", leaks=(leak,)), where)
+    worst = Worst(attack="norm", value=0.75, low=0.7, high=0.8)
+    write_report(Report(made=now(), subject=subject, limit=0.6, verdict="broken", worst=worst), where)
     path = where / "report.json"
     path.write_text(path.read_text().replace('"verdict": "broken"', '"verdict": "held"'))
     try:
