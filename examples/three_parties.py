@@ -37,7 +37,6 @@ epochs = {epochs}
 batch_size = 128
 cut.widths = {{ phone = 16, shop = 16 }}
 minimum.gradient = {{ name = "matched", leak_auc = 0.65 }}
-share.metrics = ["test_auc"]
 """
 
 PARTY = {

@@ -58,6 +58,12 @@ def _seeds_stay(monkeypatch):
     monkeypatch.setitem(globals(), "_moved", 0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory):
+    """What left in runs is counted in a folder of the tests, not in that of whoever runs them."""
+    os.environ["TACIT_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(name="seeded")
 def _seeded():
     """A torch generator for a seed."""

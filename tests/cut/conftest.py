@@ -25,6 +25,7 @@ from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer
 from tacit.wire.memory import links
+from tacit.wire.tally import Tally
 
 BATCH, WIDTH, ROWS, INPUTS = 16, 6, 100, 5
 
@@ -86,6 +87,8 @@ class World:
         test_share=0.2,
     ):
         self.folder = Path(folder)
+        self.state = self.folder / "state"  # apart from what is copied
+        self.asking = AskingChannel
         self.names = names
         self.protect = protect or matched(leak_auc=0.6, visits=epochs)
         self.protect_embedding = protect_embedding  # of the number of starts before
@@ -114,7 +117,10 @@ class World:
     def durable(self, name, trace):
         folder = self.folder / name
         journal = Journal(folder / "journal", sync=False)
-        return Durable(journal, Checkpoints(folder / "checkpoints"), self.guard, every=self.every, trace=trace)
+        tally = Tally(self.state / name)
+        return Durable(
+            journal, Checkpoints(folder / "checkpoints"), self.guard, every=self.every, trace=trace, tally=tally
+        )
 
     def feature(self, name, trace=lambda point: None):
         durable = self.durable(name, trace)
@@ -133,7 +139,7 @@ class World:
                 lambda: self.hub.connect(name, self.limits),
                 lambda link: greet_label_party(link, self.hello(name, "features"), exchange),
             )
-            session.connect(AskingChannel(exchange, line, turn=session.turn, trace=trace))
+            session.connect(self.asking(exchange, line, turn=session.turn, trace=trace))
             for _ in session.run():
                 pass
             session.leave()
@@ -141,7 +147,7 @@ class World:
             durable.journal.close()
             return session
         finally:
-            durable.journal._release()  # what the end of a process does to its lock, without a last sync
+            release(durable)
 
     def label(self, trace=lambda point: None):
         durable = self.durable("label", trace)
@@ -158,7 +164,7 @@ class World:
             for link in self.hub.links:
                 link.close()
             self.hub.links.clear()
-            durable.journal._release()
+            release(durable)
 
     def _label_session(self, durable, trace):
         seed = torch.Generator().manual_seed(99)
@@ -185,6 +191,12 @@ class World:
             ]
         )
         return session
+
+
+def release(durable):
+    """What the end of a process does to its locks, without a last sync."""
+    durable.journal._release()
+    durable.tally.close()
 
 
 class Top(torch.nn.Linear):

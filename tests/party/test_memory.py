@@ -21,7 +21,6 @@ epochs = 1
 batch_size = {batch}
 cut.widths.features = 64
 minimum.gradient.name = "none"
-share.metrics = ["test_auc"]
 """
 BATCH = 512
 COLUMNS = 96  # of float32: 384 bytes a row, so 100,000 rows more would be 38 MB more for each copy of them

@@ -18,8 +18,9 @@ from tacit.party.folder import Folder
 from tacit.party.gating import GATE
 from tacit.party.records import OVERRIDES, overrides
 from tacit.party.releasing import clear, export, load_for_serving
+from tacit.party.sealing import write_report
 from tacit.report.document import Leak, Report, Subject, Worst
-from tacit.report.rendering import read, write
+from tacit.report.rendering import read
 
 
 def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
@@ -53,6 +54,8 @@ def _parties(companies):
             {name: torch.full_like(value, 0.5) for name, value in model.state_dict().items()},
             where / "model.safetensors",
         )
+        for name in (GATE, OVERRIDES):
+            chained.begin(where / name)
         found.append((folder.path, where))
     return found
 
@@ -81,7 +84,7 @@ def test_what_is_let_out_is_its_owners_alone(parties, tmp_path, mask):
 def test_a_limit_that_held_is_let_out_with_its_verdict(parties, tmp_path):
     path, where = parties[0]
     decided(where)
-    write(report(), where)
+    write_report(report(), where)
     with safe_open(export(path, tmp_path / "top.safetensors"), "pt") as file:
         about = file.metadata()
     assert (about["tacit_limit"], about["tacit_verdict"], about["tacit_party"]) == ("0.6", "held", "airline")
@@ -105,7 +108,7 @@ def test_a_run_is_refused_unless_its_own_limit_was_held(parties, tmp_path, writt
     path, where = parties[0]
     decided(where)
     if written is not None:
-        write(written, where)
+        write_report(written, where)
     for let_out in (lambda: export(path, tmp_path / "top.safetensors"), lambda: load_for_serving(path)):
         with pytest.raises(LimitError, match=words):
             let_out()
@@ -116,7 +119,7 @@ def test_a_run_is_refused_unless_its_own_limit_was_held(parties, tmp_path, writt
 def test_an_override_has_a_name_and_a_reason_and_stays_on_record(parties, tmp_path):
     path, where = parties[0]
     decided(where, broken=True)
-    write(report(verdict="broken", high=0.7), where)
+    write_report(report(verdict="broken", high=0.7), where)
     for name, reason in (("Ada", None), ("Ada", " "), (" ", "because")):
         with pytest.raises(UsageError, match="a name and a reason"):
             export(path, tmp_path / "top.safetensors", override=name, reason=reason)

@@ -96,10 +96,10 @@ def test_each_company_keeps_its_own(demo):
 
 
 def test_shared_figures_are_all_that_the_airport_knows(demo):
-    out, told = demo
+    """And the contract shares none."""
+    out, _ = demo
     status = json.loads((out / "airport" / "runs" / "flights" / "status.json").read_text())
-    assert [sorted(line) for line in status["history"]] == [["epoch", "test_auc"]] * 2
-    assert [line["test_auc"] for line in status["history"]] == [round(x["test_auc"], 4) for x in told["history"]]
+    assert status["history"] == [{"epoch": 0}, {"epoch": 1}]
     report = json.loads((out / "airport" / "runs" / "flights" / "report.json").read_text())
     attacks = {one["attack"]: one for one in report["leaks"]}
     assert set(attacks) == {"linear_decoder", "decoder", "accumulated(linear_decoder)"}, "of its own columns alone"

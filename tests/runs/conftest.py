@@ -19,6 +19,8 @@ class Written:
         self.path = party / "runs" / run
         self.path.mkdir(parents=True)
         (party / "party.toml").write_text("")
+        (party / "keys").mkdir(exist_ok=True)
+        (party / "keys" / "secret").write_bytes(b"s" * 32)
         self.told = {"run": run, "party": party.name, "role": role, "turns": 110, "steps": 50, "epochs": 2, "pid": 0}
         self.status(state="training", turn=10, epoch=0, journal_bytes=1000)
 

@@ -7,8 +7,8 @@ import pytest
 
 from tacit.party import chained
 from tacit.party._files import append_line, replaced
+from tacit.party.sealing import write_report
 from tacit.report.document import Leak, Report, Subject
-from tacit.report.rendering import write
 
 WHEN = "2026-11-15T10:00:00+00:00"
 CONTRACT = 'run = "flights"\nepochs = 2\nbatch_size = 256\n[cut]\nwidths = { airport = 8 }\n'
@@ -24,6 +24,8 @@ class Run:
         self.path.mkdir(parents=True)
         (party / "contract.toml").write_text(CONTRACT)
         (party / "party.toml").write_text(PARTY)
+        (party / "keys").mkdir(exist_ok=True)
+        (party / "keys" / "secret").write_bytes(b"s" * 32)
         self.told = {"run": run, "party": party.name, "role": "label", "turns": 110, "steps": 50, "epochs": 2,
                      "pid": pid, "time": WHEN}  # fmt: skip
         self.status(state="training", turn=10, epoch=0, journal_bytes=100)
@@ -51,7 +53,7 @@ class Run:
     def report(self, value=0.53):
         leaks = (Leak(attack="accumulated(norm, precise)", on="visits", value=value, low=0.5, high=0.56),)
         subject = Subject(kind="run", side="features", run="flights", versions={"torch": "2"})
-        write(Report(made=WHEN, subject=subject, verdict="no limit", leaks=leaks), self.path)
+        write_report(Report(made=WHEN, subject=subject, verdict="no limit", leaks=leaks), self.path)
 
     def train(self, *looks):
         """What a training leaves that is over."""

@@ -87,7 +87,7 @@ def test_a_record_that_can_not_be_made_is_told_to_who_waits_for_it_and_harms_not
 
 
 def test_a_second_user_of_the_folder_is_refused(tmp_path):
-    with Journal(tmp_path), pytest.raises(StorageError, match="another process uses this journal"):
+    with Journal(tmp_path), pytest.raises(StorageError, match="another process uses this run"):
         Journal(tmp_path)
     Journal(tmp_path).close()
 

@@ -118,9 +118,11 @@ def _where(run: Path | None, folder: Path | None, given: list[str], out: Path | 
 def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, tuple[Path, Path]]:
     """Attack, and write the report."""
     from tacit.party.replaying import audit_files, audit_run, find_run
+    from tacit.party.sealing import write_report
     from tacit.report.rendering import write
 
-    target = out if out is not None else find_run(asked.where or Path())[1]
+    run = None if asked.where is None else find_run(asked.where)[1]
+    target = out if out is not None else run or Path()
     repeat = (shlex.join(["tacit", *sys.argv[1:]]),)
     with making_folder(target), one_bar(quiet=quiet, first="reading", unit="attacks") as show:
         if asked.where is None:
@@ -130,7 +132,8 @@ def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, t
             )  # fmt: skip
         else:
             report = audit_run(asked.where, side=asked.side, limit=asked.limit, repeat=repeat, progress=show)
-    return report, write(report, target)
+    own = run is not None and target.resolve() == run.resolve()
+    return report, write_report(report, run or target) if own else write(report, target)
 
 
 def _side(side: str | None) -> Literal["features", "label"] | None:

@@ -58,6 +58,11 @@ def train(
     audit: Annotated[
         bool, typer.Option("--audit/--no-audit", help="Attack what was sent, when the training is over.", metavar="")
     ] = True,
+    after_restore: Annotated[
+        str | None,
+        typer.Option(help="Who lets it go on from an older copy of its folder; on record.", metavar="NAME"),
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; on record with the name.", metavar="WHY")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -68,11 +73,15 @@ def train(
     it is over; what was found is in report.html in the run's folder, and stays at home. Where party.toml sets a limit,
     the noise is raised before it is passed; where that does not help, training pauses, with exit code 1.
 
+    What left in a run is counted apart from the party's folder (TACIT_STATE says where), so that a folder that was
+    brought back from a backup is known as an older copy and refused: it would answer again what was answered, under
+    other noise. After a real disaster somebody answers for that with --after-restore and --reason.
+
     Example: `tacit train --folder airline`
     """
     from tacit.party.replaying import audit_trained
+    from tacit.party.sealing import write_report
     from tacit.party.training import train as run
-    from tacit.report.rendering import write
 
     path = party_folder(where, folder)
     kept = interruptible(lambda: f"what was answered is in {path / 'runs'}: the same command goes on where it was")
@@ -87,9 +96,10 @@ def train(
         def waiting(peer: str, seconds: float, why: str) -> None:
             show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", *done)
 
-        trained = run(path, progress=progress, waiting=waiting, alarm=_alarm)
+        restored = None if after_restore is None else (after_restore, reason or "")
+        trained = run(path, progress=progress, waiting=waiting, alarm=_alarm, after_restore=restored)
         report = audit_trained(trained, progress=show) if audit else None
-    paths = None if report is None else write(report, trained.folder)
+    paths = None if report is None else write_report(report, trained.folder)
     if as_json:
         told: dict[str, Any] = {"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}
         judged = (

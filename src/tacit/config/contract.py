@@ -15,8 +15,11 @@ from tacit.config.gradient import Gradient
 
 __all__ = ["METRICS", "Alignment", "Contract", "Cut", "Minimum", "Share"]
 
-METRICS = ("test_auc", "test_loss", "train_loss")
-"""What a label party may tell the others at the end of an epoch; figures of single batches are not among them."""
+METRICS = ("test_auc",)
+"""What a label party may tell the others at the end of an epoch.
+
+Losses are not among them: one row can move a loss as far as its sender likes, so that no rounding hides its label.
+"""
 
 
 class Cut(Section):
@@ -60,13 +63,13 @@ class Minimum(Section):
 
 
 class Share(Section):
-    """What the label party tells the others.
+    """What the label party tells the others. A shared figure is a function of the labels that no limit covers.
 
     Attributes:
-        metrics: figures of the whole model, at the end of an epoch; nothing else is told.
+        metrics: figures over all test rows, at the end of an epoch, to two digits; nothing else is told.
     """
 
-    metrics: Annotated[tuple[Literal["test_auc", "test_loss", "train_loss"], ...], AfterValidator(as_set)] = ()
+    metrics: Annotated[tuple[Literal["test_auc"], ...], AfterValidator(as_set)] = ()
 
 
 class Contract(File):
@@ -117,5 +120,5 @@ class Contract(File):
         for name in self.cut.widths:
             if name not in self.feature_parties:
                 yield "cut.widths", f"{name!r} is no feature party: remove it, or add it to feature_parties"
-        if not self.test_share and any(metric.startswith("test_") for metric in self.share.metrics):
-            yield "share.metrics", "test figures need test rows: raise test_share above 0, or share train_loss alone"
+        if self.share.metrics and not self.test_share:
+            yield "share.metrics", "test figures need test rows: raise test_share above 0, or share none"

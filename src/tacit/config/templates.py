@@ -118,8 +118,9 @@ gradient = {{ name = "matched", leak_auc = 0.6, visits = "epochs" }}
 embedding = []
 
 [share]
-# What the label party tells the others at the end of an epoch: "test_auc", "test_loss", "train_loss".
-metrics = ["test_auc"]
+# What the label party tells the others at the end of an epoch, to two digits: nothing, or ["test_auc"], which a feature
+# party can ask for what it wants to know about labels, by what it sends for the test rows. No limit covers that.
+metrics = []
 """
 
 

@@ -13,6 +13,7 @@ from tacit.wire.checkpoint import Checkpoint, Checkpoints
 from tacit.wire.exactly_once import Trace
 from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
+from tacit.wire.tally import Tally
 
 __all__ = ["Durable"]
 
@@ -28,6 +29,7 @@ class Durable:
         every: turns between two checkpoints.
         trace: told of each point that a turn passes.
         keeping: called with the turn just before its checkpoint is written, to bring to the disk what belongs to it.
+        tally: of what left, apart from all this; None where nothing that leaves is worth it, as in trials.
     """
 
     journal: Journal
@@ -36,6 +38,7 @@ class Durable:
     every: int = 200
     trace: Trace = field(default=lambda point: None)
     keeping: Callable[[int], None] = field(default=lambda turn: None)
+    tally: Tally | None = None
 
     @property
     def digest(self) -> bytes:
@@ -47,11 +50,18 @@ class Durable:
         """Beside the checkpoints: that the run has begun, even when all else is gone."""
         return self.checkpoints.folder.parent / "begun"
 
+    @property
+    def begun(self) -> bool:
+        """Whether the run was ever opened."""
+        return self._mark.exists()
+
     def open(self, fresh: Callable[[], Mapping[str, Any]]) -> Checkpoint:
         """The newest good checkpoint; the first one is made of `fresh` where there never was one."""
+        if self.tally is not None:
+            self.tally.begin(begun=self.begun)
         newest = self.checkpoints.newest()
         if newest is None:
-            if self.checkpoints.damaged or self._mark.exists() or any(True for _ in self.journal.records()):
+            if self.checkpoints.damaged or self.begun or any(True for _ in self.journal.records()):
                 raise StorageError(
                     f"{self.checkpoints.folder}: no good checkpoint is left, but the run has begun, and what was "
                     "answered may not be answered again: bring the folder back, or start a new run under another name"
@@ -75,6 +85,8 @@ class Durable:
         before = max((old for old in self.checkpoints.turns() if old < turn), default=0)
         self.keeping(turn)
         self.checkpoints.write(turn, state, {"guard": dict(self.guard)})
+        if self.tally is not None:
+            self.tally.sync()
         self.trace("checkpoint written")
         self.journal.rotate(turn)
         self.journal.drop_before(before)

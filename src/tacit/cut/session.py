@@ -29,6 +29,9 @@ from tacit.wire.exchange import Exchange
 
 __all__ = ["FeatureSession", "LabelSession", "Measure", "Turned"]
 
+DIGITS = 2
+"""Of shared figures: among 200 rows of a class, one row moves an AUC by half of the last digit at most."""
+
 LARGEST = 1e6
 """No number that a peer sends may be larger: one that is finite and huge can wreck a model as well."""
 
@@ -110,7 +113,7 @@ class _Session(ABC, Generic[_C]):
     def _judge(self, task: Task) -> Judge:
         """What may be wrong with what the peer says in this turn."""
         rows = b"" if task.what == "done" else digest(task.rows)
-        count = self._count(task)
+        count = self._length(task)
 
         def judge(message: Message) -> str | None:
             if message.rows != rows:
@@ -126,7 +129,7 @@ class _Session(ABC, Generic[_C]):
         return judge
 
     @abstractmethod
-    def _count(self, task: Task) -> int | None:
+    def _length(self, task: Task) -> int | None:
         """How long what the peer says must be; None where the contract's shape says it."""
 
     def exchanges(self, peers: Sequence[str], role: str, limits: Mapping[str, Any]) -> list[Exchange]:
@@ -136,6 +139,19 @@ class _Session(ABC, Generic[_C]):
             Exchange(journal, peer, role=role, limits=limits, turn=turn, transcripts=self._said.get(peer))
             for peer in peers
         ]
+
+    def _count(self) -> None:
+        """Go on where nothing that ever left is unknown here; from now on each message is counted before it leaves."""
+        tally = self.durable.tally
+        if tally is None:
+            return
+        tally.check(sum(channel.exchange.asked for channel in self.channels), self._left())
+        for channel in self.channels:
+            channel.leaving = lambda: tally.reach(self._left())
+
+    @abstractmethod
+    def _left(self) -> int:
+        """How many messages are written down that may have left."""
 
     def _keep(self) -> None:
         if self.turn in self.durable.checkpoints.turns():
@@ -199,15 +215,19 @@ class FeatureSession(_Session[AskingChannel]):
         party.noise = _Bound(noise, lambda: (durable.digest, repr(party.shield.protect).encode(), self.origin))
 
     def connect(self, channel: AskingChannel) -> None:
-        """Say over which channel the label party is asked."""
+        """Say over which channel the label party is asked; a `StorageError` where this folder is an older copy."""
         self.channels = (channel,)
+        self._count()
 
     def leave(self, patience: float = 10.0) -> bool:
         """After the last turn: let the label party know that everything has arrived; whether it has heard that."""
         (channel,) = self.channels
         return channel.confirm(patience)
 
-    def _count(self, task: Task) -> int | None:
+    def _left(self) -> int:
+        return sum(channel.exchange.asked for channel in self.channels)
+
+    def _length(self, task: Task) -> int | None:
         if task.what == "evaluate":
             return len(self.shared) if task.last else 0
         return 0 if task.what == "done" else None
@@ -245,6 +265,9 @@ class LabelSession(_Session[AnsweringChannel]):
         noise: keyed with this run's secret.
         measure: what an evaluation finds.
         shared: names of the figures that the feature parties are told, in their order.
+
+    Attributes:
+        telling: called before figures of an epoch are told, with the epoch and over how many labels they are.
     """
 
     def __init__(
@@ -263,6 +286,7 @@ class LabelSession(_Session[AnsweringChannel]):
         super().__init__(party.top, party, plan, durable)
         self.measure = measure
         self.shared = tuple(shared)
+        self.telling: Callable[[int, int], None] = lambda epoch, labels: None
         party.noise = _Bound(noise, lambda: (durable.digest, self._strength(), self.origin, *self._versions()))
 
     def _strength(self) -> bytes:
@@ -270,8 +294,12 @@ class LabelSession(_Session[AnsweringChannel]):
         return repr(self.label.protect).encode()
 
     def connect(self, channels: Sequence[AnsweringChannel]) -> None:
-        """Say over which channels the feature parties are answered, in the order that the top takes them."""
+        """Say over which channels the feature parties are answered, in the order that the top takes them.
+
+        A `StorageError` where this folder is an older copy: a peer may claim to be at any turn.
+        """
         self.channels = tuple(channels)
+        self._count()
 
     def leave(self, patience: float = 60.0) -> bool:
         """After the last turn: stay until all feature parties have everything, or so long; whether they have."""
@@ -281,7 +309,10 @@ class LabelSession(_Session[AnsweringChannel]):
             if all(confirmed) or time.monotonic() >= end:
                 return all(confirmed)
 
-    def _count(self, task: Task) -> int | None:
+    def _left(self) -> int:
+        return sum(channel.exchange.complete for channel in self.channels)
+
+    def _length(self, task: Task) -> int | None:
         return len(task.rows)
 
     def _versions(self) -> list[bytes]:
@@ -317,7 +348,9 @@ class LabelSession(_Session[AnsweringChannel]):
         missing = [name for name in self.shared if name not in figures] if task.last else []
         if missing:
             raise UsageError(f"the contract shares {', '.join(missing)}, which this party does not measure")
-        values = [round(figures[name], 4) for name in self.shared] if task.last else []
+        values = [round(figures[name], DIGITS) for name in self.shared] if task.last else []
+        if values:
+            self.telling(task.epoch, len(self.plan.tested()))
         for channel in self.channels:
             channel.send(Message(step, "figures", torch.tensor(values, dtype=torch.float64), digest(task.rows)))
         return figures

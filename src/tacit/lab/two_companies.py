@@ -61,8 +61,6 @@ batch_size = {batch_size}
 widths = {{ airport = 128 }}
 [minimum]
 gradient = {{ name = "matched", leak_auc = 0.6 }}
-[share]
-metrics = ["test_auc"]
 """
 
 

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 VERSION = 1
-KINDS = ("train", "evaluate", "run", "event", "figures", "epoch", "budget")  # "epoch" is of older ledgers alone
+KINDS = ("train", "evaluate", "run", "event", "figures", "epoch", "budget", "told")  # "epoch": of older ledgers
 ANSWERS = ("train", "evaluate")
 """The kinds of records that are answers; all others are facts in JSON."""
 

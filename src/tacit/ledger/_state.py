@@ -38,6 +38,7 @@ class Declared:
         untouched: rows that were sent as they were.
         row_kl: for each epoch the largest sumKL that a step of it left of a row; infinite where one did not say.
         budget: that was set for all runs when this one was last started.
+        told: over how many labels figures were told, by epoch.
     """
 
     run: Run
@@ -47,6 +48,7 @@ class Declared:
     untouched: float = 0.0
     row_kl: dict[int, float] = field(default_factory=dict)
     budget: float | None = None
+    told: dict[int, int] = field(default_factory=dict)
 
     def visits(self) -> NDArray[np.uint32]:
         """How often each row was visited."""
@@ -84,6 +86,8 @@ class State:
             self.events.append(event_of(fact))
         elif frame.kind == "figures":
             self.forms.append(tuple(fact))
+        elif frame.kind == "told":
+            self._of(frame, fact["run"]).told[fact["epoch"]] = fact["labels"]
         elif frame.kind == "budget":
             self._of(frame, fact["run"]).budget = fact["budget"]
 

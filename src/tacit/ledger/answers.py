@@ -106,6 +106,11 @@ class RunLedger:
             self._forms[names] = len(self._forms)
         return self._forms[names]
 
+    def tell(self, epoch: int, labels: int) -> None:
+        """Write down that figures of an epoch are told, over so many labels. Before they leave."""
+        if epoch not in self._declared.told:
+            self._book.state.take(self._writer.fact("told", {"run": self._number, "epoch": epoch, "labels": labels}))
+
     def resume(self, turn: int) -> None:
         """Before going on from a checkpoint at this turn: every step before it must be written down."""
         for kind in frames.ANSWERS if self._declared.run.role == "features" else ("train",):

@@ -171,6 +171,12 @@ class Ledger:
         most = self._most_spent(runs, each)
         unknown = sum(not declared.keys for declared in runs)
         notes = [note for line in each for note in (f"{line.name}: {text}" for text in line.notes)]
+        notes += [
+            f"{one.run.name}: figures over the labels of {max(one.told.values())} test rows were told {len(one.told)} "
+            "times, which is in no worst case"
+            for one in runs
+            if one.told
+        ]
         if unknown:
             notes.append(f"{unknown} runs have no ids: their examples are counted by row number, for each run apart")
         return Summary(

@@ -121,8 +121,8 @@ class Run:
     def visits(self, trained: int, evaluated: int) -> NDArray[np.uint32]:
         """How often each row was sent something about, or was in something sent, after so many steps of each kind.
 
-        An evaluation counts for a feature party alone: it sends embeddings of the rows. A label party's answer to it
-        is figures over all of them, in which no row is told apart.
+        An evaluation counts for a feature party alone: it sends embeddings of the rows. Where a label party answers it
+        with figures over all of them, that is written down apart.
         """
         found = np.zeros(self.count, np.uint32)
         whole, rest = divmod(trained, self.steps)

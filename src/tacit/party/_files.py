@@ -13,10 +13,10 @@ from typing import IO, Any
 from tacit.errors import StorageError
 from tacit.wire._files import sync_folder
 
-__all__ = ["GATE", "LIVE", "append_line", "read_lines", "replaced", "storing"]
+__all__ = ["GATE", "LIVE", "OVERRIDES", "append_line", "read_lines", "replaced", "storing"]
 
-GATE, LIVE = "gate.jsonl", "live.jsonl"
-"""Files of a run that others read: what its gate decided, and what each look found."""
+GATE, LIVE, OVERRIDES = "gate.jsonl", "live.jsonl", "overrides.jsonl"
+"""Files of a run that others read: what its gate decided, what each look found, who let it out or on all the same."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

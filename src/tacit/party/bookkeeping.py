@@ -98,6 +98,10 @@ class Bookkeeping:
         step = self.party.steps if kind == "train" else self.party.evaluations
         self._entries.answer(kind, step, task.turn, digest(task.rows), event)
 
+    def tell(self, epoch: int, labels: int) -> None:
+        """A label party is about to tell figures of an epoch, over so many labels."""
+        self._entries.tell(epoch, labels)
+
     def foreseen(self, epoch: int, protect: Protection) -> float | None:
         """The worst case of the most exposed row at the end of the run, as a leak AUC: former runs, this one, the rest.
 

@@ -214,6 +214,26 @@ class Folder:
         """The secret of one run: HMAC-SHA256 of the run's id under the root."""
         return hmac.new(self.secret, run_id, hashlib.sha256).digest()
 
+    def tally_path(self, contract: Contract, run_id: bytes) -> Path:
+        """Where is counted what left in a run: apart from this folder, so that an older copy of it is known as one.
+
+        In the folder that TACIT_STATE names, else in `tacit` under XDG_STATE_HOME, else in `~/.local/state/tacit`.
+        """
+        named, state = os.environ.get("TACIT_STATE"), os.environ.get("XDG_STATE_HOME")
+        try:
+            where = Path(named) if named else (Path(state) if state else Path.home() / ".local" / "state") / "tacit"
+        except RuntimeError:  # nobody's home
+            raise UsageError("there is no home to count in what left: set TACIT_STATE to a folder that lasts") from None
+        if where.resolve().is_relative_to(self.path.resolve()):
+            raise UsageError(
+                f"TACIT_STATE = {where} lies in the party's folder, with which it would come back from a backup: name "
+                "another place"
+            )
+        return (
+            where
+            / f"{contract.run}-{self.config.name}-{hmac.digest(self.secret, b'tally' + run_id, 'sha256').hex()[:32]}"
+        )
+
     def run_folder(self, contract: Contract) -> Path:
         """Where the journal and the checkpoints of the contract's run are; made if it is not there."""
         path = self.path / "runs" / contract.run

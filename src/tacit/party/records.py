@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tacit.ledger.ledger import Ledger
 from tacit.party import chained
+from tacit.party._files import OVERRIDES
 from tacit.party.folder import Folder
 from tacit.party.gating import decisions
 from tacit.party.reporting import worst_of
@@ -17,8 +18,6 @@ from tacit.party.watching import LIVE, looks
 from tacit.report.document import Decision, LedgerSummary, LiveCurve, Moment, Override, Report, Worst
 
 __all__ = ["OVERRIDES", "broken", "overrides", "with_records"]
-
-OVERRIDES = "overrides.jsonl"
 
 Measure = Literal["leak_auc", "variance_read", "attribute_auc"]
 

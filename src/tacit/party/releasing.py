@@ -11,18 +11,18 @@ from torch import Tensor
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import DataError, LimitError, UsageError
-from tacit.party import chained
-from tacit.party._files import replaced
+from tacit.party import chained, sealing
+from tacit.party._files import GATE, replaced
 from tacit.party.aligning import aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.gating import decisions
-from tacit.party.records import OVERRIDES, overrides
+from tacit.party.records import OVERRIDES, broken, overrides
 from tacit.party.replaying import find_run
 from tacit.party.reporting import now
 from tacit.protect import ladder
 from tacit.report.document import Report
-from tacit.report.rendering import read, write
+from tacit.report.rendering import read
 
 __all__ = ["clear", "export", "load_for_serving"]
 
@@ -61,6 +61,14 @@ def clear(
 
 def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     """What speaks against letting a run out; None where nothing does."""
+    gone = [name for name in (GATE, OVERRIDES) if not chained.begun(where / name)]
+    if gone:
+        return f"{gone[0]} has no seal: the run's records were removed, or are of a version before seals"
+    if report is not None and not sealing.holds(where / "report.json"):
+        return (
+            "its report is not as `tacit audit` wrote it, or of a version before seals: run "
+            f"`tacit audit {where}` again"
+        )
     limits = [one["limit"] for one in decisions(where) if one["limit"] is not None]
     limit = limits[-1] if limits else folder.config.limit
     if limit is None:
@@ -73,6 +81,8 @@ def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     done, planned = report.subject.steps or 0, _planned(folder)
     if done < planned:
         return f"its report is about {done} of {planned} steps: run `tacit audit {where}` now that the training is over"
+    if broken(where):
+        return f"its limit of {limit:g} was broken while it ran, as {where / GATE} says"
     if report.verdict != "held":
         return f"its limit of {report.limit:g} is {report.verdict}, as {where / 'report.html'} says"
     return None
@@ -89,7 +99,7 @@ def _overridden(where: Path, report: Report | None, what: str, who: str, reason:
     if report is None:
         return None
     report = report.model_copy(update={"overrides": overrides(where)})
-    write(report, where)
+    sealing.write_report(report, where)
     return report
 
 

@@ -206,7 +206,7 @@ def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:
 def _gate(path: Path, problems: list[str]) -> dict[str, Any] | None:
     """The last decision about a limit; None where there was none."""
     try:
-        told = chained.read(path)
+        told = chained.read(path, shown=True)
     except (OSError, StorageError) as error:
         problems.append(str(error))
         return None

@@ -24,13 +24,15 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
-from tacit.errors import LimitError, RefusedError, UsageError
-from tacit.party._files import replaced
+from tacit.errors import LimitError, RefusedError, StorageError, UsageError
+from tacit.party import chained
+from tacit.party._files import GATE, OVERRIDES, replaced
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial, server, training_limits
 from tacit.party.overseeing import Oversight
+from tacit.party.reporting import now
 from tacit.party.status import Status
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
@@ -39,8 +41,12 @@ from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer, Waiting
 from tacit.wire.record import Recorder
+from tacit.wire.tally import Tally
 
-__all__ = ["Trained", "train"]
+__all__ = ["LEAST", "Trained", "train"]
+
+LEAST = 200
+"""Test rows of each class, over which figures may be shared."""
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
@@ -76,6 +82,7 @@ def train(
     waiting: Waiting = lambda *_: None,
     alarm: Callable[[str, str, str], None] = lambda *_: None,
     trace: Trace = lambda _: None,
+    after_restore: tuple[str, str] | None = None,
 ) -> Trained:
     """Train with the other parties of the contract. All run this at the same time, each with its own folder.
 
@@ -88,6 +95,8 @@ def train(
         waiting: told while a peer lets us wait.
         alarm: told of everything that was refused: the peer, the field, the reason.
         trace: told of each point that a turn passes.
+        after_restore: who lets the run go on from a folder that is an older copy, or whose count of what left is gone,
+            and why; what it sends again is then answered again. It stays on record.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     contract, rows = folder.contract, aligned(folder)
@@ -96,11 +105,6 @@ def train(
         torch.set_num_threads(folder.config.training.threads)
     where = folder.run_folder(contract)
     plan = plan_of(contract, rows)
-    if plan.steps == 1 and "train_loss" in contract.share.metrics:
-        raise UsageError(
-            "an epoch has a single batch, and its train_loss would be that batch's, which nobody may be told: agree on "
-            "a smaller batch_size, or on other metrics to share"
-        )
     status = Status(
         where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps
     )
@@ -113,7 +117,13 @@ def train(
                 f"a {type(party).__name__} does not go with the role {folder.config.role!r} of this folder"
             )
         every = folder.config.training.checkpoint_every
-        durable = Durable(journal, Checkpoints(where / "checkpoints"), guard, every=every, trace=trace)
+        tally = Tally(folder.tally_path(contract, _id_of(contract, rows)), _restored(where, status, after_restore))
+        stack.callback(tally.close)
+        checkpoints = Checkpoints(where / "checkpoints")
+        durable = Durable(journal, checkpoints, guard, every=every, trace=trace, tally=tally)
+        if contract.share.metrics and isinstance(party, LabelParty):
+            _check_share(party.labels[plan.tested()])
+        _check_records(where, durable)
         run = _Run(folder, contract, rows, plan, durable, status, progress, waiting, alarm, stack)
         try:
             done = run.label(party) if isinstance(party, LabelParty) else run.features(party)
@@ -123,6 +133,48 @@ def train(
             raise
     status.update(state="finished", at_once=True)
     return done
+
+
+def _id_of(contract: Contract, rows: Aligned) -> bytes:
+    """Of one run alone: of this contract over this alignment."""
+    return hashlib.sha256(f"{contract.digest} {rows.id}".encode()).digest()
+
+
+def _restored(where: Path, status: Status, by: tuple[str, str] | None) -> Callable[[str], None] | None:
+    """What puts on record that somebody answers for going on; None where nobody does."""
+    if by is None:
+        return None
+    who, reason = (word.strip() for word in by)
+    if not who or not reason:
+        raise UsageError("going on after a restore is on record with a name and a reason: give both")
+
+    def record(problem: str) -> None:
+        what = f"training after a restore: {problem}"
+        chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+        status.log("restored", who=who, reason=problem)
+
+    return record
+
+
+def _check_share(labels: Tensor) -> None:
+    """Refuse to tell figures over so few test rows of a class that a single one of them stands out."""
+    counts = torch.bincount(labels.flatten().long(), minlength=2).tolist()
+    if len(counts) > 2 or min(counts) < LEAST:
+        raise UsageError(
+            f"the contract shares test_auc, which takes {LEAST} test rows of each of two classes, or a single label "
+            f"could be read in it, and there are {counts}: agree on a larger test_share, or on metrics = []"
+        )
+
+
+def _check_records(where: Path, durable: Durable) -> None:
+    """Begin the records of a new run; refuse to go on with one whose records are gone: they say what was decided."""
+    for name in (GATE, OVERRIDES):
+        if durable.begun and not chained.begun(where / name):
+            raise StorageError(
+                f"{where / name}: it is gone with its seal, and the run has begun: bring both back, or start a new run "
+                "under another name"
+            )
+        chained.begin(where / name)
 
 
 @dataclass(frozen=True)
@@ -177,6 +229,7 @@ class _Run:
         session = LabelSession(
             party, self.plan, self.durable, noise=noise, measure=self._measure, shared=self.contract.share.metrics
         )
+        session.telling = oversight.books.tell
         exchanges = {name: session.exchanges([name], "label", limits[name])[0] for name in names}
         door = self.stack.enter_context(server(self.folder, self.contract, limits[names[0]]))
         hello = self._hello(self.durable.guard["protection"])
@@ -226,7 +279,7 @@ class _Run:
 
     def _secret(self) -> bytes:
         """Of this run alone: of this contract over this alignment."""
-        return self.folder.run_secret(hashlib.sha256(f"{self.contract.digest} {self.rows.id}".encode()).digest())
+        return self.folder.run_secret(_id_of(self.contract, self.rows))
 
     def _hello(self, protection: str) -> Hello:
         return Hello(

@@ -14,7 +14,7 @@ from tacit.errors import StorageError, UsageError
 from tacit.report.document import Report
 from tacit.report.page import content
 
-__all__ = ["read", "render", "write"]
+__all__ = ["as_json", "read", "render", "write"]
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
@@ -25,7 +25,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
     Returns:
         The paths of the two files, the JSON first.
     """
-    texts = _json(report), render(report)  # before anything is replaced: both files are new, or none is
+    texts = as_json(report), render(report)  # before anything is replaced: both files are new, or none is
     paths = folder / "report.json", folder / "report.html"
     for path, text in zip(paths, texts, strict=True):
         _replace(path, text)
@@ -34,7 +34,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
-    digest = hashlib.sha256(_json(report).encode()).hexdigest()
+    digest = hashlib.sha256(as_json(report).encode()).hexdigest()
     return _template().render(content(report, digest))
 
 
@@ -55,7 +55,8 @@ def read(path: Path) -> Report:
         ) from None
 
 
-def _json(report: Report) -> str:
+def as_json(report: Report) -> str:
+    """What `report.json` holds."""
     return report.model_dump_json(indent=2) + "\n"
 
 

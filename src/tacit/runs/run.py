@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import DataError, StorageError, TacitError
-from tacit.party import chained
+from tacit.party import chained, sealing
 from tacit.party._files import GATE, LIVE
 from tacit.party.pace import PACE
 from tacit.party.status import alive, read_run
@@ -203,7 +203,7 @@ class RunReader:
 
     def _read_gate(self) -> None:
         try:
-            self.decisions = chained.read(self.place.path / GATE)
+            self.decisions = chained.read(self.place.path / GATE, shown=True)
         except (OSError, StorageError):  # the status names the problem
             self.decisions = []
         self._forget("gate", "strength")
@@ -224,6 +224,11 @@ class RunReader:
     def _report(self) -> dict[str, Any] | None:
         path = self.place.path / _REPORT
         if not path.exists():
+            return None
+        if sealing.key_of(self.place.path) is not None and not sealing.holds(path):
+            self._unread = [
+                f"{path} is not as `tacit audit` wrote it, or of a version before seals: audit the run again"
+            ]
             return None
         try:
             return read_report(path).model_dump(mode="json")

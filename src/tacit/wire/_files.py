@@ -111,7 +111,7 @@ def locked(path: Path) -> int:
     except OSError as error:
         os.close(fd)
         raise StorageError(
-            f"{path.parent}: another process uses this journal: a party runs once; stop the other one, or give "
-            "this one a folder of its own"
+            f"{path}: another process uses this run: a party runs once; stop the other one, or give this one a folder "
+            "of its own"
         ) from error
     return fd

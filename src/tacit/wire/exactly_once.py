@@ -72,6 +72,7 @@ class AskingChannel:
 
     Attributes:
         judge: looks at an answer before it is written down; what it finds wrong ends the run, and nothing has changed.
+        leaving: called when a new request is durable, before it is sent.
     """
 
     def __init__(self, exchange: Exchange, line: AskingLine, *, turn: int, trace: Trace = lambda point: None) -> None:
@@ -79,6 +80,7 @@ class AskingChannel:
         self.line = line
         self.turn = turn
         self.judge: Judge = _anything
+        self.leaving: Callable[[], None] = lambda: None
         self._trace = trace
 
     def send(self, message: Message) -> None:
@@ -88,6 +90,7 @@ class AskingChannel:
             self._trace("request computed")
             self.exchange.write_request(self.turn, message)
             self.exchange.journal.sync()
+            self.leaving()
             self._trace("request written")
         else:
             check_same(stored, message)
@@ -139,6 +142,7 @@ class AnsweringChannel:
 
     Attributes:
         judge: looks at a request before it is written down; what it finds wrong is refused, and nothing has changed.
+        leaving: called when a new answer is durable, before it is sent.
     """
 
     def __init__(
@@ -148,6 +152,7 @@ class AnsweringChannel:
         self.line = line
         self.turn = turn
         self.judge: Judge = _anything
+        self.leaving: Callable[[], None] = lambda: None
         self._trace = trace
 
     def recv(self, kind: str, step: int) -> Message:
@@ -176,6 +181,7 @@ class AnsweringChannel:
             self._trace("answer computed")
             self.exchange.write_answer(self.turn, message)
             self.exchange.journal.sync()
+            self.leaving()
             self._trace("answer written")
         else:
             check_same(stored, message)

@@ -36,6 +36,7 @@ from tacit.wire.codec import CONTROL, AtMost, Limit
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer
+from tacit.wire.tally import Tally
 
 ROWS, BATCH, INPUTS, WIDTH, EVERY = 20, 4, 3, 2, 3
 PLAN = Plan(ROWS, BATCH, epochs=2, seed=5, test_share=0.2)  # twice four batches and an evaluation, and a farewell
@@ -142,6 +143,7 @@ class Process:
             link.close()
         if self.session is not None:
             self.session.durable.journal.fail(power)
+            self.session.durable.tally.close()
 
 
 class End:
@@ -197,7 +199,12 @@ class Trial:
         journal.slow = self.slow
         trace = lambda point: process.pause()  # noqa: E731
         checkpoints = Checkpoints(self.folder / process.name / "checkpoints")
-        return Durable(journal, checkpoints, {"data": "same"}, every=EVERY, trace=trace)
+        tally = Tally(self.tally(process.name))
+        return Durable(journal, checkpoints, {"data": "same"}, every=EVERY, trace=trace, tally=tally)
+
+    def tally(self, name):
+        """Where is counted what left, apart from the party's folder."""
+        return self.folder / "state" / name
 
     def hello(self, name, role):
         return Hello(PROTOCOL, "1", "run", role, name, "c", "a", "r", "p", 0, 0, "", "")

@@ -26,6 +26,7 @@ from tacit.cut.session import LabelSession
 from tacit.errors import RefusedError, StorageError, TacitError
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.exchange import Exchange
+from tacit.wire.tally import Tally
 
 WHO, WHICH = st.integers(0, 5), st.sampled_from((0, 1, 2, 4, 7))
 THEN = st.sampled_from((0, 1, 2, 3, 5, 8, 13, 21, 34, 55))  # how much goes on after a rule: a turn is about 15 events
@@ -46,7 +47,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.trial = self.trials.Trial(self.names, **self.broken)
-        self.copies = []  # whose, where, and how many turns it can know of with each peer
+        self.copies = []  # whose, where, how many turns it can know of with each peer, how many requests, what left
 
     @property
     def everybody(self):
@@ -154,15 +155,18 @@ class Machine(RuleBasedStateMachine):
             counted = {peer: exchange.complete for peer, exchange in exchanges}
             if process.name == "label":  # where it has all requests of a turn it comes to the answers by itself
                 counted = dict.fromkeys(self.names, min(exchange.asked for _, exchange in exchanges))
+            asked = sum(exchange.asked for _, exchange in exchanges)
             shutil.copytree(self.trial.folder / process.name, folder)
-            self.copies.append((process.name, folder, counted))
+            left = self.trial.tally(process.name).read_text()
+            self.copies.append((process.name, folder, counted, asked, left))
         self.go_on(then)
 
     @precondition(lambda self: self.copies)
-    @rule(which=WHICH)
-    def come_back_from_a_copy(self, which):
+    @rule(which=WHICH, whole=st.booleans())
+    def come_back_from_a_copy(self, which, whole):
+        """A party's folder comes back from a backup, alone or with all of its machine, and so with what is counted."""
         trial, at = self.trial, -1 - which % len(self.copies)
-        name, folder, counted = self.copies[at]
+        name, folder, counted, asked, left = self.copies[at]
         trial.until(lambda: self.all_run() or self.somebody_is_through())
         if self.somebody_is_through():
             return
@@ -171,11 +175,16 @@ class Machine(RuleBasedStateMachine):
         (trial.folder / name).rename(trial.folder / "newest")
         shutil.copytree(folder, trial.folder / name)
         stale = {peer for peer, complete in counted.items() if self.has_seen_more(peer, name, complete)}
+        newest = trial.tally(name).read_text()
+        behind = not whole and asked < int(newest)
+        if whole:
+            trial.tally(name).write_text(left)
         trial.start(name)
-        if stale:
-            self.is_refused(name, stale)
+        if stale or behind:
+            self.is_refused(name, stale, behind)
             shutil.rmtree(trial.folder / name)
             (trial.folder / "newest").rename(trial.folder / name)
+            trial.tally(name).write_text(newest)
             trial.start(name)
         else:
             shutil.rmtree(trial.folder / "newest")
@@ -198,14 +207,14 @@ class Machine(RuleBasedStateMachine):
         exchange, in_hand = process.exchanges[name], process.taken[name]
         return max(exchange.complete if name == "label" else exchange.asked - 1, in_hand) > complete
 
-    def is_refused(self, name, stale):
+    def is_refused(self, name, stale, behind):
         """A party that came back from an old copy never gets or gives an answer, and stops."""
         trial, process = self.trial, self.trial.processes[name]
         to = stale if name == "label" else {name}
         before = {peer: trial.sent["label", peer] for peer in to}
         trial.until(lambda: self.keep_running(but=name) or process.over)
         assert {peer: trial.sent["label", peer] for peer in to} == before
-        if name == "label":
+        if name == "label" or behind:
             assert isinstance(process.error, StorageError), process.error
             assert "older copy" in str(process.error)
         else:
@@ -384,6 +393,11 @@ def test_a_journal_that_is_not_synced_is_noticed(machine, trials):
 
 def test_a_handshake_that_does_not_look_at_the_journals_is_noticed(machine, monkeypatch):
     monkeypatch.setattr(handshake, "_check_journals", lambda *_: None)
+    notices(machine)
+
+
+def test_a_tally_that_lets_an_older_copy_go_on_is_noticed(machine, monkeypatch):
+    monkeypatch.setattr(Tally, "check", lambda self, known, left: self.reach(left))
     notices(machine)
 
 

@@ -1,6 +1,7 @@
 """Two small companies whose gradients and embeddings tell something, ready to train under a limit."""
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -29,7 +30,6 @@ batch_size = 80
 alignment.smallest_set = 10
 cut.widths.airport = 4
 minimum.gradient.name = "none"
-share.metrics = ["test_auc"]
 """
 PARTY = """
 name = "{name}"
@@ -78,9 +78,16 @@ class Companies:
         return self
 
     def copy(self, path):
-        """The same two companies elsewhere, with the same secrets."""
+        """The same two companies elsewhere, with the same secrets, on machines of their own."""
         shutil.copytree(self.path, path)
+        if self.state.exists():
+            shutil.copytree(self.state, Companies(path).state)
         return Companies(path)
+
+    @property
+    def state(self):
+        """Where what left is counted."""
+        return self.path.with_name(f"{self.path.name}-state")
 
     def run(self, folder):
         return folder / "runs" / RUN
@@ -103,6 +110,7 @@ class Companies:
         Who waits for a peer that has ended is ended as well, and has raised `LeftAloneError`.
         """
         over = threading.Event()
+        os.environ["TACIT_STATE"] = str(self.state)
 
         def waiting(peer, seconds, why):
             if over.is_set():

@@ -139,10 +139,11 @@ def test_a_run_that_the_ledger_does_not_know_is_refused(halted):
 
 
 def test_a_run_whose_decisions_are_lost_sends_nothing_else_in_their_place(halted):
-    (halted.run(halted.airline) / "gate.jsonl").unlink()
-    airline, _ = halted.train()
-    assert isinstance(airline, StorageError)
-    assert "answered already, with another event" in str(airline)
+    for name, says in (("gate.jsonl", "1 of its 1 lines are missing"), ("gate.jsonl.seal", "gone with its seal")):
+        (halted.run(halted.airline) / name).unlink()
+        airline, _ = halted.train()
+        assert isinstance(airline, StorageError)
+        assert says in str(airline)
 
 
 def test_a_decision_that_was_changed_by_hand_is_refused(halted):

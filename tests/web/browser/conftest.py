@@ -35,6 +35,8 @@ class Folder:
     def __init__(self, root, party="airline", run="flights", role="label", steps=1000, epochs=3, **changes):
         self.path = root / party / "runs" / run
         self.path.mkdir(parents=True)
+        (root / party / "keys").mkdir(exist_ok=True)
+        (root / party / "keys" / "secret").write_bytes(b"s" * 32)
         self.source = random.Random(f"{party}/{run}")
         self.steps = steps
         self.told = {"run": run, "party": party, "role": role, "turns": epochs * steps + epochs, "steps": steps,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 from tacit.lab.torture.bench import Bench, Result
 from tacit.lab.torture.books import check_ledgers
 from tacit.lab.torture.processes import Process, read_events
+from tacit.lab.torture.workers import state_of
 from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
 
 __all__ = ["POINTS", "kills", "last_turn", "ledger", "plain_command"]
@@ -223,7 +225,10 @@ def plain_command(bench: Bench) -> Result:
 
 def _command(stack: ExitStack, words: Sequence[str], training: Training, name: str) -> subprocess.Popen[bytes]:
     """A command in a party's folder, as a process of its own; what still runs at the end is killed."""
-    process = subprocess.Popen([sys.executable, *words, "--folder", training.party(name)], stdout=subprocess.DEVNULL)
+    own = {**os.environ, "TACIT_STATE": state_of(training.party(name))}
+    process = subprocess.Popen(
+        [sys.executable, *words, "--folder", training.party(name)], stdout=subprocess.DEVNULL, env=own
+    )
     stack.callback(process.wait)
     stack.callback(process.kill)
     return process

@@ -10,9 +10,16 @@ from pathlib import Path
 
 import polars as pl
 
+from tacit.errors import LimitError
 from tacit.lab.torture.bench import Bench, Result, advance
 from tacit.lab.torture.intruder import ATTACKS
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
+from tacit.lab.torture.workers import state_of
+from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, RUN, Training, check, copy_party
+from tacit.party._files import GATE
+from tacit.party.releasing import export
+from tacit.party.reporting import now
+from tacit.party.sealing import write_report
+from tacit.report.document import Report, Subject, Worst
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity
 
@@ -64,7 +71,7 @@ def second_process(bench: Bench) -> Result:
         training.wait_for(f"{name} to begin", lambda name=name: _begun(training, name))  # type: ignore[misc]
         training.refused(training.another(name, training.party(name)), "StorageError", "another process")
     bench.done(training)
-    return Result("another process uses this journal, on either side")
+    return Result("another process uses this run, on either side")
 
 
 def _begun(training: Training, name: str) -> bool:
@@ -74,14 +81,14 @@ def _begun(training: Training, name: str) -> bool:
 
 
 def old_copy(bench: Bench, name: str) -> Result:
-    """A party's folder from an earlier moment takes the place of the present one."""
+    """A party's whole machine comes back from an earlier moment: the peer knows more."""
     training = bench.halfway()
     other = LABEL if name == FEATURES else FEATURES
     old, newest = training.folder / "old", training.folder / "newest"
-    shutil.copytree(training.party(name), old)
+    copy_party(training.party(name), old)
     advance(training, bench.size.turns // 6)
-    training.party(name).rename(newest)
-    shutil.copytree(old, training.party(name))
+    _move(training.party(name), newest)
+    copy_party(old, training.party(name))
     training.start(other)
     error: dict[str, str] = {}
     word = "journal" if name == FEATURES else "older copy"
@@ -93,17 +100,73 @@ def old_copy(bench: Bench, name: str) -> Result:
     check(not training.running[other].over, f"{other} did not stay")
     if name == FEATURES:
         check(any(alarm["field"] == "journal" for alarm in training.alarms()), "no alarm at the label party")
-    shutil.rmtree(training.party(name))
-    newest.rename(training.party(name))
+    _move(newest, training.party(name))
     bench.done(training)
     return Result(training.brief(error))
+
+
+def _move(source: Path, to: Path) -> None:
+    """Put a party, its folder and what its machine keeps apart, into the place of another."""
+    for old, new in ((source, to), (Path(state_of(source)), Path(state_of(to)))):
+        shutil.rmtree(new, ignore_errors=True)
+        old.rename(new)
+
+
+def restored_backup(bench: Bench) -> Result:
+    """The label party's folder comes back from a backup, and its peer claims to be at that moment too."""
+    training = bench.halfway()
+    old, newest = training.folder / "old", training.folder / "newest"
+    for name in PARTIES:
+        copy_party(training.party(name), old / name)
+    advance(training, bench.size.turns // 6)
+    left, sent = training.answers(), training.state(LABEL)
+    for name in PARTIES:
+        copy_party(training.party(name), newest / name)
+        shutil.rmtree(training.party(name))
+        shutil.copytree(old / name, training.party(name))
+    shutil.rmtree(state_of(training.party(FEATURES)))
+    shutil.copytree(state_of(old / FEATURES), state_of(training.party(FEATURES)))  # a liar counts as it likes
+    training.start(FEATURES)
+    error = training.refused(training.start(LABEL), "StorageError", "older copy", "--after-restore")
+    check(training.answers() == left, "something was answered from an older copy")
+    training.stop()
+    for name in PARTIES:
+        _move(newest / name, training.party(name))
+    check(training.state(LABEL) == sent, "the newest copy is not what it was")
+    bench.done(training)
+    return Result(training.brief(error))
+
+
+def forged(bench: Bench) -> Result:
+    """Somebody without the keys rewrites what a run says about itself: it does not go on, and nothing is let out."""
+    training = bench.halfway()
+    where = training.run_folder(LABEL)
+    begun, kept = where / f"{GATE}.seal", where / "kept"
+    begun.rename(kept)
+    error = training.refused(training.start(LABEL), "StorageError", "gone with its seal")
+    kept.rename(begun)
+    training.finish()
+    bench.same(training)
+    subject = Subject(kind="run", side="features", run=RUN, steps=bench.size.turns)
+    worst = Worst(attack="norm", value=0.75, low=0.7, high=0.8)
+    write_report(Report(made=now(), subject=subject, limit=0.6, verdict="broken", worst=worst), where)
+    path = where / "report.json"
+    path.write_text(path.read_text().replace('"verdict": "broken"', '"verdict": "held"'))
+    try:
+        export(where, training.folder / "out.safetensors")
+    except LimitError as refusal:
+        check("not as `tacit audit` wrote it" in str(refusal), f"refused for another reason: {refusal}")
+    else:
+        check(False, "a forged report was obeyed")
+    bench.discard(training)
+    return Result(f"{training.brief(error)}; a report with another verdict was not obeyed")
 
 
 def two_copies(bench: Bench) -> Result:
     """A copy of the feature party's folder runs at the same time as the folder itself."""
     training = bench.halfway()
     twin = training.folder / "twin"
-    shutil.copytree(training.party(FEATURES), twin)
+    copy_party(training.party(FEATURES), twin)
     training.start(LABEL)
     one, two = training.start(FEATURES), training.another(FEATURES, twin)
     check(training.running[LABEL].wait(120) == 0, "the label party did not come to its end")
@@ -112,8 +175,7 @@ def two_copies(bench: Bench) -> Result:
     both = list(ends.values()) == [0, 0]
     winner = one if one.code == 0 else two
     if winner is two:
-        shutil.rmtree(training.party(FEATURES))
-        twin.rename(training.party(FEATURES))
+        _move(twin, training.party(FEATURES))
     bench.same(training)
     alarms = sum(alarm["field"] == "journal" for alarm in training.alarms())
     bench.discard(training)
@@ -254,6 +316,8 @@ REFUSALS: dict[str, Callable[[Bench], Result]] = {
     "second process in one folder": second_process,
     "older copy of the feature party": lambda bench: old_copy(bench, FEATURES),
     "older copy of the label party": lambda bench: old_copy(bench, LABEL),
+    "restored backup and a lying peer": restored_backup,
+    "forged report": forged,
     "two copies of the feature party at once": two_copies,
     "expired certificate": expired,
     "foreign certificate of the feature party": lambda bench: foreign(bench, FEATURES),

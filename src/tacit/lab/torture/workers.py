@@ -33,7 +33,7 @@ from tacit.party.training import train
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
 
-__all__ = ["FAILED", "Start", "main", "serve", "work"]
+__all__ = ["FAILED", "Start", "main", "serve", "state_of", "work"]
 
 FAILED = 4
 """How a process ends that raised one of our own errors; the last event says which."""
@@ -96,10 +96,16 @@ class _Points:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
+def state_of(folder: str | Path) -> str:
+    """Where a party's processes count what left: beside its folder, as if each party had a machine of its own."""
+    return f"{folder}-state"
+
+
 def work(start: Start) -> int:
     """Be the party; the exit code."""
     events = _Events(start.events)
     events.tell("started", verb=start.verb)
+    os.environ["TACIT_STATE"] = state_of(start.folder)
     if start.version:
         for module in (tacit.party.building, tacit.party.training):
             setattr(module, "__version__", start.version)  # noqa: B010

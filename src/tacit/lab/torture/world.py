@@ -18,10 +18,13 @@ from safetensors import safe_open
 
 from tacit.errors import TacitError
 from tacit.lab.torture.processes import Process, Processes, read_events
-from tacit.lab.torture.workers import FAILED, Start
+from tacit.lab.torture.workers import FAILED, Start, state_of
 from tacit.party.folder import create
 
-__all__ = ["FEATURES", "LABEL", "PARTIES", "RUN", "Size", "Training", "TrialError", "check", "free_port", "prepare"]
+__all__ = [
+    "FEATURES", "LABEL", "PARTIES", "RUN", "Size", "Training", "TrialError", "check", "copy_party", "free_port",
+    "prepare",
+]  # fmt: skip
 
 LABEL, FEATURES = "airline", "airport"
 PARTIES = (LABEL, FEATURES)
@@ -67,8 +70,6 @@ batch_size = {batch_size}
 widths = {{ airport = 16 }}
 [minimum]
 gradient = {{ name = "matched", leak_auc = 0.62 }}
-[share]
-metrics = ["test_auc"]
 """
 
 
@@ -156,7 +157,7 @@ class Training:
     def copy(cls, processes: Processes, source: Path, folder: Path, *, connect: int = 0, port: int = 0) -> Training:
         """A training in a copy of the folders of another one."""
         for name in PARTIES:
-            shutil.copytree(source / name, folder / name)
+            copy_party(source / name, folder / name)
         return cls(processes, folder, connect=connect, port=port)
 
     # --- the folders ---
@@ -266,6 +267,13 @@ class Training:
         events = process.events
         last = events[-1] if events else {"event": "nothing"}
         return str(last.get("message", f"said last: {last['event']}"))
+
+
+def copy_party(source: Path, to: Path) -> None:
+    """A party's folder and what its machine keeps apart from it."""
+    shutil.copytree(source, to)
+    if Path(state_of(source)).exists():
+        shutil.copytree(state_of(source), state_of(to))
 
 
 def free_port() -> int:

@@ -1,0 +1,110 @@
+"""How much of a run has ever left, kept apart from the run's folder: an older copy of the folder is known by it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tacit.errors import StorageError
+from tacit.wire._files import locked, make_folder, sync_file, sync_folder, write_at
+
+__all__ = ["Tally"]
+
+Restored = Callable[[str], None]
+
+
+class Tally:
+    """Counts the messages of a run that left, in a file outside its folder. One process uses it at a time.
+
+    A message is counted before it leaves and after the journal has it on the disk, so a journal that is behind the
+    count is an older copy; a kill in between leaves it ahead. The file is handed to the operating system at once, and
+    so survives every end of the process; it is synced with each checkpoint, so a power cut may set it back by what left
+    since then, and never forward.
+
+    Args:
+        path: of the file; its folder is made where there is none.
+        restored: told what is missing where somebody answers for going on all the same; without it that is refused.
+    """
+
+    def __init__(self, path: Path, restored: Restored | None = None) -> None:
+        self.path = path
+        self._restored = restored
+        self._value: int | None = None
+        self._fd = -1
+
+    def begin(self, *, begun: bool) -> None:
+        """Open the file, or make it for a run that has not begun: of one that has, a missing file is missed."""
+        if not begun or self.path.exists():
+            self._open()
+            if not begun and self._value is None:
+                self._write(0)
+                self.sync()
+
+    def _open(self) -> None:
+        folder = self.path.parent
+        with suppress(StorageError):
+            make_folder(folder)
+        if not os.access(folder, os.W_OK):
+            raise StorageError(
+                f"{folder}: what left in a run is counted here, apart from the party's folder, and it can't be made or "
+                "written: set TACIT_STATE to a folder that lasts and can"
+            )
+        self._fd = locked(self.path)
+        sync_folder(folder)
+        said = os.pread(self._fd, 32, 0).strip()
+        self._value = int(said) if said.isdigit() else None
+
+    def check(self, known: int, left: int) -> None:
+        """Go on from what the folder knows of: a `StorageError` where more messages have left.
+
+        Args:
+            known: messages that the journal has, or that follow from what it has, bit for bit.
+            left: those that it has.
+        """
+        problem = self._problem(known)
+        if problem and self._restored is None:
+            raise StorageError(
+                f"{self.path}: {problem}. What was answered may not be answered again: bring back the newest copy, or "
+                "start a new run under another name; who answers for going on all the same says so with "
+                "--after-restore NAME --reason WHY, which stays on record"
+            )
+        if problem and self._restored is not None:
+            self._restored(problem)
+            if self._fd < 0:
+                self._open()
+            self._value = 0
+        self.reach(left)
+        self.sync()
+
+    def _problem(self, known: int) -> str:
+        if self._value is None:
+            return (
+                "it counts what left in this run, and is gone or another one's, so that nobody can tell whether this "
+                "folder is an older copy (TACIT_STATE says where it is kept; in a container, name a volume that lasts)"
+            )
+        if known < self._value:
+            return f"this folder is an older copy: it knows of {known} messages, and {self._value} have left"
+        return ""
+
+    def reach(self, left: int) -> None:
+        """So many have left, with the one that is about to."""
+        self._write(max(left, self._value or 0))
+
+    def _write(self, value: int) -> None:
+        write_at(self._fd, self.path, [f"{value:020d}\n".encode()], 0)
+        self._value = value
+
+    def sync(self) -> None:
+        """Return once the disk has it."""
+        sync_file(self._fd, self.path)
+
+    def close(self) -> None:
+        """Sync, and let another process count."""
+        if self._fd >= 0:
+            try:
+                self.sync()
+            finally:
+                os.close(self._fd)
+                self._fd = -1
