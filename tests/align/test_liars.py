@@ -220,7 +220,7 @@ def test_one_guess_and_no_dictionary(right, links, both, engine, hashes):
         (order,) = [np.argsort(np.frombuffer(each, np.uint64)) for each in drawn if len(each) == 8 * OWN]
         number = order[row] if right else next(n for n in range(30, OWN) if n != order[row])
         ids = np.concatenate([liar.asked[:30], hashes([number])])
-        return liar.prove(ids)
+        liar.prove(ids)
 
     found, _ = both(victim, act)
     if right:
@@ -228,8 +228,8 @@ def test_one_guess_and_no_dictionary(right, links, both, engine, hashes):
         return
     assert isinstance(found, RefusedError)
     assert found.field == "alignment"
-    share, proof = (decoded(message, {name: str})[name] for message, name in zip(
-        [each for each in link.sent if each.kind == "commitment"][1:], ("share", "agreement"), strict=True))  # fmt: skip
+    first, second = [message for message in link.sent if message.kind == "commitment"][1:]
+    share, proof = decoded(first, {"share": str})["share"], decoded(second, {"agreement": str})["agreement"]
     heard = engine.multiply(np.frombuffer(bytes.fromhex(share), np.uint8).reshape(1, 32), liar.last_key).tobytes()
     assert psi._proof(heard, liar.peer_nonce, liar.nonce).hex() != proof
     for number in range(30, OWN):  # the dictionary holds the right one

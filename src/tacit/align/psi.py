@@ -7,14 +7,14 @@ product on both sides, and without the other's key a point says nothing about it
 What each party learns: the size of the other's set and the common ids. Keys are new in every run and never stored.
 
 A liar need not multiply. It may hand this party's own products back as those of other rows, or multiples of the one id
-that it knows, and those rows would look common. So both show in the end that they know the *ids* of all common rows.
-They make a base point of them, and exchange a Diffie-Hellman key over it (SPEKE). This party takes its own ids, those of
-the rows that it would return: whoever lacks one of them does not know the base, and can't show the key, whatever it has
-heard or echoed. Neither is it an oracle: what this party sends is its base times a secret, so an id can't be looked for
-in a dictionary afterwards. A liar can try one guess in each alignment, as if it had put that id into its set.
+that it knows, and those rows would look common. So both show in the end that they know the *ids* of all common rows:
+they make a base point of them and agree on a Diffie-Hellman key over it (SPEKE). This party takes its own ids, those of
+the rows that it would return. Whoever lacks one of them does not know the base and can't show the key, whatever it has
+heard or echoed. Nor is this party an oracle: what it sends is its base times a secret, so an id can't be looked for in
+a dictionary afterwards. A liar can try one guess in each alignment, as if it had put that id into its set.
 
 What no such protocol prevents: a peer may put any id into its set, knows the answer as soon as it has this party's
-products, and may then hide it or hang up. The cap bounds how many ids it asks about, and `tacit.align.history` how often.
+products, and may then hide it or hang up. The cap bounds how many ids it asks about, `tacit.align.history` how often.
 The minimum is a promise about what is *returned*: rows of at least so many ids that both know. It does not bound what a
 liar learns before it is refused.
 
@@ -111,8 +111,8 @@ def intersect(
     if len(positions) < minimum:
         raise RefusedError(
             "minimum",
-            f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is returned; "
-            "check that both mean the same ids, spelled alike",
+            f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is "
+            "returned; check that both mean the same ids, spelled alike",
         )
     return Matched(positions, peer_count)
 
@@ -234,8 +234,8 @@ def _confirm(
     if not hmac.compare_digest(unhex("agreement", said["agreement"], 32), _proof(secret, peer_nonce, nonce)):
         raise RefusedError(
             "alignment",
-            f"{link.peer} does not know the ids of the {len(ids)} rows that its products make common: one of the two did "
-            "not multiply as the protocol says; nothing is returned, and the alignment counts",
+            f"{link.peer} does not know the ids of the {len(ids)} rows that its products make common: one of the two "
+            "did not multiply as the protocol says; nothing is returned, and the alignment counts",
         )
 
 
