@@ -233,7 +233,7 @@ def test_limits_that_make_no_sense(party, links):
 
 
 def hello(count, **changed):
-    fields = {"protocol": "tacit psi 1", "count": count, "cap": 100_000, "minimum": 0, "nonce": "ab" * 16}
+    fields = {"protocol": psi._PROTOCOL, "count": count, "cap": 100_000, "minimum": 0, "nonce": "ab" * 16}
     return told("commitment", 0, fields | changed)
 
 

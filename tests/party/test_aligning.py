@@ -1,19 +1,22 @@
 """What an alignment leaves behind is used as it was written or not at all, and every way out is named."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from tacit._version import __version__
+from tacit.align import psi
+from tacit.align.curve import Engine
 from tacit.align.history import History
 from tacit.cut.handshake import PROTOCOL, Hello
 from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
 from tacit.party._aligned import read
 from tacit.party.aligning import aligned, store
 from tacit.party.folder import Folder
-from tacit.party.meeting import said_hello
+from tacit.party.meeting import alignment_limits, dial, said_hello
 from tacit.wire.codec import control
 from tacit.wire.memory import links
 
@@ -145,7 +148,7 @@ def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
     with pytest.raises(RefusedError, match=r"has aligned 2 times.*`\[align\] runs_a_month`.*party.toml of airline"):
         both(companies, again=True)
     assert aligned(airport) == second[1], "a refused alignment takes nothing away"
-    history = History(airline.path / "runs" / "alignments.jsonl", airline.run_secret(b"alignments"))
+    history = History(airline.path / "runs" / "alignments.jsonl")
     assert [line.result for line in history.lines()].count("begun") == 2
 
 
@@ -157,6 +160,82 @@ def test_a_run_that_has_begun_keeps_its_rows(companies, left):
     trace.touch()
     with pytest.raises(UsageError, match=r"'small' has begun, and its rows stay what they are.*another `run`"):
         airline.align(again=True)
+
+
+# --- a link that breaks ----------------------------------------------------------------------------------------------
+
+
+class HangsUp:
+    """A link whose owner is gone once it has heard one message of this kind."""
+
+    def __init__(self, link, kind):
+        self.link, self.kind, self.peer = link, kind, link.peer
+
+    def send(self, message):
+        self.link.send(message)
+
+    def recv(self, timeout=None):
+        message = self.link.recv(timeout)
+        if message is not None and message.kind == self.kind:
+            self.link.close()
+            raise LinkError("hung up")
+        return message
+
+    def close(self):
+        self.link.close()
+
+
+def hang_up(airport, kind, hashes):
+    """Come as the airport with these ids, and hang up after this word of the airline's; whether there was one."""
+    alignment = airport.contract.alignment
+    options = {"cap": alignment.largest_set, "minimum": alignment.smallest_set, "patience": 5.0}
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            link = dial(airport, airport.contract, alignment_limits())
+            said_hello(link, airport, airport.contract)
+            break
+        except LinkError:
+            time.sleep(0.05)
+    with Engine() as engine, pytest.raises(LinkError) as caught:
+        psi.intersect(HangsUp(link, kind), hashes, engine=engine, **options)
+    return str(caught.value) == "hung up"
+
+
+def test_a_peer_that_hangs_up_with_its_answer_is_not_let_in_again(companies):
+    airline, airport = companies
+    fillers = np.random.default_rng(0).integers(0, 256, (400, 32), np.uint8)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(Folder(airline.path).align)
+        assert hang_up(airport, "matches", fillers)
+        with pytest.raises(LinkError, match=r"airport had been answered.*nobody is let in.*`tacit align --again`"):
+            waiting.result(timeout=60)
+    history = History(airline.path / "runs" / "alignments.jsonl")
+    assert [line.result for line in history.lines()] == ["begun"]
+    with pytest.raises(LinkError):
+        dial(airport, airport.contract, alignment_limits())
+
+    airline_again, airport_again = both(companies, again=True)  # now that both have decided so
+    assert airline_again.id == airport_again.id
+    assert [line.result for line in history.lines()] == ["begun", "begun", "done"]
+
+
+def test_a_link_that_breaks_before_any_answer_is_made_again(companies):
+    airline, airport = companies
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(Folder(airline.path).align)
+        for _ in range(3):
+            link = None
+            while link is None:
+                try:
+                    link = dial(airport, airport.contract, alignment_limits())
+                except LinkError:
+                    time.sleep(0.05)
+            said_hello(link, airport, airport.contract)
+            link.close()
+        other = pool.submit(Folder(airport.path).align)
+        assert waiting.result(timeout=60).id == other.result(timeout=60).id
+    assert [line.result for line in History(airline.path / "runs" / "alignments.jsonl").lines()] == ["begun", "done"]
 
 
 # --- a peer that does something else ---------------------------------------------------------------------------------

@@ -2,16 +2,18 @@
 
 An intersection tells who is in both sets. Two intersections with sets that differ in one id tell about that very id,
 though each of them was large enough. So every alignment is written down before the peer gets an answer, and the next
-one is measured against them. A peer that swaps ids keeps the size of its set and is not noticed by it: against that
-only the number of alignments helps.
+one is measured against them, whatever has become of this party's own table since. A peer that swaps ids keeps the size
+of its set and is not noticed by it: against that only the number of alignments helps.
 
-The file is one JSON object a line. It holds sizes and a keyed digest of this party's own set, no id and no hash of one:
-without the secret, which lies elsewhere, it tells nothing about them.
+Nothing is ever taken out of the file, and a clock that was set ahead makes nothing old: what lies between two lines
+counts as a quarter of the window at most, since nobody saw the time pass. Who was refused and waits should therefore
+ask now and then; that is written down as well.
+
+The file is one JSON object a line. It holds sizes, no id and no hash of one.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 from collections.abc import Callable
@@ -20,36 +22,29 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tacit.align.curve import byte_order
 from tacit.errors import RefusedError, StorageError, UsageError
 
 __all__ = ["Alignment", "History"]
 
-_BLOCK = 1 << 16
 _TYPES: dict[str, type] = {"str": str, "int": int}
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """One line: an alignment that began, or how it ended.
+    """One line: an alignment that began, how it ended, or that it was refused before.
 
     Attributes:
         date: when the line was written, in UTC.
         peer: with whom.
         count: ids in this party's set.
-        digest: of this party's set, keyed: equal where the set is, in whatever order.
         peer_count: ids in the peer's set.
         common: ids in both; -1 where that is not known.
-        result: "begun"; then "done", or the field over which it was refused.
+        result: "begun"; then "done", or the field over which it was refused: "history" where it never began.
     """
 
     date: str
     peer: str
     count: int
-    digest: str
     peer_count: int
     common: int
     result: str
@@ -64,7 +59,6 @@ class History:
 
     Args:
         path: of the file; it is made with its first line.
-        secret: keys the digests; keep it apart from the file.
         runs: how many alignments with one peer may begin within the window.
         window: for how long an alignment counts.
         share: a set whose size differs by at most this share of it counts as edited.
@@ -76,7 +70,6 @@ class History:
     def __init__(
         self,
         path: str | Path,
-        secret: bytes,
         *,
         runs: int = 10,
         window: timedelta = timedelta(days=30),
@@ -85,10 +78,6 @@ class History:
         allow_edits: bool = False,
         now: Callable[[], datetime] = _now,
     ) -> None:
-        if len(secret) < 16:
-            raise UsageError(
-                f"a secret of {len(secret)} bytes: pass at least 16, as secrets.token_bytes(32) gives them"
-            )
         if runs < 1:
             raise UsageError(f"runs = {runs}: allow at least one alignment with a peer")
         self.path = Path(path)
@@ -97,15 +86,13 @@ class History:
         self.share = share
         self.few = few
         self.allow_edits = allow_edits
-        self._secret = secret
         self._now = now
 
-    def check(self, peer: str, hashes: NDArray[np.uint8], peer_count: int | None = None) -> None:
+    def check(self, peer: str, peer_count: int | None = None) -> None:
         """Refuse a peer that has aligned too often, or whose set is a former one with a few ids changed.
 
         Args:
             peer: with whom.
-            hashes: this party's set.  (count, 32)
             peer_count: ids in the peer's set; without it only the number of alignments is looked at.
         """
         recent = [line for line in self._recent(peer) if line.result == "begun"]
@@ -113,25 +100,35 @@ class History:
             raise RefusedError(
                 "history",
                 f"{peer} has aligned {len(recent)} times since {recent[0].date}, and {self.runs} are allowed in "
-                f"{self.window.days} days: every one may tell about the ids that changed; wait, or allow more runs",
+                f"{self.window.days} days: every one may tell about the ids that changed; allow more runs, or wait and "
+                f"ask every week (a longer pause counts as {self.window.days / 4:g} days, for clocks jump)",
             )
-        if peer_count is None or self.allow_edits or not recent:
+        if peer_count is None or self.allow_edits:
             return
-        digest = self._digest(hashes)
         for line in recent:
             change = abs(line.peer_count - peer_count)
-            if line.digest == digest and 0 < change <= max(self.few, self.share * line.peer_count):
+            if 0 < change <= max(self.few, self.share * line.peer_count):
                 raise RefusedError(
                     "history",
-                    f"{peer} comes with {peer_count} ids, and on {line.date} it came with {line.peer_count} to the "
-                    f"same set of {len(hashes)}: both answers together would tell about {change} single ids; ask what "
-                    "changed, then allow edits or wait until more has",
+                    f"{peer} comes with {peer_count} ids, and on {line.date} it came with {line.peer_count}: both "
+                    f"answers together would tell about {change} single ids; ask what changed, then allow edits or "
+                    "wait until more has",
                 )
 
-    def begin(self, peer: str, hashes: NDArray[np.uint8], peer_count: int) -> Alignment:
-        """Check, and write down that an alignment begins, before the peer gets any answer; pass the line to `end`."""
-        self.check(peer, hashes, peer_count)
-        line = Alignment(self._stamp(), peer, len(hashes), self._digest(hashes), peer_count, -1, "begun")
+    def begin(self, peer: str, count: int, peer_count: int) -> Alignment:
+        """Check, and write down that an alignment begins, before the peer gets any answer; pass the line to `end`.
+
+        Args:
+            peer: with whom.
+            count: ids in this party's set.
+            peer_count: ids in the peer's set.
+        """
+        line = Alignment(self._stamp(), peer, count, peer_count, -1, "begun")
+        try:
+            self.check(peer, peer_count)
+        except RefusedError as error:
+            self.end(line, result=error.field)
+            raise
         self._append(line)
         return line
 
@@ -159,6 +156,8 @@ class History:
             found = json.loads(line)
         except (ValueError, RecursionError):
             return self._damaged(number)
+        if isinstance(found, dict):
+            found.pop("digest", None)  # of this party's set: older lines have it
         kinds = {field.name: _TYPES[str(field.type)] for field in fields(Alignment)}
         if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
             return self._damaged(number)
@@ -175,8 +174,17 @@ class History:
         )
 
     def _recent(self, peer: str) -> list[Alignment]:
-        since = self._now() - self.window
-        return [line for line in self.lines() if line.peer == peer and datetime.fromisoformat(line.date) >= since]
+        """The lines of this peer within the window, oldest first; a pause counts as a quarter of it at most."""
+        later, age, found = self._now(), timedelta(0), []
+        for line in reversed(self.lines()):
+            date = datetime.fromisoformat(line.date)
+            age += min(max(later - date, timedelta(0)), self.window / 4)
+            if age > self.window:
+                break
+            later = date
+            if line.peer == peer:
+                found.append(line)
+        return found[::-1]
 
     def _append(self, line: Alignment) -> None:
         """One line, on the disk when this returns."""
@@ -197,13 +205,6 @@ class History:
             ) from error
         if written < len(text):
             raise StorageError(f"{self.path}: only part of a line could be written: make room, and remove that part")
-
-    def _digest(self, hashes: NDArray[np.uint8]) -> str:
-        digest = hmac.new(self._secret, b"tacit history 1", "sha256")
-        order = byte_order(hashes)
-        for at in range(0, len(order), _BLOCK):
-            digest.update(hashes[order[at : at + _BLOCK]].tobytes())
-        return digest.hexdigest()
 
     def _stamp(self) -> str:
         return self._now().astimezone(UTC).isoformat(timespec="seconds")

@@ -5,8 +5,18 @@ what the peer sends by its own key too and sends that back. (P a) b = (P b) a, s
 product on both sides, and without the other's key a point says nothing about its id.
 
 What each party learns: the size of the other's set and the common ids. Keys are new in every run and never stored.
-Against a peer that lies about its own ids no such protocol helps: the cap, the minimum and `tacit.align.history` limit
-what it may ask.
+
+A liar need not multiply. It may hand this party's own products back as those of other rows, or multiples of the one id
+that it knows, and those rows would look common. So both show in the end that they know the *ids* of all common rows:
+they make a base point of them and agree on a Diffie-Hellman key over it (SPEKE). This party takes its own ids, those of
+the rows that it would return. Whoever lacks one of them does not know the base and can't show the key, whatever it has
+heard or echoed. Nor is this party an oracle: what it sends is its base times a secret, so an id can't be looked for in
+a dictionary afterwards. A liar can try one guess in each alignment, as if it had put that id into its set.
+
+What no such protocol prevents: a peer may put any id into its set, knows the answer as soon as it has this party's
+products, and may then hide it or hang up. The cap bounds how many ids it asks about, `tacit.align.history` how often.
+The minimum is a promise about what is *returned*: rows of at least so many ids that both know. It does not bound what a
+liar learns before it is refused.
 
 Products come back shortened to 16 bytes. Nobody can compute one without the other's key, so there is no searching for
 two that agree: they do so by chance alone, for two sets of 10^8 ids with a probability of about 2^-75.
@@ -32,7 +42,8 @@ from tacit.errors import ProtocolError, RefusedError, UsageError
 
 __all__ = ["CHUNK", "SHORT", "Matched", "common", "intersect", "recv_mask", "send_mask"]
 
-_PROTOCOL = "tacit psi 1"
+_PROTOCOL = "tacit psi 2"
+_AGREEMENT = b"tacit psi agreement 2"
 _NONCE = 16
 _HELLO = {"protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str}
 
@@ -76,7 +87,8 @@ def intersect(
         hashes: of the ids, no two alike, as `read_ids` gives them.  (count, 32)
         engine: multiplies.
         cap: no set may be larger, by the contract: the size of a set is how much it can ask.
-        minimum: no set, and no intersection, may be smaller, by the contract: a tiny one asks about single people.
+        minimum: no set may be smaller, by the contract, and no intersection that is returned: a tiny one asks about
+            single people. A peer that lies has learned about them by then.
         admit: called with the size of the peer's set before anything is computed; it may raise a `RefusedError`, as
             `History.begin` does.
         progress: called with the multiplications done and to do, by one thread at a time.
@@ -93,16 +105,16 @@ def intersect(
         admit(peer_count)
     order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
     own, peer = Exchange(link, hashes, order, peer_count, engine, random(32), progress, patience).run()
-    places, products = _matches(link.peer, own, peer)
-    _confirm(link, hashlib.sha256(products.tobytes()).digest(), nonce, peer_nonce, patience)
-    if len(places) < minimum:
+    positions = order[_matches(link.peer, own, peer)]
+    positions = positions[byte_order(np.take(hashes, positions, axis=0))]
+    _confirm(link, np.take(hashes, positions, axis=0), engine, random(32), nonce, peer_nonce, patience)
+    if len(positions) < minimum:
         raise RefusedError(
             "minimum",
-            f"{len(places)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is returned; "
-            "check that both mean the same ids, spelled alike",
+            f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is "
+            "returned; check that both mean the same ids, spelled alike",
         )
-    positions = order[places]
-    return Matched(positions[byte_order(np.take(hashes, positions, axis=0))], peer_count)
+    return Matched(positions, peer_count)
 
 
 def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[np.bool_]]]:
@@ -178,12 +190,11 @@ def _peer_hello(link: Link, own: dict[str, object], patience: float) -> tuple[in
     return said["count"], nonce
 
 
-def _matches(peer_name: str, own: Points, peer: Points) -> tuple[NDArray[np.int64], Points]:
-    """Where in `own` the products are that are in `peer` too, and those products, in the order of their bytes."""
+def _matches(peer_name: str, own: Points, peer: Points) -> NDArray[np.int64]:
+    """Where in `own` the products are that are in `peer` too."""
     both = np.concatenate([own, peer])
     order = byte_order(both)  # stable: of two that are equal, this party's own comes first
-    both = np.take(both, order, axis=0)  # many times as fast as both[order]
-    words = both.view(np.uint64)
+    words = np.take(both, order, axis=0).view(np.uint64)  # many times as fast as both[order]
     again = np.flatnonzero((words[1:] == words[:-1]).all(axis=1))
     first, second = order[again], order[again + 1]
     if (wrong := first >= len(own)).any():
@@ -197,19 +208,43 @@ def _matches(peer_name: str, own: Points, peer: Points) -> tuple[NDArray[np.int6
             f"{peer_name} returned one product for {int(wrong.sum())} pairs of different points: this party's hashes "
             "are not distinct, or the peer does not multiply",
         )
-    return first, np.take(both, again, axis=0)
+    return first
 
 
-def _confirm(link: Link, key: bytes, nonce: bytes, peer_nonce: bytes, patience: float) -> None:
-    """Show the peer that this party holds the same products, and have it show the same; an echo will not do."""
-    link.send(told("commitment", 1, {"agreement": _proof(key, nonce, peer_nonce).hex()}))
-    said = decoded(expect(link, "commitment", 1, patience), {"agreement": str})
-    if not hmac.compare_digest(unhex("agreement", said["agreement"], 32), _proof(key, peer_nonce, nonce)):
+def _confirm(
+    link: Link, ids: Points, engine: Engine, key: bytes, nonce: bytes, peer_nonce: bytes, patience: float
+) -> None:
+    """Have the peer show that it knows the ids of all common rows, and show it the same; an echo will not do.
+
+    Args:
+        link: to the peer.
+        ids: this party's hashes of the rows that it holds for common, in the common order.  (matches, 32)
+        engine: multiplies.
+        key: this party's secret, for this once.
+        nonce: this party's, and
+        peer_nonce: the peer's: they keep out what was said in other alignments, and tell who says it.
+        patience: how many seconds the peer may be silent.
+    """
+    own = engine.blind(_base(ids, nonce, peer_nonce), key, domain=_AGREEMENT)
+    link.send(told("commitment", 1, {"share": own.tobytes().hex()}))
+    share = unhex("share", decoded(expect(link, "commitment", 1, patience), {"share": str})["share"], 32)
+    secret = engine.multiply(np.frombuffer(share, np.uint8).reshape(1, -1), key).tobytes()
+    link.send(told("commitment", 2, {"agreement": _proof(secret, nonce, peer_nonce).hex()}))
+    said = decoded(expect(link, "commitment", 2, patience), {"agreement": str})
+    if not hmac.compare_digest(unhex("agreement", said["agreement"], 32), _proof(secret, peer_nonce, nonce)):
         raise RefusedError(
             "alignment",
-            f"{link.peer} found other common ids than this party: one of the two did not multiply as the protocol says",
+            f"{link.peer} does not know the ids of the {len(ids)} rows that its products make common: one of the two "
+            "did not multiply as the protocol says; nothing is returned, and the alignment counts",
         )
 
 
-def _proof(key: bytes, sender: bytes, receiver: bytes) -> bytes:
-    return hmac.new(key, b"tacit psi agreement 1" + sender + receiver, "sha256").digest()
+def _base(ids: Points, *nonces: bytes) -> Points:
+    """The hash that a base point is made of: of these ids, in this alignment.  (1, 32)"""
+    digest = hashlib.sha256(b"".join(sorted(nonces)))
+    digest.update(ids.data)
+    return np.frombuffer(digest.digest(), np.uint8).reshape(1, -1)
+
+
+def _proof(secret: bytes, sender: bytes, receiver: bytes) -> bytes:
+    return hmac.new(secret, _AGREEMENT + sender + receiver, "sha256").digest()

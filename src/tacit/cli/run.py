@@ -29,7 +29,8 @@ def align(
     """Find the rows that all parties have, without showing anybody the others.
 
     All parties give this command at the same time; it waits for them. Ids leave this machine only as points that
-    nobody can read without this party's key, which is drawn anew each time.
+    nobody can read without this party's key, which is drawn anew each time. A link that breaks once a peer has been
+    answered ends it: ask there what happened, and decide together whether to align again.
 
     Example: `tacit align --folder airline`
     """

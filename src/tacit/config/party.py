@@ -137,8 +137,9 @@ class Align(Section):
     """How often a peer may align with this party, for every time it may learn about the ids that changed.
 
     Attributes:
-        runs_a_month: with one peer, in 30 days.
-        allow_edits: whether a peer may come with a set that differs from a former one by a few ids alone.
+        runs_a_month: with one peer, in 30 days, those that broke off included. A pause between two of them counts as a
+            week at most, for a clock may have been set ahead: who aligns once a month needs 5 or more.
+        allow_edits: whether a peer may come with a set whose size differs from that of a former one by a few ids alone.
     """
 
     runs_a_month: Whole = 10

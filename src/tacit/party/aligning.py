@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,6 @@ from tacit.party.folder import Folder
 from tacit.party.meeting import alignment_limits, meet, server
 from tacit.wire.codec import control, read_control
 from tacit.wire.line import Alarm, Waiting, last_words
-from tacit.wire.network import Server
 
 __all__ = ["Aligned", "Source", "align", "aligned", "store"]
 
@@ -56,8 +55,10 @@ def align(
 ) -> Aligned:
     """Find the rows that all parties of the contract have, without showing anybody the others.
 
-    All parties run this at the same time; it waits for them, and begins again where a connection breaks. What is
-    aligned already is returned as it is, so that a script may be started again.
+    All parties run this at the same time; it waits for them. A connection that breaks before a peer has got any answer
+    is made again; after that it is an error, and whether to align again is for people to decide, on all sides: a peer
+    that hangs up once it has its answer would else come back with other ids. What is aligned already is returned as it
+    is, so that a script may be started again.
 
     Args:
         folder: the party's folder.
@@ -89,7 +90,6 @@ def align(
     probing = folder.config.align
     history = History(
         where.parent / "alignments.jsonl",
-        folder.run_secret(b"alignments"),
         runs=probing.runs_a_month,
         allow_edits=probing.allow_edits,
     )
@@ -97,10 +97,10 @@ def align(
     with best_engine() as engine:
         work = _Work(folder, contract, own, engine, history, progress)
         if folder.config.role == "features":
-            found = _until_done(lambda: work.run(meet(folder, contract, None, limits, waiting=waiting, alarm=alarm)))
+            found = work.until_done(lambda: meet(folder, contract, None, limits, waiting=waiting, alarm=alarm))
         else:
             with server(folder, contract, limits) as door:
-                found = _until_done(lambda: work.run(_all(door, work, waiting, alarm)))
+                found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
     return store(
         where,
         run=contract.run,
@@ -111,25 +111,12 @@ def align(
     )
 
 
-def _all(door: Server, work: _Work, waiting: Waiting, alarm: Alarm) -> dict[str, Link]:
-    return meet(work.folder, work.contract, door, alignment_limits(), waiting=waiting, alarm=alarm)
-
-
 @dataclass(frozen=True)
 class _Found:
     id: str
     seed: int
     digest: str
     positions: NDArray[np.int64]
-
-
-def _until_done(attempt: Callable[[], _Found]) -> _Found:
-    """Begin again with new keys where a link breaks; the peers do the same."""
-    while True:
-        try:
-            return attempt()
-        except LinkError:
-            continue
 
 
 @dataclass(frozen=True)
@@ -142,6 +129,21 @@ class _Work:
     engine: Engine
     history: History
     progress: Progress
+    answered: list[str] = field(default_factory=list)
+
+    def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> _Found:
+        """Begin again with new keys where a link breaks, as long as no peer has been answered."""
+        while True:
+            try:
+                return self.run(meet_all())
+            except LinkError as error:
+                if self.answered:
+                    who = ", ".join(self.answered)
+                    raise LinkError(
+                        f"{error}; by then {who} had been answered and may know which of its ids are common, so nobody "
+                        "is let in again by itself: ask there what happened, then run `tacit align --again` on all "
+                        "sides; it counts among `[align] runs_a_month`"
+                    ) from error
 
     def run(self, links: Mapping[str, Link]) -> _Found:
         """Intersect with every peer, keep what all have, agree on a seed, and see that all ended alike."""
@@ -183,10 +185,11 @@ class _Work:
         def admit(peer_count: int) -> None:
             """Written down before the peer gets any answer."""
             try:
-                begun.append(self.history.begin(name, self.own.hashes, peer_count))
+                begun.append(self.history.begin(name, len(self.own), peer_count))
             except RefusedError as error:
                 where = f"`[align] runs_a_month` and `allow_edits` in the party.toml of {self.folder.config.name}"
                 raise RefusedError(error.field, f"{error} ({where} set the limits)") from error
+            self.answered.append(name)
 
         try:
             found = psi.intersect(

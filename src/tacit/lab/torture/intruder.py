@@ -29,7 +29,7 @@ from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.network import NetworkLink, allow_files
 
-__all__ = ["ATTACKS", "Flood", "intrude"]
+__all__ = ["ATTACKS", "Flood", "intrude", "reach"]
 
 _WAIT = 20.0  # seconds for the label party's word
 _REPEATS = 20
@@ -42,7 +42,7 @@ class _Peer:
         contract, rows = folder.contract, aligned(folder)
         self.exchange = exchange
         self.limits = training_limits(contract, folder.config.name)
-        self.link = _reach(folder, contract, self.limits)
+        self.link = reach(folder, contract, self.limits)
         self.hello = Hello(
             PROTOCOL, __version__, contract.run, "features", folder.config.name, contract.digest, rows.id, rows.digest,
             "none", 0, 0, "", "",
@@ -66,7 +66,7 @@ class _Peer:
         return "nothing" if message is None else message.kind
 
 
-def _reach(folder: Folder, contract: Contract, limits: Mapping[str, Limit]) -> NetworkLink:
+def reach(folder: Folder, contract: Contract, limits: Mapping[str, Limit]) -> NetworkLink:
     """A link to the label party, as soon as it listens."""
     until = time.monotonic() + _WAIT
     while True:

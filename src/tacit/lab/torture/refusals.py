@@ -291,6 +291,23 @@ def intruders(bench: Bench) -> Result:
     return Result(f"{len(heard)} ways, {count} alarms, nothing changed", {"alarms": count, "heard": heard})
 
 
+def echoing(bench: Bench) -> Result:
+    """A peer that aligns with one id and echoes products: no row is common, and both align when it is gone."""
+    training = bench.fresh()
+    for name in PARTIES:
+        shutil.rmtree(training.run_folder(name))
+    victim = training.start(LABEL, verb="align")
+    process = training.another(FEATURES, training.party(FEATURES), verb="echo")
+    error = training.refused(victim, "RefusedError", "does not know the ids of the")
+    check(error["field"] == "alignment", f"refused about {error['field']}, not alignment")
+    check(process.wait(30) == 0, f"the echoing peer ended with {process.code}: {training.complaint(process)}")
+    (heard,) = [event["found"] for event in process.events if event["event"] == "intruded"]
+    check(heard == "alignment", f"the echoing peer was told of {heard}")
+    training.finish(verb="align")
+    bench.discard(training)
+    return Result(training.brief(error))
+
+
 # --- what has changed since the run began ----------------------------------------------------------------------------
 
 
@@ -324,6 +341,7 @@ REFUSALS: dict[str, Callable[[Bench], Result]] = {
     "foreign certificate of the label party": lambda bench: foreign(bench, LABEL),
     "certificate with another name": wrong_name,
     "intruder with the right certificate": intruders,
+    "echoing peer": echoing,
     "data changed on resume": lambda bench: _resumed(bench, FEATURES, _other_data, "RefusedError", "data"),
     "settings changed on resume": lambda bench: _resumed(
         bench,

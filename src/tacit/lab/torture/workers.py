@@ -27,6 +27,7 @@ import tacit.party.building
 import tacit.party.training
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
+from tacit.lab.torture.echoing import echo
 from tacit.lab.torture.intruder import intrude
 from tacit.party.aligning import align
 from tacit.party.training import train
@@ -49,7 +50,8 @@ class Start:
     Attributes:
         folder: of the party.
         events: the file that is told what happens.
-        verb: "align", "train", or "intrude": to come with the party's certificate and behave badly.
+        verb: "align", "train", or to come with the party's certificate and behave badly: "intrude" into a training, or
+            "echo" products in an alignment.
         kill_at: the point at which the process ends itself with SIGKILL; "" for none.
         count: at which pass of that point.
         version: what the code is to call its own version; "" for what it is.
@@ -116,7 +118,8 @@ def work(start: Start) -> int:
             _watch_answers(events)
             train(start.folder, trace=_Points(start, events))
         else:
-            events.tell("intruded", found=intrude(start.folder, start.how))
+            found = echo(start.folder) if start.verb == "echo" else intrude(start.folder, start.how)
+            events.tell("intruded", found=found)
     except TacitError as error:
         field = error.field if isinstance(error, RefusedError) else ""
         events.tell("failed", error=type(error).__name__, field=field, message=str(error))
