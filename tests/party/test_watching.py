@@ -10,7 +10,7 @@ from tacit.config import Contract, Live, Record
 from tacit.contracts import Message
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Task
+from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.party.watching import LIVE, Watch, looks
 from tacit.protect.gradient import protection
@@ -26,6 +26,7 @@ cut.widths.airport = {width}
 minimum.gradient.name = "none"
 """
 ROWS, WIDTH = 64, 4
+PLAN = Plan(ROWS, 16, 2, seed=1)
 
 
 def contract(epochs=2, width=WIDTH):
@@ -67,7 +68,8 @@ def _watched(tmp_path):
     def make(**options):
         party = label_party()
         record = Record(**{"last": 3, "follow": 20, **options.pop("record", {})})
-        watch = Watch(tmp_path, party, contract(), record, Live(every=2, **options))
+        live, secret = Live(**{"every": 2, **options.pop("live", {})}), options.pop("secret", b"1" * 32)
+        watch = Watch(tmp_path, party, contract(), options.pop("plan", PLAN), record, live, secret)
         watch.resume(0, 0)
         return watch, party
 
@@ -80,7 +82,7 @@ def test_every_step_is_recorded_and_every_second_one_looked_at(watched, tmp_path
     assert watch.recorder.steps == 8
     assert watch.recorder.batches().view.rows.shape == (3, 16)
     seen = looks(tmp_path / LIVE)
-    assert [one["step"] for one in seen] == [1, 3, 5, 7]
+    assert [one["step"] // 2 for one in seen] == [0, 1, 2, 3], "one of each two"
     assert [one["epoch"] for one in seen] == [0, 0, 1, 1]
     assert {"norm", "cosine"} <= set(seen[0]["found"])
     assert all(one["figures"]["loss"] > 0 for one in seen)
@@ -92,7 +94,7 @@ def test_every_step_is_recorded_and_every_second_one_looked_at(watched, tmp_path
 def test_what_was_sent_is_recorded_beside_what_was_hidden(watched):
     watch, party = watched()
     party.protect = protection("iso", t=1.0)
-    run(watch, party, 0, 2)
+    run(watch, party, 0, 4)
     kept = watch.recorder.batches()
     assert not torch.equal(kept.view.gradient, kept.clean)
     assert kept.clean.shape == kept.view.gradient.shape == kept.view.embedding.shape
@@ -106,7 +108,7 @@ def test_after_a_kill_the_looks_since_the_checkpoint_are_forgotten_and_made_agai
     again, party = watched()
     (tmp_path / LIVE).write_bytes(whole[:-5])
     again.resume(4, 4)
-    assert [one["step"] for one in looks(tmp_path / LIVE)] == [1, 3]
+    assert [one["step"] // 2 for one in looks(tmp_path / LIVE)] == [0, 1]
     assert (tmp_path / LIVE).read_bytes() == b"".join(line + b"\n" for line in whole.split(b"\n")[:2])
     again.resume(0, 0)
     run(again, party, 0, 8)
@@ -135,12 +137,51 @@ def test_nothing_is_kept_where_nothing_is_wanted(watched, tmp_path, record):
     assert watch.recorder is None
     run(watch, party, 0, 4)
     watch.keep(4)
-    assert [one["step"] for one in looks(tmp_path / LIVE)] == [1, 3], "it looks all the same"
+    assert [one["step"] // 2 for one in looks(tmp_path / LIVE)] == [0, 1], "it looks all the same"
+
+
+def test_what_is_kept_followed_and_looked_at_is_a_matter_of_the_secret(watched):
+    """Drawn over all rows, the whole epoch and every stretch, each epoch anew; whoever has no secret can't tell."""
+    plan = Plan(4000, 16, 3, seed=1)  # 250 steps in an epoch
+    found = {}
+    for secret in (b"1" * 32, b"2" * 32, b"1" * 32):
+        watch, _ = watched(secret=secret, plan=plan, record={"last": 24, "follow": 500}, live={"every": 50})
+        kept = [[step for step in range(250) if watch._keeps(250 * epoch + step)] for epoch in range(3)]
+        seen = watch.followed.tolist(), kept, [watch._looked_at(stretch) for stretch in range(15)]
+        assert found.setdefault(secret, seen) == seen, "the same whenever it is started"
+    (followed, kept, looked), (others, kept_by_other, looked_by_other) = found.values()
+    for rows in (followed, others):
+        assert len(set(rows)) == 500
+        assert min(rows) < 400 < 3600 < max(rows)
+    assert len(set(followed) & set(others)) < 150  # 62 by chance, with a deviation of 7
+    for epoch, batches in enumerate(kept):
+        assert len(batches) == 24
+        assert batches[0] < 100 < 150 < batches[-1], "over the whole epoch: else 1 in a million"
+        assert batches != kept_by_other[epoch]
+    assert kept[0] != kept[1]
+    assert looked != looked_by_other
+
+
+def test_what_is_recorded_is_what_the_secret_chose(watched):
+    watch, party = watched(record={"last": 2, "follow": 10})
+    run(watch, party, 0, 8)
+    chosen = [step for step in range(8) if watch._keeps(step)]
+    last = [((torch.arange(16) + 16 * step) % ROWS).tolist() for step in chosen[-2:]]
+    assert watch.recorder.batches().view.rows.tolist() == last
+    assert sorted(watch.recorder.visits().view.rows[0].tolist()) == watch.followed.tolist()
 
 
 def test_what_is_followed_fits_into_a_bounded_memory(tmp_path):
     made = [
-        Watch(tmp_path, label_party(), contract(epochs, width), Record(last=1, follow=10**9), Live())
+        Watch(
+            tmp_path,
+            label_party(),
+            contract(epochs, width),
+            Plan(10**8, 16, epochs, seed=1),
+            Record(last=1, follow=10**9),
+            Live(),
+            b"1" * 32,
+        )
         for epochs, width in ((1, 4), (100, 4), (100, 4096))
     ]
     follow = [watch.recorder.follow for watch in made]
@@ -155,7 +196,7 @@ def test_inputs_that_are_codes_are_not_looked_at(tmp_path):
     party = FeatureParty(
         bottom=bottom, features=torch.arange(ROWS)[:, None] % 5, optimizer=torch.optim.SGD(bottom.parameters())
     )
-    watch = Watch(tmp_path, party, contract(), Record(last=2, follow=4), Live(every=1))
+    watch = Watch(tmp_path, party, contract(), PLAN, Record(last=2, follow=4), Live(every=1), b"1" * 32)
     watch.resume(0, 0)
     rows = torch.arange(16)
     party.steps = 1

@@ -60,7 +60,7 @@ _NETWORK = {
 _LIMIT = {
     "label": """\
 limit = 0.6  # leak AUC of your labels that no attack on your gradients may pass: 0.5 is a coin flip, 1.0 an open book
-# budget = 0.7  # that the worst case may reach for any example, over all visits in all runs
+# budget = 0.75  # that the worst case of any example may reach, over all visits in all runs; 1 for no budget
 """,
     "features": """\
 # limit = 0.3  # share of your columns' variance that no attack on your embeddings may read: 0 is nothing, 1 everything
