@@ -82,7 +82,7 @@ def set_up(
                 where=where,
                 address=f"127.0.0.1:{port}",
                 threads=threads,
-                protect='protect.gradient.name = "none"' if role == "label" else "protect.embedding = []",
+                protect='protect.gradient.name = "none"\nbudget = 1' if role == "label" else "protect.embedding = []",
                 settings=settings,
             )
         )

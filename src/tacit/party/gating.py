@@ -136,9 +136,10 @@ class Gate(ABC):
         first = self.recorder is None or not self.recorder.recorded
         begins = task.turn % self.plan.epoch_turns == 0
         raised = [one["epoch"] for one in before if one["decision"] == "raise"]
+        taken = list if begins else _values
         return decide(
-            [] if first else self.measured(task.turn),
-            lambda level: self.tried_out(level, *batch) if first else self.foreseen(level, task),
+            [] if first else taken(self.measured(task.turn)),
+            lambda level: self.tried_out(level, *batch) if first else taken(self.foreseen(level, task)),
             limit=1.0 if self.limit is None else self.limit,
             on_limit=self.on_limit,
             level=self.level,
@@ -195,6 +196,11 @@ class Gate(ABC):
     @abstractmethod
     def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
         """The same from the very first batch alone: single values, too few rows for intervals."""
+
+
+def _values(figures: list[Figure]) -> list[Figure]:
+    """Figures in the middle of an epoch: few of the followed examples were visited again, too few for intervals."""
+    return [replace(one, upper=one.value) for one in figures]
 
 
 def _when(task: Task, plan: Plan) -> str:
