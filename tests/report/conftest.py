@@ -363,7 +363,7 @@ def long():
         worst=Worst(attack=top.attack, value=top.value, low=top.low, high=top.high),
         moments=moments(
             [min(3, i // 20) for i in range(200)],
-            [0.61 - 0.04 * min(1, i / 60) + draw.gauss(0, 0.004) for i in range(200)],
+            [0.61 - 0.04 * min(1, i / 60) + draw.gauss(0, 0.004) + 0.05 * (i == 7) for i in range(200)],
             [0.75 - 0.05 * math.exp(-i / 20) for i in range(200)],
         ),
         decisions=tuple(
