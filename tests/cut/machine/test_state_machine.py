@@ -217,6 +217,7 @@ class Machine(RuleBasedStateMachine):
         if name == "label" or behind:
             assert isinstance(process.error, StorageError), process.error
             assert "older copy" in str(process.error)
+            assert not behind or "have left" in str(process.error), "the peer had to say it"
         else:
             assert isinstance(process.error, RefusedError), process.error
             assert process.error.field == "journal"
