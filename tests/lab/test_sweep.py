@@ -92,7 +92,7 @@ def test_the_test_rows_are_asked_at_the_end_of_every_epoch(thorough):
 
 def test_every_attack_is_in_the_row_of_the_whole_with_its_interval(thorough):
     cheap = {f"{attack}@{layer}" for attack in (*CHEAP, *SAMPLED) for layer in ("cut", "layer1")}
-    slow = {"spectral", "likelihood", "learned", "accumulated(norm)", "accumulated(residual)"}
+    slow = {"spectral", "likelihood", "learned", "contextual", "accumulated(norm)", "accumulated(residual)"}
     slow |= {"accumulated(likelihood)", "accumulated(likelihood, spread)"}
     assert set(results.leaks_of(thorough.table.columns)) == cheap | {f"{name}@cut" for name in slow}
     for name in results.leaks_of(thorough.table.columns):

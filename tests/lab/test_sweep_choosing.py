@@ -125,8 +125,8 @@ def test_choosing_from_a_sweep_and_by_sweeping():
     assert choice.holds
     assert choice.point.setting.spelled == "iso(t=10000)"
     assert choice.baseline.high > 0.9
-    assert choice.point.untried == ("spectral@cut", "likelihood@cut", "learned@cut")
-    assert choice.as_dict()["warning"] == "not tried: spectral, likelihood, learned: they may read it"
+    assert choice.point.untried == ("spectral@cut", "likelihood@cut", "learned@cut", "contextual@cut")
+    assert choice.as_dict()["warning"] == "not tried: spectral, likelihood, learned, contextual: they may read it"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_sweep_that_leaves_attacks_out_is_refused_before_it_trains(options, wo
 def test_what_should_have_been_tried():
     recipe = {"attacks": ["norm", "residual"], "layers": ["layer1"], "epochs": 1}
     cheap = ("norm", "residual", "cosine", "hint", "majority", "top_share")
-    slow = ["spectral@cut", "likelihood@cut", "learned@cut"]
+    slow = ["spectral@cut", "likelihood@cut", "learned@cut", "contextual@cut"]
     assert wanted(recipe) == [f"{name}@{layer}" for layer in ("cut", "layer1") for name in cheap] + slow
     more = wanted({**recipe, "epochs": 2})[len(wanted(recipe)) :]
     assert more[0] == "accumulated(norm)@cut"

@@ -27,6 +27,7 @@ class Figure:
         low: where this is above the limit, the limit is broken beyond doubt.
         upper: what is held against the limit.
         limit: its own, where that is not the one of attacks: the budget of a ledger's worst case.
+        bound: what is certain, where it is no measurement at all.
     """
 
     attack: str
@@ -35,6 +36,7 @@ class Figure:
     low: float
     upper: float
     limit: float | None = None
+    bound: float = 0.0
 
     def over(self, limit: float) -> float:
         """How far it is above its limit; below it, that is negative."""

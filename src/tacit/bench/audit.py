@@ -91,8 +91,7 @@ class Watched:
             recorder, watch, books = oversight.watch.recorder, oversight.watch, oversight.books
             for owner, call, name in (
                 (recorder, "write", "write"), (watch, "step", "look"), (watch, "keep", "keep"),
-                (books, "answer", "answer"), (books, "send", "send"), (books, "measure", "measure"),
-                (books, "turned", "turned"), (books, "keep", "books"),
+                (books, "answer", "answer"), (books, "send", "send"), (books, "keep", "books"),
             ):  # fmt: skip
                 setattr(owner, call, self._timed(getattr(owner, call), name))
 

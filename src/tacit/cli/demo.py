@@ -24,9 +24,9 @@ _VARIANCE = (
 )
 _FLIPS = "0.5 is a coin flip, 1.0 an open book."
 _EMBEDDED = (
-    " spectral, clustering, model_completion, surrogate_top and contextual(network) look at the airport's own embeddings: what"
-    " those give away without any gradient is what the model has learned about flights, and does not count as the worst"
-    " attack."
+    " spectral, clustering, model_completion, surrogate_top and contextual(network) look at the airport's own"
+    " embeddings: what those give away without any gradient is what the model has learned about flights, and does not"
+    " count as the worst attack."
 )
 
 
@@ -146,7 +146,7 @@ def _print_comparison(rows: list[Row], *, quiet: bool) -> None:
             "0.5 is a coin flip, 1.0 an open book. Without protection every attack reads the labels. max_norm and"
             " marvell blunt the attacks they were made for (norm, cosine) while others read on: under marvell the"
             " energy outside the leading directions (residual, which needs no label) gives everything away. matched"
-            " leaves no attack much. spectral and contextual(network) look at the airport's own embeddings: what those give"
-            " away without any gradient is what the model has learned about flights, not a leak of the gradients, and"
-            " does not count as the worst attack."
+            " leaves no attack much. spectral and contextual(network) look at the airport's own embeddings: what"
+            " those give away without any gradient is what the model has learned about flights, not a leak of the"
+            " gradients, and does not count as the worst attack."
         )

@@ -35,6 +35,9 @@ DIGITS = 2
 LARGEST = 1e6
 """No number that a peer sends may be larger: one that is finite and huge can wreck a model as well."""
 
+ALIKE = 0.9
+"""The share of a batch whose embeddings may be the same: answers to one question about many rows add up."""
+
 Measure = Callable[[Tensor, Tensor], Mapping[str, float]]
 """Figures of an evaluation, from the logits and the labels of the rows for testing."""
 
@@ -124,6 +127,8 @@ class _Session(ABC, Generic[_C]):
                 low, high = torch.aminmax(message.payload)
                 if max(-float(low), float(high)) > LARGEST:
                     return f"it holds numbers beyond {LARGEST:.0e}: look at inputs and learning rate"
+            if message.kind == "embedding" and _alike(message.payload) > ALIKE:
+                return f"over {ALIKE:.0%} of its rows are alike: the bottom has died, or asks one thing of many rows"
             return None
 
         return judge
@@ -367,6 +372,19 @@ class LabelSession(_Session[AnsweringChannel]):
         super()._restore(checkpoint)
         self.label.state = checkpoint.state["protection"]
         self._logits, self._loss = checkpoint.state["logits"], checkpoint.state["loss"]
+
+
+def _alike(z: Tensor) -> float:
+    """The share of the rows of a batch that lie within a thousandth of one of them, as far as three of them tell.
+
+    Where nearly all are alike, any row is likely to be one of these. A few rows may be alike by chance.
+    """
+    rows = z.detach().flatten(start_dim=1)
+    if len(rows) < 32:
+        return 0.0
+    near = 1e-3 * torch.linalg.vector_norm(rows, dim=1).mean()
+    apart = [torch.linalg.vector_norm(rows - rows[place], dim=1) for place in (0, len(rows) // 3, 2 * len(rows) // 3)]
+    return max(float((one <= near).float().mean()) for one in apart)
 
 
 def _farewell() -> Message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -69,8 +68,7 @@ class EmbeddingGate(Gate):
         noise = torch.Generator().manual_seed(level)
         visits = torch.stack([self._passed(z.flatten(1), level, noise) for _ in range(self.plan.epochs)])
         together = View.of_embeddings(visits, rows=rows.expand(len(visits), -1))
-        found = self._read(mean_visits(together), "visits", 0)
-        return [replace(one, low=one.value, upper=one.value) for one in found]
+        return self._read(mean_visits(together), "visits", 0)
 
     def _at(self, level: int) -> Sequence[EmbeddingProtection]:
         if level == 0:

@@ -11,7 +11,7 @@ Before the first message leaves there is nothing to look back on; there the firs
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ BATCHES = 12
 
 _APART = 64  # steps that lie at least between two decisions
 _PARTS = 4  # decisions in an epoch, at most
+_EARLY = (0, 2, 8, 32)  # steps of the first epoch before which there is one more: who behaves at first is seen soon
 _QUIET = 2  # epochs after a raise before less is tried
 
 
@@ -98,8 +99,7 @@ class Gate(ABC):
         Raises:
             LimitError: nothing more is to be sent.
         """
-        place = task.turn % self.plan.epoch_turns
-        point = task.turn - place % max(_APART, -(-self.plan.steps // _PARTS))
+        point = self._point(task)
         if self._decided >= point:
             return
         before = [one for one in decisions(self.folder) if one["turn"] <= task.turn]
@@ -108,6 +108,28 @@ class Gate(ABC):
             self._decide(task, batch, before)
         self._decided = point
         self.apply(self.level)
+
+    def _point(self, task: Task) -> int:
+        """The last turn up to this one at which something may be decided."""
+        place = task.turn % self.plan.epoch_turns
+        point = place - place % max(_APART, -(-self.plan.steps // _PARTS))
+        if task.epoch == 0:
+            point = max(point, *(early for early in _EARLY if early <= place))
+        return task.turn - place + point
+
+    def _begins(self, task: Task) -> bool:
+        return task.turn % self.plan.epoch_turns == 0
+
+    def _taken(self, task: Task, *, first: bool) -> Callable[[list[Figure]], list[Figure]]:
+        """With which end figures count: where an epoch begins the upper one, which all followed examples are behind.
+
+        At the very first batch there are too few rows for intervals, and the value itself counts. In the middle of an
+        epoch, where few examples were visited again, the lower end does: decisions there are for what breaks the limit
+        beyond doubt. So it is everywhere if the protection has a bound of its own, which needs no rows to be shown.
+        """
+        if self.bounded() or not self._begins(task):
+            return lambda figures: [replace(one, upper=max(one.low, one.bound)) for one in figures]
+        return (lambda figures: [replace(one, upper=one.value) for one in figures]) if first else list
 
     def _due(self, task: Task, last: dict[str, Any]) -> bool:
         """Whether the owner wants something else, or so much was sent that it is time to look again; early on, always.
@@ -134,12 +156,12 @@ class Gate(ABC):
 
     def _verdict(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> Verdict:
         first = self.recorder is None or not self.recorder.recorded
-        begins = task.turn % self.plan.epoch_turns == 0
+        begins = self._begins(task)
         raised = [one["epoch"] for one in before if one["decision"] == "raise"]
-        taken = list if begins else _values
+        taken = self._taken(task, first=first)
         return decide(
             [] if first else taken(self.measured(task.turn)),
-            lambda level: self.tried_out(level, *batch) if first else taken(self.foreseen(level, task)),
+            lambda level: taken(self.tried_out(level, *batch) if first else self.foreseen(level, task)),
             limit=1.0 if self.limit is None else self.limit,
             on_limit=self.on_limit,
             level=self.level,
@@ -158,6 +180,10 @@ class Gate(ABC):
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
         chained.append(self.folder / GATE, said)
+
+    def bounded(self) -> bool:
+        """Whether the protection has a bound that no attack on a message can pass."""
+        return False
 
     @abstractmethod
     def can_raise(self) -> bool:
@@ -195,12 +221,7 @@ class Gate(ABC):
 
     @abstractmethod
     def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
-        """The same from the very first batch alone: single values, too few rows for intervals."""
-
-
-def _values(figures: list[Figure]) -> list[Figure]:
-    """Figures in the middle of an epoch: few of the followed examples were visited again, too few for intervals."""
-    return [replace(one, upper=one.value) for one in figures]
+        """The same from one batch alone, as long as none is recorded."""
 
 
 def _when(task: Task, plan: Plan) -> str:

@@ -46,6 +46,10 @@ class GradientGate(Gate):
                 "could see what all visits tell: set a larger follow in [record]"
             )
 
+    def bounded(self) -> bool:
+        """Whether the protection has a bound for a row."""
+        return getattr(self.base, "row_kl", None) is not None
+
     def can_raise(self) -> bool:
         """Whether the protection has a strength."""
         return ladder.stronger(self.base, 1) is not None
@@ -91,7 +95,7 @@ class GradientGate(Gate):
         return found + grown(self.seen(seed), so_far, planned, 2.0 ** (level - self.level)) + bound
 
     def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
-        """As many visits of the first batch as are planned, from a fresh state; single values, no intervals."""
+        """As many visits of a batch as are planned, from a fresh state."""
         bound = self._bound(0, level)
         if self.limit is None:
             return bound
@@ -105,7 +109,7 @@ class GradientGate(Gate):
         visits = once.again(protect, state, labels, noise, times=self.plan.epochs - 1, batch=len(labels))
         found = foresight.on_batches(visits, labels, seed=0)
         found += self._with_former(foresight.on_visits(visits, labels, seed=0))
-        return [replace(one, low=one.value, upper=one.value) for one in found] + bound
+        return found + bound
 
     def _bound(self, epoch: int, level: int) -> list[Figure]:
         """The worst case of a row at the end of the run, against the limit and against the budget.
@@ -114,11 +118,11 @@ class GradientGate(Gate):
         """
         found = self.books.foreseen(epoch, self._at(level))
         value = None if found is None else round(found, 9)  # a sum of parts is not the whole to the last digit
-        held = [] if value is None else [Figure("the worst case of a row", "visits", value, 0.5, value)]
+        held = [] if value is None else [Figure("the worst case of a row", "visits", value, 0.5, value, bound=value)]
         if self.books.budget is None:
             return held
         most = 1.0 if value is None else value
-        return [*held, Figure("the ledger's worst case", "visits", most, most, most, self.books.budget)]
+        return [*held, Figure("the ledger's worst case", "visits", most, most, most, self.books.budget, most)]
 
     def _with_former(self, figures: list[Figure]) -> list[Figure]:
         """Figures over all visits, as if what former runs may have told of a row had been told of these rows."""

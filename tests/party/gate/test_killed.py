@@ -45,7 +45,7 @@ def _alone(prepared, tmp_path_factory):
         assert not isinstance(outcome, Exception), outcome
     for folder in (done.airline, done.airport):
         decided = [one["decision"] for one in done.told(folder)]
-        assert len(decided) == 3
+        assert len(decided) == 4
         assert "raise" in decided, "there is something to decide"
     return before, left(done)
 
@@ -89,12 +89,12 @@ def test_both_are_killed_again_and_again(same, kills):
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("whose", ["airline", "airport"])
 def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, killed, when, whose):
-    """Each of the three decisions is cut off once; what was written counts, what was not is decided again, alike."""
+    """Each of the four decisions is cut off once; what was written counts, what was not is decided again, alike."""
     append, seen = chained.append, set()
 
     def cut(path, said):
-        first = path.parent.parent.parent.name == whose and said["epoch"] not in seen
-        seen.add(said["epoch"])
+        first = path.parent.parent.parent.name == whose and said["turn"] not in seen
+        seen.add(said["turn"])
         if first and when == "before":
             raise killed
         append(path, said)
@@ -103,7 +103,7 @@ def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, ki
 
     monkeypatch.setattr(chained, "append", cut)
     same()
-    assert len(seen) == 3
+    assert len(seen) == 4
 
 
 def test_processes_that_are_killed_with_sigkill(alone, tmp_path):

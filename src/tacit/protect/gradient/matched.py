@@ -164,7 +164,7 @@ def _measured(
     own = torch.linalg.vector_norm(slopes, dim=(1, 2)) / rows.shape[1] ** 0.5
     before = own.double() if size is None else torch.where(size > 0, size / scale.double(), own.double())
     most = torch.finfo(rows.dtype).max / 1e8  # a zero batch after large ones: in its units they have no number
-    unit = before.clamp(min=1e-6, max=most).to(rows.dtype)
+    unit = before.clamp(min=1e-30, max=most).to(rows.dtype)
     flat, peak = stateless_variance(squares, scale, torch.zeros_like(before) if peak is None else peak, row_kl)
     return slopes, own, unit, flat, peak
 
