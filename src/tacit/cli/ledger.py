@@ -77,7 +77,7 @@ def _print(found: Summary, checked: Checked | None, *, quiet: bool) -> None:
     screen.print(
         f"{found.examples} examples, {found.answers} answers about them in {found.runs} "
         f"{'run' if found.runs == 1 else 'runs'}; the most visited one {found.most_visits} times.\n"
-        f"Worst case over all visits and runs (leak AUC under the Gaussian model): {worst}; budget: {budget}."
+        f"Worst case of a row's own messages over all visits and runs (leak AUC): {worst}; budget: {budget}."
     )
     if quiet:
         return

@@ -12,7 +12,8 @@ as those of negatives: divided by q and p, both are the slope of the row's logit
 noise that costs least power at a given mean length has the shape of the root of S; its size is such that most rows are
 cut, but not by much.
 
-Share, size and shape are those of the batches before, so what a batch holds decides nothing about its own noise.
+Share, size and shape are those of the batches before: no label of a batch decides about the batch's own noise. They do
+come from labels, as do the weights behind later gradients, and what these tell is not bounded here.
 """
 
 from __future__ import annotations
@@ -261,8 +262,9 @@ def matched(
     One strength, in two spellings:
 
     Args:
-        leak_auc: the AUC with which the label of any row, whatever row it is, can be told from the messages about that
-            row in all visits together, by whoever knows everything else.
+        leak_auc: the AUC with which the label of any row, whatever row it is, can be told from what the messages about
+            that row add in all visits together, by whoever knows everything else. Not in it is what the model and later
+            noise tell, which have seen the label too.
         scale: spend at least this times the squared distance between a row's gradients with the one label and with
             the other, in every direction, in each visit.
         visits: how often an example will be visited over the whole training (epochs, usually). Fresh noise at every
