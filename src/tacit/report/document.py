@@ -224,8 +224,8 @@ class LedgerSummary(_Part):
         runs: trainings in the ledger.
         most_visits: of one example.
         visits: how many examples have been visited so often: visits -> examples.
-        worst_case: leak AUC of the most visited example under the Gaussian model with all that is known but the
-            label; 1 where a mechanism promises nothing; None where it is not known.
+        worst_case: the leak AUC up to which messages about the most exposed example tell its label to whoever knows
+            everything else; 1 where a mechanism promises nothing; None where it is not known.
         budget: that the owner set for it.
         head: digest at the end of the hash chain.
         notes: what the figure does not know.
