@@ -291,6 +291,40 @@ def intruders(bench: Bench) -> Result:
     return Result(f"{len(heard)} ways, {count} alarms, nothing changed", {"alarms": count, "heard": heard})
 
 
+_HONEST = 8  # steps before it begins
+_CRAFTED = f"""
+import torch
+
+class Crafted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.steps = torch.nn.Linear(3, 16), 0
+
+    def forward(self, categorical, numeric):
+        self.steps += self.training and len(numeric) > 2
+        z = self.linear(numeric)
+        return 0 * z + 1 if self.steps > {_HONEST} else z
+
+def make(half):
+    return Crafted()
+"""
+
+
+def crafting(bench: Bench) -> Result:
+    """A feature party that is honest for some steps and then asks one question about all rows: it gets no answer."""
+    training = bench.fresh()
+    (training.party(FEATURES) / "crafted.py").write_text(_CRAFTED)
+    training.edit(FEATURES, 'name = "wide_deep"\nlayers = 2', 'factory = "crafted:make"')
+    training.edit(FEATURES, r"embedding = \[.*\]", "embedding = []")
+    training.start(LABEL)
+    error = training.refused(training.start(FEATURES), "RefusedError", "of its rows are alike")
+    check(not training.running[LABEL].over, "the label party is gone")
+    answered = sum("gradient" in key for key in training.answers())
+    check(answered == _HONEST, f"{answered} steps were answered, {_HONEST} were honest")
+    bench.discard(training)
+    return Result(training.brief(error), {"answered": answered})
+
+
 def echoing(bench: Bench) -> Result:
     """A peer that aligns with one id and echoes products: no row is common, and both align when it is gone."""
     training = bench.fresh()
@@ -341,6 +375,7 @@ REFUSALS: dict[str, Callable[[Bench], Result]] = {
     "foreign certificate of the label party": lambda bench: foreign(bench, LABEL),
     "certificate with another name": wrong_name,
     "intruder with the right certificate": intruders,
+    "crafted and evading feature party": crafting,
     "echoing peer": echoing,
     "data changed on resume": lambda bench: _resumed(bench, FEATURES, _other_data, "RefusedError", "data"),
     "settings changed on resume": lambda bench: _resumed(
