@@ -11,7 +11,7 @@ from tacit.errors import UsageError
 
 
 def visited(seed=3, ids=60, steps=6, batch=20, width=5):
-    """A view in which some ids come often, some once (16 of 60, none in 1e-8 of all draws), some never; ids are large."""
+    """A view in which some ids come often, some once (16 of 60; none: 1e-8 of all draws), some never; all are large."""
     g = torch.Generator().manual_seed(seed)
     rows = torch.stack([torch.randperm(ids, generator=g)[:batch] for _ in range(steps)]) + 100_000
     return View.of(torch.randn(steps, batch, width, generator=g), rows=rows)

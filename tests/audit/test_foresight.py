@@ -18,7 +18,7 @@ def generator(seed=0):
 
 @pytest.fixture(name="sent")
 def _sent():
-    """Three visits of some examples, sent bare: gradients (p - y) * a direction, as long in every draw, with a spread."""
+    """Three visits of some examples, sent bare: gradients (p - y) * a direction, always as long, with a spread."""
     noise = generator()
     labels = (torch.rand(ROWS, generator=noise) < 0.4).long()
     p = torch.sigmoid(torch.randn(ROWS, generator=noise))

@@ -30,9 +30,9 @@ def decoder(
     """Guesses inputs by a network trained from scratch on a share of pairs, which it never saw in training.
 
     Hidden ReLU layers beside a linear way, which starts as the ridge regression of the same pairs (embeddings of up to
-    4096 directions): the network has to learn only what a line misses. A fifth of its own examples chooses when to stop,
-    and the line itself answers unless the network beats it on them by three standard errors: where pairs are few, the
-    best of many looks at a handful of examples is luck. The error it makes small is the squared distance in the
+    4096 directions): the network has to learn only what a line misses. A fifth of its own examples chooses when to
+    stop, and the line itself answers unless the network beats it on them by three standard errors: where pairs are few,
+    the best of many looks at a handful of examples is luck. The error it makes small is the squared distance in the
     units of the inputs, so columns of large numbers count more: hand standardized inputs to an attacker who should care
     for all columns alike.
 
