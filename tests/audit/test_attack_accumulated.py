@@ -10,8 +10,8 @@ from tacit.contracts import Guess, Known, View
 from tacit.errors import UsageError
 
 
-def visited(seed=3, ids=40, steps=6, batch=20, width=5):
-    """A view in which some ids come often, some once, some never; ids are large."""
+def visited(seed=3, ids=60, steps=6, batch=20, width=5):
+    """A view in which some ids come often, some once (16 of 60; none: 1e-8 of all draws), some never; all are large."""
     g = torch.Generator().manual_seed(seed)
     rows = torch.stack([torch.randperm(ids, generator=g)[:batch] for _ in range(steps)]) + 100_000
     return View.of(torch.randn(steps, batch, width, generator=g), rows=rows)
@@ -132,7 +132,7 @@ def test_bare_noise_of_two_kinds_is_seen_around_the_mean(scene, noise):
 def test_baselines_are_accumulated(scene, noise, quick_network):
     s = scene(8, steps=4, batch=64, examples=128)
     for how in ("mean", "sum"):
-        guess = accumulated("contextual", how)(s.view, s.known, noise)
+        guess = accumulated(attacks.attack("contextual", fit="network"), how)(s.view, s.known, noise)
         assert guess.baseline.shape == guess.score.shape == (1, 128)
 
 
@@ -147,13 +147,13 @@ def test_names_and_refusals():
 
 
 def test_precise_visits_are_not_drowned_by_louder_ones():
-    """Of four visits the last three carry thirty times the noise: their mean tells little, the quiet one tells all."""
+    """Of 13 visits all but the first carry thirty times the noise: their mean tells little, the quiet one tells all."""
     noise = torch.Generator().manual_seed(3)
     truth = (torch.arange(400) % 4 == 0).long()
     clean = torch.randn(400, 8, generator=noise) * 0.1 + truth[:, None].float()
-    sizes = torch.tensor([0.5, 15.0, 15.0, 15.0])[:, None, None]
-    view = View.of(clean + sizes * torch.randn(4, 400, 8, generator=noise), rows=torch.arange(400).expand(4, -1))
-    known = Known(positive_gradient=clean[:1].expand(4, -1))
+    sizes = torch.tensor([0.5] + 12 * [15.0])[:, None, None]
+    view = View.of(clean + sizes * torch.randn(13, 400, 8, generator=noise), rows=torch.arange(400).expand(13, -1))
+    known = Known(positive_gradient=clean[:1].expand(13, -1))
     quiet = View.of(view.gradient[:1], rows=view.rows[:1])
     alone, plain, precise = (
         leak_auc(accumulated("cosine", how=how)(seen, known, noise), truth).value

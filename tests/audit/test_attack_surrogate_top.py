@@ -10,7 +10,11 @@ from tacit.errors import UsageError
 
 
 def behind_a_network(seed, share=0.3, steps=4, batch=256, width=10, loud=0.0, visits=1):
-    """Gradients at the cut of an untrained top of two layers, of rows that come `visits` times."""
+    """Gradients at the cut of an untrained top of two layers, of rows that come `visits` times.
+
+    The straight way beside the hidden layer goes where that layer's slope goes on the whole: two ways that take each
+    other away leave a top without a leading slope, which in some draws nobody could begin with.
+    """
     g = torch.Generator().manual_seed(seed)
     total = steps * batch
     y = (torch.rand(total, generator=g) < share).long()
@@ -18,7 +22,8 @@ def behind_a_network(seed, share=0.3, steps=4, batch=256, width=10, loud=0.0, vi
     inner, outer = (torch.randn(*shape, generator=g) / 3 for shape in ((width, 24), (24,)))
     order = torch.cat([torch.randperm(total, generator=g) for _ in range(visits)]).reshape(-1, batch)
     sent = z[order].requires_grad_()
-    logit = functional.silu(sent @ inner) @ outer + sent @ torch.ones(width) / width - 1.0
+    straight = functional.normalize(inner @ outer, dim=0) / 2
+    logit = functional.silu(sent @ inner) @ outer + sent @ straight - 1.0
     functional.binary_cross_entropy_with_logits(logit, y[order].float()).backward()
     gradient = sent.grad / sent.grad.square().mean().sqrt()
     gradient = gradient + loud * torch.randn(gradient.shape, generator=g)

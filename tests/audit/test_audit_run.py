@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tacit.audit.attacks.contextual import contextual
 from tacit.audit.attacks.norm import norm
 from tacit.audit.metrics.leak_auc import leak_auc
 from tacit.audit.run import Finding, attack_all, grant, worst
@@ -100,7 +101,7 @@ def test_truth_of_one_class_is_never_a_clean_bill(scene):
 
 def test_baselines_are_judged_and_the_worst_is_above_its_baseline(scene, quick_network):
     s = scene(7)
-    (finding,) = attack_all(s.view, s.truth, ["contextual"], noise=generator())
+    (finding,) = attack_all(s.view, s.truth, [contextual(fit="network")], noise=generator())
     assert finding.baseline is not None
     assert 0.8 < finding.baseline.value < finding.leak.value
     assert finding.excess == pytest.approx(finding.leak.value - finding.baseline.value)

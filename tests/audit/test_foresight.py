@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional
 
 from tacit.audit.foresight import QUICK, Sent, figures, on_batches, on_visits
 from tacit.audit.run import Finding
@@ -17,11 +18,12 @@ def generator(seed=0):
 
 @pytest.fixture(name="sent")
 def _sent():
-    """Three visits of some examples, sent bare: gradients (p - y) * a direction with a spread."""
+    """Three visits of some examples, sent bare: gradients (p - y) * a direction, always as long, with a spread."""
     noise = generator()
     labels = (torch.rand(ROWS, generator=noise) < 0.4).long()
     p = torch.sigmoid(torch.randn(ROWS, generator=noise))
-    clean = (p - labels)[:, None] * torch.randn(5, generator=noise) + 0.1 * torch.randn(3, ROWS, 5, generator=noise)
+    way = 2 * functional.normalize(torch.randn(5, generator=noise), dim=0)
+    clean = (p - labels)[:, None] * way + 0.1 * torch.randn(3, ROWS, 5, generator=noise)
     rows = torch.arange(ROWS).expand(3, -1)
     z = torch.randn(3, ROWS, 5, generator=noise)
     return Sent(View.of(clean.clone(), rows=rows, embedding=z), clean, z), labels
@@ -75,7 +77,7 @@ def test_more_noise_leaves_less_and_visits_add_up(sent):
             max(each.value for each in on_visits(one, labels, seed=0)),
         )
     assert worst[0.5][0] > worst[8.0][0] + 0.05
-    assert worst[0.5][1] > worst[0.5][0] + 0.02, "three visits tell more than one"
+    assert worst[8.0][1] > worst[8.0][0] + 0.04, "three visits tell more than one: by 0.11, known to 0.015"
     bare = on_batches(seen, labels, seed=0)
     assert max(each.low for each in bare) > 0.95
 

@@ -1,6 +1,7 @@
 """The decoder: as good as a line where that is best, better where it is not, and its mirror of a bottom."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -43,12 +44,16 @@ def test_it_reads_what_a_line_does_not():
     assert curved < line / 3
 
 
-@pytest.mark.parametrize("share", [0.02, 0.5])
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.5])
 def test_it_is_not_worse_than_a_line_where_a_line_is_best(share):
-    x = normal(1000, 10, seed=2)
-    z = x @ normal(10, 16, seed=3) + normal(1000, 16, seed=4)
-    found, line = relative(z, x, decoder(share=share, **SMALL), linear_decoder(share=share))
-    assert found < line + 0.03
+    """Of the same pairs. Ten tables: of 20 pairs four are held out, three errors of which mislead once in 30 tables."""
+    worse = []
+    for seed in range(0, 100, 10):
+        x = normal(1000, 10, seed=seed + 2)
+        z = x @ normal(10, 16, seed=seed + 3) + normal(1000, 16, seed=seed + 4)
+        (found,), (line,) = (relative(z, x, one(share=share)) for one in (partial(decoder, **SMALL), linear_decoder))
+        worse.append(found - line)
+    assert sum(one > 0.03 for one in worse) <= 3, worse
 
 
 @pytest.mark.parametrize("how", ["noise", "permuted"])

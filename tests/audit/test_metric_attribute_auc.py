@@ -47,20 +47,23 @@ def test_two_codes_are_the_plain_auc_with_delongs_width():
 
 @pytest.mark.parametrize("codes", [2, 4])
 def test_intervals_cover_the_truth_as_often_as_they_say(codes):
-    """500 draws at 95%; below 92% by chance less than once in 500 times. A little wide is meant: few rows."""
+    """500 draws of 600 rows at 95%, or at 96% for a little wide is meant: 91% and 99% are four errors off.
+
+    A deviation of 500 is known to 3.2%, and the width is 3% too large: 18% is four errors and more.
+    """
     g = generator(2)
     score, truth = drawn(200_000, codes, g)
     long = attribute_auc(guess_of(score), truth).value
     held = 0
     widths, values = [], []
     for _ in range(500):
-        score, truth = drawn(150, codes, g)
+        score, truth = drawn(600, codes, g)
         found = attribute_auc(guess_of(score), truth)
         held += found.low <= long <= found.high
         widths.append((found.high - found.low) / 2 / 1.96)
         values.append(found.value)
-    assert 0.92 <= held / 500 <= 0.985
-    assert torch.tensor(widths).mean().item() == pytest.approx(torch.tensor(values).std().item(), rel=0.15)
+    assert 0.91 <= held / 500 <= 0.99
+    assert torch.tensor(widths).mean().item() == pytest.approx(torch.tensor(values).std().item(), rel=0.18)
 
 
 def test_only_counted_rows_and_visits_are_one_example():

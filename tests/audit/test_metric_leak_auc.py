@@ -152,7 +152,8 @@ def test_the_interval_holds_the_true_value_as_often_as_it_says():
         estimates.append(leak_auc(guess_of(score), label.flatten()))
     covered = np.mean([e.low <= 0.7 <= e.high for e in estimates])
     assert 0.903 < covered < 0.99
-    assert np.mean([e.value for e in estimates]) == pytest.approx(0.7, abs=0.003)
+    values = [e.value for e in estimates]
+    assert np.mean(values) == pytest.approx(0.7, abs=4 * np.std(values) / 300**0.5)  # 6e-5 by chance
 
 
 def test_the_interval_widens_when_batches_differ_more_than_their_rows_explain():

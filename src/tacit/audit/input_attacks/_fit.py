@@ -85,7 +85,7 @@ def trained(
     loss: Loss,
     rate: float = 5e-3,
     decay: float = 1e-4,
-) -> bool:
+) -> None:
     """Fit a network in place by AdamW: of all checks it keeps the weights that were best on the rows held out.
 
     Args:
@@ -99,14 +99,11 @@ def trained(
         loss: of an answer and its target.
         rate: AdamW's largest learning rate.
         decay: AdamW's weight decay.
-
-    Returns:
-        Whether any check was better than the first weights, which stay where none was.
     """
     parameters = list(network.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
     asked = held[:_ASKED]
-    first = least = _error(network, z[asked], target[asked], loss)
+    least = _error(network, z[asked], target[asked], loss)
     best = [p.detach().clone() for p in parameters]
     every = max(1, updates // _CHECKS)
     with torch.enable_grad():
@@ -125,7 +122,6 @@ def trained(
     with torch.no_grad():
         for parameter, kept in zip(parameters, best, strict=True):
             parameter.copy_(kept)
-    return least < first
 
 
 def answer(network: nn.Module, z: Tensor, each: int) -> Tensor:

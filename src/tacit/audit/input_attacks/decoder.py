@@ -30,8 +30,9 @@ def decoder(
     """Guesses inputs by a network trained from scratch on a share of pairs, which it never saw in training.
 
     Hidden ReLU layers beside a linear way, which starts as the ridge regression of the same pairs (embeddings of up to
-    4096 directions): the network has to learn only what a line misses, and is not worse than the line where pairs are
-    few. A fifth of its own examples chooses when to stop. The error it makes small is the squared distance in the
+    4096 directions): the network has to learn only what a line misses. A fifth of its own examples chooses when to
+    stop, and the line itself answers unless the network beats it on them by three standard errors: where pairs are few,
+    the best of many looks at a handful of examples is luck. The error it makes small is the squared distance in the
     units of the inputs, so columns of large numbers count more: hand standardized inputs to an attacker who should care
     for all columns alike.
 
@@ -84,21 +85,30 @@ class _Decoder:
         return Reconstruction(seen.rows, believed, pairs.hidden)
 
     def _straight(self, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> Tensor:
-        """The answers of a network that starts as the best line: of the line itself where it learns nothing more."""
+        """The answers of a network that starts as the best line: of the line itself where it is not surely better."""
         network = _fit.Straight(z.shape[1], self.hidden, x.shape[1])
         _fit.drawn(network, source, z.device)
         fit, held = pairs.split()
         small = min(z.shape[1], fit.numel()) <= _LINEAR
-        network.start(ridge(z, x, fit, held, refit=False) if small else None)
-        if not self._train(network, z, x, pairs, source) and small:
-            return ridge(z, x, fit, held)(z)
-        return _fit.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
+        line = ridge(z, x, fit, held, refit=False) if small else None
+        network.start(line)
+        self._train(network, z, x, pairs, source)
+        value = _fit.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
+        if line is None or _surely_better(value[held], line(z[held]), x[held]):
+            return value
+        return ridge(z, x, fit, held)(z)
 
-    def _train(self, network: nn.Module, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> bool:
+    def _train(self, network: nn.Module, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> None:
         rate = _FROM_A_LINE if self.mirror is None else _FROM_NOTHING
         fit, held = pairs.split()
         mse = functional.mse_loss
-        return _fit.trained(network, z, x, fit, held, source, updates=self.updates, loss=mse, rate=rate)
+        _fit.trained(network, z, x, fit, held, source, updates=self.updates, loss=mse, rate=rate)
+
+
+def _surely_better(one: Tensor, other: Tensor, truth: Tensor) -> bool:
+    """Whether answers lie nearer to the truth than others do, by three standard errors of the rows' differences."""
+    gain = ((other - truth).square() - (one - truth).square()).mean(1).double()  # (rows,)
+    return gain.numel() > 1 and bool(gain.mean() > 3 * gain.std() / gain.numel() ** 0.5)
 
 
 def _scaled(x: Tensor, fit: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,6 +18,7 @@ class Clip(GradientProtection):
     norm: Strength
 
     strengths = ("norm",)
+    noisy = False
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """No noise, and what is kept of each row."""
