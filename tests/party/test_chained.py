@@ -57,17 +57,17 @@ def test_every_changed_byte_of_a_line_is_noticed(path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda lines: lines[1:],
-        lambda lines: [lines[0], lines[2]],
-        lambda lines: [lines[1], lines[0], lines[2]],
-        lambda lines: [*lines, lines[2]],
-        lambda lines: [*lines, b"{}"],
-        lambda lines: [*lines, b"[]"],
-        lambda lines: [*lines, b"no JSON"],
-        lambda lines: [*lines, b""],
-        lambda lines: [*lines, chained._sealed(b'{"a": ' + b"[" * 99_999 + b"}")],
-        lambda lines: [*lines, chained._sealed(b'{"a": 1}')],
-        lambda lines: [*lines, chained._sealed(b"{no JSON}")],
+        lambda lines, path: lines[1:],
+        lambda lines, path: [lines[0], lines[2]],
+        lambda lines, path: [lines[1], lines[0], lines[2]],
+        lambda lines, path: [*lines, lines[2]],
+        lambda lines, path: [*lines, b"{}"],
+        lambda lines, path: [*lines, b"[]"],
+        lambda lines, path: [*lines, b"no JSON"],
+        lambda lines, path: [*lines, b""],
+        lambda lines, path: [*lines, chained._sealed(path, b'{"a": ' + b"[" * 99_999 + b"}")],
+        lambda lines, path: [*lines, chained._sealed(path, b'{"a": 1}')],
+        lambda lines, path: [*lines, chained._sealed(path, b"{no JSON}")],
     ],
     ids=[
         "first gone",
@@ -85,7 +85,7 @@ def test_every_changed_byte_of_a_line_is_noticed(path):
 )
 def test_lines_that_are_missing_or_do_not_belong_are_noticed(path, change):
     lines = path.read_bytes().split(b"\n")[:-1]
-    path.write_bytes(b"".join(line + b"\n" for line in change(lines)))
+    path.write_bytes(b"".join(line + b"\n" for line in change(lines, path)))
     with pytest.raises(StorageError, match=r"changed by hand, .* bring the file back"):
         chained.read(path)
 

@@ -143,7 +143,7 @@ def forged(bench: Bench) -> Result:
     where = training.run_folder(LABEL)
     begun, kept = where / f"{GATE}.seal", where / "kept"
     begun.rename(kept)
-    error = training.refused(training.start(LABEL), "StorageError", "gone with its seal")
+    error = training.refused(training.start(LABEL), "StorageError", "gone")
     kept.rename(begun)
     training.finish()
     bench.same(training)

@@ -163,7 +163,8 @@ def _measured(
     reach = torch.where(labels > 0.5, 1 - p[:, None], p[:, None]).to(rows.dtype)
     slopes = rows / reach[..., None]
     own = torch.linalg.vector_norm(slopes, dim=(1, 2)) / rows.shape[1] ** 0.5
-    before = own.double() if size is None else torch.where(size > 0, size / scale.double(), own.double())
+    alone = own.double().clamp(min=1e-6)  # where there was nothing before: zeros get noise as well
+    before = alone if size is None else torch.where(size > 0, size / scale.double(), alone)
     most = torch.finfo(rows.dtype).max / 1e8  # a zero batch after large ones: in its units they have no number
     unit = before.clamp(min=1e-30, max=most).to(rows.dtype)
     flat, peak = stateless_variance(squares, scale, torch.zeros_like(before) if peak is None else peak, row_kl)
