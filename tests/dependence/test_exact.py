@@ -164,10 +164,11 @@ def test_figure_2_of_the_report_the_plain_one_falls_with_the_batch_size_and_the_
 @both
 @pytest.mark.parametrize(("n", "p", "q"), [(12, 2, 2), (13, 1, 4), (14, 12, 1)])
 def test_the_gradient_is_that_of_finite_differences(measure, unbiased, n, p, q):
-    for seed in range(3):
-        x, z = (side.requires_grad_() for side in rows(seed, n, p, q, tie=1.0))
-        if unbiased:
-            assert distance_correlation(x, z, unbiased=True) > (1.01 / n) ** 0.5  # below that the slope is held
+    drawn = (rows(seed, n, p, q, tie=1.0) for seed in range(60))
+    far = (pair for pair in drawn if distance_correlation(*pair, unbiased=True) > (1.01 / n) ** 0.5)
+    for x, z in itertools.islice(far if unbiased else drawn, 3):  # nearer to 0 the slope is held
+        x.requires_grad_()
+        z.requires_grad_()
         assert torch.autograd.gradcheck(lambda a, b: measure(a, b, unbiased=unbiased), (x, z), atol=1e-6)
 
 
