@@ -147,10 +147,10 @@ class Align(Section):
 
 
 class Record(Section):
-    """What is kept for the party's own attacks: the last batches, and every visit of a few examples.
+    """What is kept for the party's own attacks: some batches, and every visit of a few examples, drawn in secret.
 
     Attributes:
-        last: whole batches that are kept, the newest ones.
+        last: whole batches that are kept, of the newest epoch.
         follow: examples of which every visit is kept; fewer where all of them would take more than 64 MiB.
     """
 
