@@ -45,7 +45,7 @@ runs_a_month = 10  # with one peer
 allow_edits = false  # whether a peer may come again with a set that differs by a few ids alone
 
 [record]  # what is kept on this side, for attacks on oneself
-last = 24  # whole batches, the newest ones
+last = 24  # whole batches of the newest epoch, drawn in secret
 follow = 8192  # examples of which every visit is kept
 
 [live]  # attacks on what is sent, while training runs; what they find stays here
