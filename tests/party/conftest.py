@@ -38,7 +38,7 @@ def _companies(tmp_path):
         ("airport", "features", "connect", 'numeric = ["x"]'),
     ):
         path = create(tmp_path / name, role=role, name=name).path
-        protect = 'protect.gradient.name = "none"\n' if role == "label" else "protect.embedding = []\n"
+        protect = 'protect.gradient.name = "none"\nbudget = 1\n' if role == "label" else "protect.embedding = []\n"
         (path / "party.toml").write_text(
             PARTY.format(name=name, role=role, where=where, port=port, more=more) + protect
         )

@@ -65,7 +65,11 @@ def prepared(folder, rows):
         where = f'listen = "127.0.0.1:{port}"' if label else f'connect = "127.0.0.1:{port}"'
         (folder / name / "party.toml").write_text(
             f'name = "{name}"\nrole = "{role}"\nnetwork.{where}\ndata.path = "data.parquet"\ndata.ids = ["id"]\n'
-            + ('data.label = "y"\nprotect.gradient.name = "none"\n' if label else f"data.numeric = {columns}\n")
+            + (
+                'data.label = "y"\nprotect.gradient.name = "none"\nbudget = 1\n'
+                if label
+                else f"data.numeric = {columns}\n"
+            )
             + ("" if label else "protect.embedding = []\n")
             + "training = { threads = 1, checkpoint_every = 50 }\nmodel = { name = 'wide_deep', layers = 1 }\n"
         )

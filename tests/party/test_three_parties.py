@@ -78,7 +78,7 @@ def parties(tmp_path_factory):
     }
     settings = {
         "bank": f'role = "label"\nnetwork.listen = "127.0.0.1:{port}"\ndata.label = "y"\n'
-        'model.factory = "model:make_joined"\nprotect.gradient = { name = "marvell", scale = 4.0 }',
+        'model.factory = "model:make_joined"\nprotect.gradient = { name = "marvell", scale = 4.0 }\nbudget = 1',
         "phone": f'role = "features"\nnetwork.connect = "127.0.0.1:{port}"\ndata.numeric = ["a"]\n'
         'model.factory = "model:make"\nprotect.embedding = [{ name = "gaussian", snr = 20.0, clip = 8.0 }]',
         "shop": f'role = "features"\nnetwork.connect = "127.0.0.1:{port}"\ndata.numeric = ["b"]\n'
