@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import random
+import re
 import tomllib
 from typing import get_args
 
 import pytest
 from pydantic import ValidationError
 
-from tacit.config import KNOBS, METRICS, Contract, Gradient, Party, contract_template, meets, party_template
+from tacit.config import (
+    KNOBS,
+    METRICS,
+    Contract,
+    Gradient,
+    OneShotContract,
+    Party,
+    contract_template,
+    meets,
+    party_template,
+    read_contract,
+)
 from tacit.errors import UsageError
 from tacit.protect.gradient import protection
 
@@ -80,7 +92,8 @@ def test_the_contract_template_is_valid_for_several_parties():
 
 def test_templates_mention_every_key_with_a_comment():
     """A field that is added without a line in the template would never be found by a user."""
-    for model, text in ((Contract, contract_template()), (Party, LABEL + FEATURES)):
+    templates = {Contract: contract_template(), OneShotContract: contract_template(mode="one_shot")}
+    for model, text in {**templates, Party: LABEL + FEATURES}.items():
         for name, field in model.model_fields.items():
             tables = [kind for kind in (field.annotation, *get_args(field.annotation)) if hasattr(kind, "model_fields")]
             for inner in [inner for table in tables for inner in table.model_fields]:
@@ -289,10 +302,59 @@ def test_limits_and_looks_have_defaults_and_take_what_is_allowed():
     assert Party.read(with_limits(LABEL, "record = { last = 0, follow = 0 }")).record.last == 0, "without a limit"
 
 
-def test_a_label_party_must_say_what_it_does_to_gradients():
+def test_a_label_party_must_say_what_it_does_to_gradients_where_it_sends_any():
     start, rest = LABEL.split("[protect]")
-    with pytest.raises(UsageError, match=r"\[protect\] gradient: is missing.*name = \"none\""):
-        Party.read(start + rest[rest.index("[record]") :])
+    bare = Party.read(start + rest[rest.index("[record]") :])
+    assert re.search(r"\[protect\] gradient is missing.*name = \"none\"", bare.split_problem() or "")
+    assert Party.read(LABEL).split_problem() is None
+
+
+ONE_SHOT = """
+mode = "one_shot"
+run = "flights"
+label_party = "airline"
+feature_parties = ["airport"]
+exchange.width = 8
+"""
+
+
+def test_a_contract_says_which_way_to_train():
+    assert isinstance(read_contract(CONTRACT), Contract)
+    one_shot = read_contract(ONE_SHOT)
+    assert isinstance(one_shot, OneShotContract)
+    assert (one_shot.exchange.width, one_shot.exchange.labels, one_shot.test_share) == (8, "flips", 0.2)
+    assert one_shot.train_count(11) == 9
+    assert one_shot.digest != read_contract(edited(ONE_SHOT, "width = 8", "width = 7")).digest
+    named = Contract.read('mode = "split"' + CONTRACT)
+    assert named.digest == Contract.read(CONTRACT).digest, "a contract from before there were two ways"
+    with pytest.raises(UsageError, match="mode"):
+        read_contract('mode = "both"' + CONTRACT)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("width = 0", "width"),
+        ("width = 65", "width"),
+        ('width = 8\nexchange.target = "number"', "low and high"),
+        ("width = 8\nexchange.low = 0.0", "target"),
+        ('width = 8\nexchange.classes = 3\nexchange.rare = "positive"', "two classes"),
+        ("width = 8\nexchange.classes = 1", "classes"),
+        ("width = 8\nepochs = 3", "epochs"),
+    ],
+)
+def test_what_an_exchange_can_not_be(line, told):
+    with pytest.raises(UsageError, match=told):
+        read_contract(edited(ONE_SHOT, "width = 8", line))
+
+
+@pytest.mark.parametrize("odds", ["1.0", "0.5", "20.5"])
+def test_odds_lie_above_1_and_are_at_most_20(odds):
+    assert Party.read(with_limits(LABEL, "odds = 3.0")).odds == 3.0
+    with pytest.raises(UsageError, match=r"odds.*above 1 and at most 20"):
+        Party.read(with_limits(LABEL, f"odds = {odds}"))
+    with pytest.raises(UsageError, match="odds"):
+        Party.read(with_limits(FEATURES, "odds = 3.0"))
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.errors import StorageError
 
-__all__ = ["locked", "mapped", "new_file", "sync_folder", "write", "writing"]
+__all__ = ["locked", "mapped", "new_file", "numbers", "sync_folder", "write", "writing"]
 
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
 # Not in the module mmap. Without it the kernel may refuse a private mapping that is larger than the machine's memory.
@@ -35,6 +35,26 @@ def mapped(path: Path, dtype: str, shape: list[int]) -> Tensor:
             return torch.empty(shape, dtype=_DTYPES[dtype])
         flags, access = mmap.MAP_PRIVATE | _MAP_NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
         return torch.frombuffer(mmap.mmap(file.fileno(), size, flags, access), dtype=_DTYPES[dtype]).reshape(shape)
+
+
+def numbers(path: Path, dtype: str) -> NDArray[Any]:
+    """A line of numbers that `numpy.save` wrote, read from disk as they are used; anything else is a ValueError.
+
+    `numpy.load` has Python's parser read the header, and in Python before 3.11.9 two threads that do so at the same
+    moment may end in a SystemError.
+    """
+    kind = np.dtype(dtype)
+    with path.open("rb") as file:
+        head = file.read(10)
+        start = 10 + int.from_bytes(head[8:10], "little")
+        said = file.read(start - 10).decode("latin-1").split("'shape'")[0]
+        size = os.fstat(file.fileno()).st_size - start
+    wanted = f"{{'descr': '{kind.newbyteorder('<').str}', 'fortran_order': False, "
+    if head[:8] != b"\x93NUMPY\x01\x00" or said != wanted or size < 0 or size % kind.itemsize:
+        raise ValueError(f"it is no line of {kind} as numpy saves it")
+    if not size:
+        return np.empty(0, kind)
+    return np.memmap(path, kind, "r", offset=start, shape=(size // kind.itemsize,))
 
 
 @contextmanager

@@ -19,10 +19,36 @@ all errors of a file are told at once, each with its place and the next act.
 
 from __future__ import annotations
 
-from tacit.config.contract import METRICS, Alignment, Contract, Cut, Minimum, Share
+from tacit.config.contract import (
+    METRICS,
+    Alignment,
+    Contract,
+    Cut,
+    Exchange,
+    Minimum,
+    OneShotContract,
+    Share,
+    Terms,
+    load_contract,
+    read_contract,
+)
 from tacit.config.embedding import EMBEDDING_OPTIONS, Embedding, meets_embedding
 from tacit.config.gradient import KNOBS, LESS_IS_STRONGER, Gradient, meets
-from tacit.config.party import LEARNING_RATES, Align, Data, Live, Model, Network, Party, Protect, Record, Training
+from tacit.config.party import (
+    LEARNING_RATES,
+    ODDS_BUDGET,
+    Align,
+    Data,
+    Head,
+    Learn,
+    Live,
+    Model,
+    Network,
+    Party,
+    Protect,
+    Record,
+    Training,
+)
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
@@ -31,24 +57,32 @@ __all__ = [
     "LEARNING_RATES",
     "LESS_IS_STRONGER",
     "METRICS",
+    "ODDS_BUDGET",
     "Align",
     "Alignment",
     "Contract",
     "Cut",
     "Data",
     "Embedding",
+    "Exchange",
     "Gradient",
+    "Head",
+    "Learn",
     "Live",
     "Minimum",
     "Model",
     "Network",
+    "OneShotContract",
     "Party",
     "Protect",
     "Record",
     "Share",
+    "Terms",
     "Training",
     "contract_template",
+    "load_contract",
     "meets",
     "meets_embedding",
     "party_template",
+    "read_contract",
 ]

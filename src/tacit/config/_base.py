@@ -105,10 +105,14 @@ class File(Section):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """From a file."""
+        return cls.read(cls.text_of(path), path)
+
+    @staticmethod
+    def text_of(path: str | Path) -> str:
+        """What stands in a file; what can't be read is a `UsageError`."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            return Path(path).read_text(encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{path} can't be read ({error.strerror}): look at the path and its permissions") from None
         except UnicodeDecodeError as error:
             raise UsageError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8 text") from None
-        return cls.read(text, path)

@@ -1,19 +1,24 @@
-"""The contract: what all parties agree on, equal on all sides."""
+"""The contract: what all parties agree on, equal on all sides. There is one for each of the two ways to train."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from tacit.config._base import File, Name, Number, Problem, Section, Shape, Whole, as_set
+from tacit.config._base import File, Name, Number, Problem, Section, Shape, Text, Whole, as_set
 from tacit.config.embedding import Embedding
 from tacit.config.gradient import Gradient
 
-__all__ = ["METRICS", "Alignment", "Contract", "Cut", "Minimum", "Share"]
+__all__ = [
+    "METRICS", "Alignment", "Contract", "Cut", "Exchange", "Minimum", "OneShotContract", "Share", "Terms",
+    "load_contract", "read_contract",
+]  # fmt: skip
 
 METRICS = ("test_auc",)
 """What a label party may tell the others at the end of an epoch.
@@ -72,10 +77,109 @@ class Share(Section):
     metrics: Annotated[tuple[Literal["test_auc"], ...], AfterValidator(as_set)] = ()
 
 
-class Contract(File):
-    """What all parties agree on, from `contract.toml`.
+class Exchange(Section):
+    """The two messages of one-shot training: what is sent of a label, and what is sent back of a row.
 
     Attributes:
+        width: numbers that each feature party sends of a row, each in 256 ranks at most.
+        labels: how labels are sent: each flipped once ("flips"), or sums over groups of rows with noise ("sums").
+        target: what labels are: one of a few classes, or a number.
+        classes: how many there are, for the target "classes"; labels are 0, 1, ...
+        low: the lowest number; lower ones count as this one. For the target "number".
+        high: the highest one.
+        cells: steps of the grid of numbers between the two.
+        rare: which of two classes is the rare one, which everybody may know; a coin that spares the other one tells
+            more about it at the same limit.
+        unit: "row", or the column of the label party whose rows with one value, such as a person's, count together.
+        group_size: rows of a group, about; for sums.
+        partitions: how many groupings of all rows are answered; for sums.
+    """
+
+    width: Annotated[Whole, Field(le=64)] = Field(examples=["8"])
+    labels: Literal["flips", "sums"] = "flips"
+    target: Literal["classes", "number"] = "classes"
+    classes: Annotated[Whole, Field(ge=2, le=1000)] = 2
+    low: Number | None = None
+    high: Number | None = None
+    cells: Annotated[Whole, Field(ge=2, le=64)] = 16
+    rare: Literal["positive", "negative", "neither"] = "neither"
+    unit: Text = "row"
+    group_size: Annotated[Whole, Field(ge=2)] = 32
+    partitions: Annotated[Whole, Field(le=64)] = 4
+
+    def _problems(self) -> Iterator[Problem]:
+        if self.target == "number":
+            if self.low is None or self.high is None or self.low >= self.high:
+                yield "low", "numbers have a public range: write low and high, low below high"
+            if self.classes != 2:
+                yield "classes", 'is for the target "classes": remove it, or write cells'
+        elif self.low is not None or self.high is not None:
+            yield "low", 'low and high are for the target "number": remove them, or write target = "number"'
+        if self.rare != "neither" and (self.target == "number" or self.classes != 2):
+            yield "rare", 'is for two classes: write rare = "neither"'
+
+
+class Terms(File):
+    """What all parties agree on, whichever way they train.
+
+    Attributes:
+        run: the name of this training; a new name is a new training.
+        label_party: its name, as in its certificate.
+        feature_parties: one to eight names.
+        test_share: of the common rows, the last ones in their order, which nobody chose; 0 for none.
+        alignment: bounds of the private set intersection.
+    """
+
+    FILE: ClassVar[str] = "contract.toml"
+
+    run: Name = Field(examples=['"flights"'])
+    label_party: Name = Field(examples=['"airline"'])
+    feature_parties: Annotated[tuple[Name, ...], Field(min_length=1, max_length=8), AfterValidator(as_set)] = Field(
+        examples=['["airport"]']
+    )
+    test_share: Annotated[Number, Field(ge=0, lt=1)] = 0.2
+    alignment: Alignment = Alignment()
+
+    @property
+    def digest(self) -> str:
+        """A digest of the content in hex: comments, order, defaults left out and spellings of numbers don't matter."""
+        content = json.dumps(self._agreed(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(b"tacit contract 1\n" + content.encode()).hexdigest()
+
+    def _agreed(self) -> dict[str, object]:
+        return self.model_dump(mode="json")
+
+    def train_count(self, count: int) -> int:
+        """How many of so many common rows are trained on: the first ones."""
+        return count - int(count * self.test_share)
+
+    def _problems(self) -> Iterator[Problem]:
+        if self.label_party in self.feature_parties:
+            yield "feature_parties", f"{self.label_party!r} is the label party already: name the others here"
+
+
+class OneShotContract(Terms):
+    """What all parties agree on who train in one exchange, from `contract.toml`.
+
+    Attributes:
+        mode: "one_shot".
+        run: the name of this training; a new name is a new training.
+        label_party: its name, as in its certificate.
+        feature_parties: one to eight names.
+        test_share: of the common rows, the last ones in their order, which nobody chose; 0 for none.
+        alignment: bounds of the private set intersection.
+        exchange: what crosses the wire.
+    """
+
+    mode: Literal["one_shot"] = Field(examples=['"one_shot"'])
+    exchange: Exchange = Field(examples=["with width = 8"])
+
+
+class Contract(Terms):
+    """What all parties agree on who train step by step, from `contract.toml`.
+
+    Attributes:
+        mode: "split".
         run: the name of this training; a new name is a new training.
         label_party: its name, as in its certificate.
         feature_parties: one to eight names.
@@ -89,31 +193,19 @@ class Contract(File):
         share: what the label party tells.
     """
 
-    FILE: ClassVar[str] = "contract.toml"
-
-    run: Name = Field(examples=['"flights"'])
-    label_party: Name = Field(examples=['"airline"'])
-    feature_parties: Annotated[tuple[Name, ...], Field(min_length=1, max_length=8), AfterValidator(as_set)] = Field(
-        examples=['["airport"]']
-    )
+    mode: Literal["split"] = "split"
     loss: Literal["binary", "softmax"] = Field(examples=['"binary"'])
     epochs: Annotated[Whole, Field(le=100_000)] = Field(examples=["3"])
     batch_size: Annotated[Whole, Field(le=2**20)] = Field(examples=["1024"])
-    test_share: Annotated[Number, Field(ge=0, lt=1)] = 0.2
     cut: Cut = Field(examples=["with widths = { airport = 128 }"])
-    alignment: Alignment = Alignment()
     minimum: Minimum = Field(examples=['with gradient = { name = "matched", leak_auc = 0.6 }'])
     share: Share = Share()
 
-    @property
-    def digest(self) -> str:
-        """A digest of the content in hex: comments, order, defaults left out and spellings of numbers don't matter."""
-        content = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(b"tacit contract 1\n" + content.encode()).hexdigest()
+    def _agreed(self) -> dict[str, object]:
+        return self.model_dump(mode="json", exclude={"mode"})  # contracts from before there were two ways say none
 
     def _problems(self) -> Iterator[Problem]:
-        if self.label_party in self.feature_parties:
-            yield "feature_parties", f"{self.label_party!r} is the label party already: name the others here"
+        yield from super()._problems()
         for name in self.feature_parties:
             if name not in self.cut.widths:
                 yield "cut.widths", f"{name!r} has no width: add {name} = 128 or what its bottom model gives"
@@ -122,3 +214,17 @@ class Contract(File):
                 yield "cut.widths", f"{name!r} is no feature party: remove it, or add it to feature_parties"
         if self.share.metrics and not self.test_share:
             yield "share.metrics", "test figures need test rows: raise test_share above 0, or share none"
+
+
+def read_contract(text: str, where: str | Path | None = None) -> Contract | OneShotContract:
+    """A contract of either way to train, from the text of its file; `mode` says which, and none is "split"."""
+    try:
+        mode = tomllib.loads(text).get("mode", "split")
+    except (ValueError, RecursionError):  # told by what reads it whole
+        mode = "split"
+    return OneShotContract.read(text, where) if mode == "one_shot" else Contract.read(text, where)
+
+
+def load_contract(path: str | Path) -> Contract | OneShotContract:
+    """A contract of either way to train, from its file."""
+    return read_contract(Terms.text_of(path), path)

@@ -12,7 +12,8 @@ from tacit.config.embedding import Embedding
 from tacit.config.gradient import Gradient
 
 __all__ = [
-    "BUDGET", "LEARNING_RATES", "Align", "Data", "Live", "Model", "Network", "Party", "Protect", "Record", "Training",
+    "BUDGET", "LEARNING_RATES", "ODDS_BUDGET", "Align", "Data", "Head", "Learn", "Live", "Model", "Network", "Party",
+    "Protect", "Record", "Training",
 ]  # fmt: skip
 
 
@@ -38,6 +39,8 @@ class Data(Section):
         categorical: columns that become codes.
         numeric: columns that are standardised.
         flagged: numeric columns whose absence becomes a column of its own.
+        coin_id: the columns by which the label party itself knows a row, for good: a row's label is flipped by a coin
+            that hangs on them, and stays the same whoever asks; `ids` if not given. One-shot training alone.
     """
 
     path: Text = Field(examples=['"data.parquet"'])
@@ -46,6 +49,7 @@ class Data(Section):
     categorical: Names = ()
     numeric: Names = ()
     flagged: Names = ()
+    coin_id: Names = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -95,6 +99,9 @@ LEARNING_RATES = {"label": 0.002, "features": 0.0005}
 BUDGET = 0.75
 """Of a label party that does not set one: seven runs of `matched(leak_auc=0.6)` over the same rows."""
 
+ODDS_BUDGET = 20.0
+"""Of a label party that does not set one, in one-shot training: the factor that all releases together may reach."""
+
 
 class Training(Section):
     """How the party trains its half.
@@ -119,11 +126,11 @@ class Protect(Section):
     """What the party does to what it sends.
 
     Attributes:
-        gradient: the label party's protection; without a default where `[data]` is given.
+        gradient: the label party's protection; without a default in split training.
         label_distance_correlation: a label party's wish that embeddings tell less about its labels: the weight of the
             distance correlation between the two, which then falls while the bottom learns.
         embedding: a feature party's protections, in their order; an empty list sends bare embeddings. Without a default
-            where `[data]` is given.
+            in split training.
     """
 
     gradient: Gradient | None = Field(
@@ -131,6 +138,43 @@ class Protect(Section):
     )
     label_distance_correlation: Positive | None = None
     embedding: tuple[Embedding, ...] | None = Field(default=None, examples=['[{ name = "gaussian", snr = 4.0 }]'])
+
+
+class Learn(Section):
+    """How a feature party learns at home, and what it sends of it; one-shot training alone.
+
+    Attributes:
+        learner: what learns from flipped labels: boosted trees, a network, a line.
+        factory: "file:function" or "module:function" in its place, which gives a learner or an estimator of your own.
+        pretrain: whether a network first learns the columns from themselves, without any label.
+        withheld: columns that the learner never sees; the audit still looks for them in what is sent.
+        ranks: that a number which is sent may have, at most 256: an exact one would be a fingerprint.
+        noise: on the embedding before it is ranked, in units of each number's deviation; 0 for none.
+        known: the share of the rows that decoders know when they attack what is about to be sent.
+        floor: whether to send the best embedding that no label was used for, where that is as good at the same leak.
+    """
+
+    learner: Literal["trees", "network", "linear"] = "trees"
+    factory: Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")] | None = None
+    pretrain: Annotated[bool, Strict()] = True
+    withheld: Names = ()
+    ranks: Annotated[Whole, Field(ge=2, le=256)] = 256
+    noise: Annotated[Number, Field(ge=0)] = 0.0
+    known: Annotated[Number, Field(gt=0, lt=1)] = 0.5
+    floor: Annotated[bool, Strict()] = True
+
+
+class Head(Section):
+    """The label party's private model over embeddings and its own columns; one-shot training alone.
+
+    Attributes:
+        kind: boosted trees, or a network.
+        factory: "file:function" or "module:function" in its place, which gives an object with `fit` and
+            `predict_proba` (or `predict`, for numbers).
+    """
+
+    kind: Literal["trees", "network"] = "trees"
+    factory: Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")] | None = None
 
 
 class Align(Section):
@@ -185,10 +229,15 @@ class Party(File):
         name: of the party, as in its certificate.
         role: "label" has the column to be learnt, "features" has columns that help.
         limit: that no attack on what this party sends may pass: of a label party the leak AUC of its labels (0.5 is a
-            coin flip), of a feature party the share of its columns' variance that can be read (0 is nothing).
+            coin flip), of a feature party what can be read of a column (0 is nothing). In one-shot training that of a
+            label party is certified.
+        odds: of a label party in one-shot training: the factor by which the odds of a label change at most, for whoever
+            sees what is sent; limit / (1 - limit) where it is not given.
         on_limit: what to do where it would be passed. Where noise can't be raised any further, training pauses.
         budget: of a label party: the leak AUC that the ledger's worst case may reach for any example, over all visits
             in all runs; 0.75 if not given, and 1 for none. It takes a protection that has a bound for every row.
+        odds_budget: of a label party: the factor that the odds of any label may change by over all releases of one-shot
+            trainings; 20 if not given.
         network: the address.
         data: the party's table.
         model: the party's half.
@@ -197,6 +246,8 @@ class Party(File):
         align: how often peers may align.
         record: what is kept for attacks on oneself.
         live: how often these run.
+        learn: how a feature party learns at home, in one-shot training.
+        head: a label party's private model, in one-shot training.
     """
 
     FILE: ClassVar[str] = "party.toml"
@@ -206,6 +257,8 @@ class Party(File):
     limit: Number | None = Field(default=None, examples=["0.6"])
     on_limit: Literal["raise noise", "pause", "stop"] = "raise noise"
     budget: Number | None = Field(default=None, examples=["0.7"])
+    odds: Number | None = Field(default=None, examples=["3.0"])
+    odds_budget: Number | None = Field(default=None, examples=["20.0"])
     network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
     data: Data | None = Field(default=None, examples=['with path = "data.parquet" and ids = ["flight_id"]'])
     model: Model = Model(name="wide_deep")
@@ -214,6 +267,8 @@ class Party(File):
     align: Align = Align()
     record: Record = Record()
     live: Live = Live()
+    learn: Learn | None = None
+    head: Head | None = None
 
     @property
     def spendable(self) -> float | None:
@@ -245,12 +300,19 @@ class Party(File):
         for key in ("embedding",) if label else ("gradient", "label_distance_correlation"):
             if getattr(protect, key) is not None:
                 yield f"protect.{key}", f"is not for a party with the role {self.role!r}: remove it"
+        for key in ("learn",) if label else ("head", "odds", "odds_budget"):
+            if getattr(self, key) is not None:
+                yield key, f"is not for a party with the role {self.role!r}: remove it"
 
     def _limit_problems(self, *, least: float) -> Iterator[Problem]:
         for key in ("limit", "budget"):
             value = getattr(self, key)
             if value is not None and not least < value < 1 and (key, value) != ("budget", 1):
                 yield key, f"{value} is not between {least:g} and 1: choose a number in between"
+        if self.odds is not None and not 1 < self.odds <= ODDS_BUDGET:
+            yield "odds", f"{self.odds:g} is not above 1 and at most 20: write a factor such as 3.0"
+        if self.odds_budget is not None and self.odds_budget <= 1:
+            yield "odds_budget", f"{self.odds_budget:g} is not above 1: write a factor such as 20.0"
         if self.role == "features" and self.budget is not None:
             yield "budget", "is not for a party with the role 'features': remove it, or set a limit"
         if self.limit is not None and not self.record.last:
@@ -265,17 +327,28 @@ class Party(File):
             yield "data.label", "only the label party has a label: remove it, or change role"
         if not label and not data.categorical and not data.numeric:
             yield "data", "there is no feature: name columns under categorical or numeric"
+        if not label and data.coin_id:
+            yield "data.coin_id", "only the label party flips labels: remove it"
+
+    def split_problem(self) -> str | None:
+        """What is missing for a training step by step, where nothing is sent bare by default; None where all is there.
+
+        A party that trains from Python, without `[data]`, brings its protection with it.
+        """
         protect = self.protect or Protect()
-        if label and protect.gradient is None:
-            yield (
-                "protect.gradient",
-                ('is missing: write { name = "matched", leak_auc = 0.6 }, or { name = "none" } to send bare gradients'),
+        if self.data is None:
+            return None
+        if self.role == "label" and protect.gradient is None:
+            return (
+                '[protect] gradient is missing: write { name = "matched", leak_auc = 0.6 }, or { name = "none" } to '
+                "send bare gradients"
             )
-        if not label and protect.embedding is None:
-            yield (
-                "protect.embedding",
-                'is missing: write [{ name = "gaussian", snr = 4.0, clip = 8.0 }], or [] to send bare embeddings',
+        if self.role == "features" and protect.embedding is None:
+            return (
+                '[protect] embedding is missing: write [{ name = "gaussian", snr = 4.0, clip = 8.0 }], or [] to send '
+                "bare embeddings"
             )
+        return None
 
 
 _ADDRESSES = {"listen": "0.0.0.0:7443", "connect": "airline.example.com:7443"}

@@ -27,7 +27,7 @@ ids = ["id"]  # the columns that together name a row, as the other parties name 
 {label}categorical = []  # columns that become codes, for example ["carrier", "dest"]
 numeric = []  # columns that are standardised, for example ["distance", "seats"]; {features}
 flagged = []  # numeric columns whose absence tells something: it becomes a column of its own
-
+{coin_id}
 [model]
 name = "wide_deep"  # or, instead of all lines here, factory = "my_model:make": your own, in my_model.py beside this
 layers = 3  # ReLU layers in this party's half
@@ -40,7 +40,7 @@ threads = 0  # of this process; 0 leaves it to torch, which takes all cores (or 
 checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 # seed = 7  # of the first weights; fresh ones are drawn without it
 
-{protect}[align]  # every alignment may tell a peer about the ids that changed since the last one
+{protect}{home}[align]  # every alignment may tell a peer about the ids that changed since the last one
 runs_a_month = 10  # with one peer
 allow_edits = false  # whether a peer may come again with a set that differs by a few ids alone
 
@@ -59,8 +59,10 @@ _NETWORK = {
 }
 _LIMIT = {
     "label": """\
-limit = 0.6  # leak AUC of your labels that no attack on your gradients may pass: 0.5 is a coin flip, 1.0 an open book
+limit = 0.6  # leak AUC of your labels (0.5: a coin flip, 1: an open book): certified in one-shot, measured in split
+# odds = 3.0  # one-shot: the factor that the odds of a label change by at most; limit / (1 - limit) without it
 # budget = 0.75  # that the worst case of any example may reach, over all visits in all runs; 1 for no budget
+# odds_budget = 20.0  # one-shot: that the odds of any label may change by, over all releases
 """,
     "features": """\
 # limit = 0.3  # share of your columns' variance that no attack on your embeddings may read: 0 is nothing, 1 everything
@@ -91,10 +93,35 @@ embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]
 """,
 }
 
+_COIN_ID = """\
+# coin_id = ["id"]  # one-shot: by which you know a row for good: the coin that flips its label hangs on it
+"""
+_HOME = {
+    "label": """\
+[head]  # one-shot: your private model over what comes and your own columns
+kind = "trees"  # boosted trees (pip install 'tacit[trees]'), or "network"
+# factory = "my_model:make_head"  # or your own: an object with fit and predict_proba
+
+""",
+    "features": """\
+[learn]  # one-shot: how you learn at home from flipped labels, and what you send of it
+learner = "trees"  # boosted trees (pip install 'tacit[trees]'), "network" or "linear"
+# factory = "my_model:make_learner"  # or your own
+pretrain = true  # a network first learns your columns from themselves, without any label
+withheld = []  # columns that the learner never sees
+ranks = 256  # that a number which is sent may have, at most: an exact one would be a fingerprint
+noise = 0.0  # on the embedding, in units of each number's deviation; 0 for none
+known = 0.5  # the share of the rows that decoders know when they attack what is about to be sent
+floor = true  # send the best embedding that no label was used for, where that is as good at the same leak
+
+""",
+}
+
 _CONTRACT = """\
 # What all parties agree on. Everyone has the same file; `tacit contract` shows its digest, which must be equal on all
 # sides. Comments, the order of lines and the spelling of numbers do not count.
 
+mode = "split"  # step by step: embeddings forward, gradients back; "one_shot" needs other lines, and certifies labels
 run = {run}  # the name of this training, of a-z, 0-9 and hyphens; a new name is a new training
 label_party = {label_party}  # names as in the certificates
 feature_parties = {feature_parties}  # one to eight
@@ -123,6 +150,34 @@ embedding = []
 metrics = []
 """
 
+_ONE_SHOT = """\
+# What all parties agree on. Everyone has the same file; `tacit contract` shows its digest, which must be equal on all
+# sides. Comments, the order of lines and the spelling of numbers do not count.
+
+mode = "one_shot"  # labels are flipped once, embeddings are sent once; "split" trains step by step, with other lines
+run = {run}  # the name of this training, of a-z, 0-9 and hyphens; a new name is a new training
+label_party = {label_party}  # names as in the certificates
+feature_parties = {feature_parties}  # one to eight
+test_share = 0.2  # of the common rows, the last ones in their order, which nobody chose; 0 for none
+
+[exchange]
+width = 8  # numbers that each feature party sends of a row, 1 to 64: few tell little of its columns
+labels = "flips"  # each label is flipped once; "sums": sums over groups of rows, with noise, which show who is alike
+target = "classes"  # or "number", with low, high and cells
+classes = 2  # labels are 0, 1, ...
+# low = 0.0  # of a number: lower ones count as this one
+# high = 180.0  # higher ones as this one
+# cells = 16  # steps between the two
+rare = "neither"  # "positive" or "negative" where one of two classes is rare, and may be known to be
+unit = "row"  # or the label party's column whose rows with one value, such as a person's, count together
+# group_size = 32  # rows of a group, for sums
+# partitions = 4  # groupings of all rows, for sums
+
+[alignment]
+largest_set = 10_000_000  # ids; more are refused before any work is done for them
+smallest_set = 1000  # of a side's ids and of the common ones: smaller sets would probe for single ids
+"""
+
 
 def party_template(role: Literal["label", "features"], name: str) -> str:
     """A commented party.toml; data and columns are to be filled in.
@@ -144,20 +199,27 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         embedding="" if label else _EMBEDDING,
         rate=f"learning_rate = {LEARNING_RATES[role]}{_SLOW[role]}",
         protect=_PROTECT[role],
+        home=_HOME[role],
+        coin_id=_COIN_ID if label else "",
     )
 
 
 def contract_template(
-    *, run: str = "first-run", label_party: str = "airline", feature_parties: Sequence[str] = ("airport",)
+    *,
+    run: str = "first-run",
+    label_party: str = "airline",
+    feature_parties: Sequence[str] = ("airport",),
+    mode: Literal["one_shot", "split"] = "split",
 ) -> str:
-    """A commented contract.toml for these parties.
+    """A commented contract.toml for these parties and this way to train.
 
-    >>> from tacit.config import Contract
-    >>> Contract.read(contract_template(run="flights")).run
+    >>> from tacit.config import read_contract
+    >>> read_contract(contract_template(run="flights", mode="one_shot")).run
     'flights'
     """
     widths = ", ".join(f"{json.dumps(name)} = 128" for name in feature_parties)
-    return _CONTRACT.format(
+    template = _CONTRACT if mode == "split" else _ONE_SHOT
+    return template.format(
         run=json.dumps(run),
         label_party=json.dumps(label_party),
         feature_parties=json.dumps(list(feature_parties)),

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tacit.align._mapped import numbers
 from tacit.align.ids import read_ids
 from tacit.errors import StorageError, UsageError
 from tacit.ledger._disk import replaced
@@ -84,7 +85,7 @@ def load_keys(folder: Path, digest: str, *, check: bool = False) -> Keys:
     """
     path = _path(folder, digest)
     try:
-        keys: Keys = np.load(path, mmap_mode="r")
+        keys: Keys = numbers(path, "uint64")
     except (OSError, ValueError, EOFError) as error:
         raise _damaged(path, f"can't be read ({error})") from None
     if keys.dtype != np.uint64 or keys.ndim != 1:

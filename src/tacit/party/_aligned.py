@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tacit.align._mapped import numbers
 from tacit.align.tables import load
 from tacit.errors import StorageError
 from tacit.party._files import replaced, storing
@@ -56,7 +57,7 @@ class Aligned:
         """Row numbers in this party's table, in the common order; read from disk as they are used."""
         path = self.folder / _ROWS
         try:
-            rows: NDArray[np.int64] = np.load(path, mmap_mode="r")
+            rows: NDArray[np.int64] = numbers(path, "int64")
         except (OSError, ValueError, EOFError) as error:
             raise _unusable(path, f"can't be read ({error})") from None
         if rows.dtype != np.int64 or rows.shape != (self.count,):

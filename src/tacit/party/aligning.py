@@ -16,7 +16,7 @@ from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
 from tacit.align.tables import check_columns
-from tacit.config import Contract
+from tacit.config import Terms
 from tacit.contracts import Link
 from tacit.errors import LinkError, RefusedError, UsageError
 from tacit.party._aligned import FILE, Aligned, Source, read, store
@@ -33,13 +33,13 @@ Progress = Callable[[str, int, int], None]
 def aligned(folder: Folder | str | Path) -> Aligned:
     """What was aligned for the contract's run; an error that says what to do where nothing was."""
     folder = folder if isinstance(folder, Folder) else Folder(folder)
-    where = folder.run_folder(folder.contract)
+    where = folder.run_folder(folder.terms)
     if not (where / FILE).exists():
         raise UsageError(
-            f"nothing is aligned for the run {folder.contract.run!r} here: run `tacit align` on all sides, or "
+            f"nothing is aligned for the run {folder.terms.run!r} here: run `tacit align` on all sides, or "
             "`tacit align --again` on all sides where the others have aligned before"
         )
-    return read(where, folder.contract.run)
+    return read(where, folder.terms.run)
 
 
 def align(
@@ -71,7 +71,7 @@ def align(
         report: told what became of the table's rows.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
-    contract = folder.contract
+    contract = folder.terms
     folder.check_pair(contract)
     where = folder.run_folder(contract)
     if (where / FILE).exists() and not again:
@@ -124,7 +124,7 @@ class _Work:
     """One party's part in an alignment."""
 
     folder: Folder
-    contract: Contract
+    contract: Terms
     own: Ids
     engine: Engine
     history: History

@@ -28,7 +28,18 @@ from typing import TYPE_CHECKING, Literal
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
-from tacit.config import Contract, Data, Party, contract_template, meets, meets_embedding, party_template
+from tacit.config import (
+    Contract,
+    Data,
+    OneShotContract,
+    Party,
+    Terms,
+    contract_template,
+    load_contract,
+    meets,
+    meets_embedding,
+    party_template,
+)
 from tacit.errors import DataError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
@@ -117,16 +128,30 @@ class Folder:
             )
         return config
 
-    @cached_property
+    @property
     def contract(self) -> Contract:
-        """What all parties agreed on."""
+        """What all parties agreed on who train step by step; a `UsageError` where they train in one exchange."""
+        if isinstance(self.terms, Contract):
+            return self.terms
+        raise UsageError(f'{self.path / "contract.toml"} says mode = "one_shot", and this is for split training alone')
+
+    @property
+    def one_shot(self) -> OneShotContract:
+        """What all parties agreed on who train in one exchange; a `UsageError` where they train step by step."""
+        if isinstance(self.terms, OneShotContract):
+            return self.terms
+        raise UsageError(f'{self.path / "contract.toml"} says mode = "split", and this is for one-shot training alone')
+
+    @cached_property
+    def terms(self) -> Contract | OneShotContract:
+        """What all parties agreed on, whichever way they train."""
         path = self.path / "contract.toml"
         if not path.exists():
             raise UsageError(
                 f"{path} is missing: copy the contract that the parties agreed on to there, or make a new one with "
                 "`tacit contract --new`"
             )
-        return Contract.load(path)
+        return load_contract(path)
 
     def draft_contract(self) -> Path:
         """Write a commented contract.toml for this party and those it trusts; never over another one."""
@@ -214,7 +239,7 @@ class Folder:
         """The secret of one run: HMAC-SHA256 of the run's id under the root."""
         return hmac.new(self.secret, run_id, hashlib.sha256).digest()
 
-    def tally_path(self, contract: Contract, run_id: bytes) -> Path:
+    def tally_path(self, contract: Terms, run_id: bytes) -> Path:
         """Where is counted what left in a run: apart from this folder, so that an older copy of it is known as one.
 
         In the folder that TACIT_STATE names, else in `tacit` under XDG_STATE_HOME, else in `~/.local/state/tacit`.
@@ -234,7 +259,7 @@ class Folder:
             / f"{contract.run}-{self.config.name}-{hmac.digest(self.secret, b'tally' + run_id, 'sha256').hex()[:32]}"
         )
 
-    def run_folder(self, contract: Contract) -> Path:
+    def run_folder(self, contract: Terms) -> Path:
         """Where the journal and the checkpoints of the contract's run are; made if it is not there."""
         path = self.path / "runs" / contract.run
         try:
@@ -284,11 +309,11 @@ class Folder:
 
         return export(self, Path(out), override=override, reason=reason)
 
-    def peers(self, contract: Contract) -> tuple[str, ...]:
+    def peers(self, contract: Terms) -> tuple[str, ...]:
         """Whom this party talks to: the label party to all feature parties, these to the label party alone."""
         return contract.feature_parties if self.config.role == "label" else (contract.label_party,)
 
-    def check_pair(self, contract: Contract) -> None:
+    def check_pair(self, contract: Terms) -> None:
         """Refuse what does not fit the contract: name, role, missing trust, or a protection below the minimum."""
         name, role = self.config.name, self.config.role
         parties = (contract.label_party,) if role == "label" else contract.feature_parties
@@ -310,6 +335,14 @@ class Folder:
             )
         for peer in peers:
             _read_certificate(self.path / "trusted" / f"{peer}.crt", trusted[peer])
+        if isinstance(contract, Contract):
+            self._check_minimum(contract)
+
+    def _check_minimum(self, contract: Contract) -> None:
+        """Refuse protections that are not there, or below what the contract demands."""
+        missing = self.config.split_problem()
+        if missing is not None:
+            raise UsageError(f"{self.path / 'party.toml'} can't be used as it is: {missing}")
         protect = self.config.protect
         if protect is not None and protect.gradient is not None:
             meets(contract.minimum.gradient, protect.gradient, epochs=contract.epochs)

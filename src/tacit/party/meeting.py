@@ -11,7 +11,7 @@ import torch
 
 from tacit._version import __version__
 from tacit.align.psi import CHUNK, SHORT
-from tacit.config import Contract
+from tacit.config import Contract, Terms
 from tacit.contracts import Link
 from tacit.cut.handshake import PROTOCOL
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
@@ -49,7 +49,7 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
 
 
 @contextmanager
-def server(folder: Folder, contract: Contract, limits: Mapping[str, Limit]) -> Iterator[Server]:
+def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Iterator[Server]:
     """The label party's open door: for the feature parties of the contract and nobody else."""
     trusted = {name: pem for name, pem in folder.trusted.items() if name in contract.feature_parties}
     listening = listen(folder.config.address, folder.identity, trusted, limits)
@@ -59,7 +59,7 @@ def server(folder: Folder, contract: Contract, limits: Mapping[str, Limit]) -> I
         listening.close()
 
 
-def dial(folder: Folder, contract: Contract, limits: Mapping[str, Limit]) -> Link:
+def dial(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Link:
     """One attempt of a feature party to reach the label party."""
     name = contract.label_party
     return connect(folder.config.address, folder.identity, name, folder.trusted[name], limits)
@@ -67,7 +67,7 @@ def dial(folder: Folder, contract: Contract, limits: Mapping[str, Limit]) -> Lin
 
 def meet(
     folder: Folder,
-    contract: Contract,
+    contract: Terms,
     door: Server | None,
     limits: Mapping[str, Limit],
     *,
@@ -100,7 +100,7 @@ def meet(
     return links
 
 
-def _reach(folder: Folder, contract: Contract, limits: Mapping[str, Limit], waiting: Waiting) -> Link:
+def _reach(folder: Folder, contract: Terms, limits: Mapping[str, Limit], waiting: Waiting) -> Link:
     since, (pause, longest) = time.monotonic(), _PAUSE
     jitter = random.SystemRandom()
     while True:
@@ -121,7 +121,7 @@ def _reach(folder: Folder, contract: Contract, limits: Mapping[str, Limit], wait
         pause = min(1.7 * pause, longest)
 
 
-def said_hello(link: Link, folder: Folder, contract: Contract, patience: float = 30.0) -> None:
+def said_hello(link: Link, folder: Folder, contract: Terms, patience: float = 30.0) -> None:
     """Tell the peer what this party means to do, and refuse one that means something else."""
     mine = {"protocol": PROTOCOL, "version": __version__, "purpose": "align", "contract": contract.digest}
     link.send(control("hello", 0, mine))
