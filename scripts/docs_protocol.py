@@ -32,6 +32,18 @@ _KINDS = {
     "evaluation": ("features", "float32 (rows, *cut)", "evaluation", "a request: embeddings of rows for testing"),
     "figures": ("label", "float64 (figures,)", "evaluation", "its answer: empty, or the shared figures of the epoch"),
     "done": ("both", "uint8 (0,), or control", "0, 1", "the last turn; then the word that all of it has arrived"),
+    "flips": (
+        "both",
+        "uint8 (bytes,)",
+        "0",
+        "one-shot: asked for with none; what is sent of each training row's label",
+    ),
+    "acknowledgement": (
+        "label",
+        "control",
+        "part",
+        "one-shot: the digest of an embedding's bytes, before they are opened",
+    ),
 }
 
 _HEADER = (
