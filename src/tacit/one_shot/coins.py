@@ -1,0 +1,190 @@
+"""A label's coins: the same whenever they are asked for, nested over limits, and exact, without any float.
+
+A row's stream of random words comes from a keyed hash. It visits positions: the first is uniform below 2**64, each
+next one uniform below the one before. At every position the value is redrawn. A coin that keeps labels with
+probability keep/2**64 sends what was drawn last at a position of at least `keep`, or the label itself where even the
+first position is below. That is the case with probability keep/2**64, exactly.
+
+Positions are the records of a sequence, and whether one is visited is independent of all others (Renyi). So what a
+stronger limit sends is what a weaker one sends, or a later redraw that depends on nothing else: seeing both tells no
+more than the weaker one alone. One uniform number for all limits would be wrong: pairs come up that only one label
+can have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import LabelsError, UsageError
+from tacit.one_shot.flips import Flips
+
+__all__ = ["KEY_SIZE", "Coins"]
+
+KEY_SIZE = 16
+"""Bytes of a row's key: a keyed hash of the label party's own id of the row, and of its place within its unit."""
+
+_VERSION = b"tacit coins 1"
+_WORDS = 8  # in a block of BLAKE2b
+_SLICE = 1 << 16  # rows at a time
+
+Words = NDArray[np.uint64]
+
+
+class Coins:
+    """The coins of one label column under one secret.
+
+    Args:
+        secret: at least 32 random bytes that never leave the label party.
+        column: of the labels.
+        definition: what a label of that column is; another definition has other coins.
+        epoch: raised for all rows at once where labels are to be released anew, and charged anew.
+
+    >>> coins = Coins(bytes(range(32)), column="late", definition="over 15 minutes", epoch=0)
+    >>> from tacit.one_shot.flips import flips
+    >>> keys = np.arange(64, dtype=np.uint8).reshape(4, 16)
+    >>> sent = coins.draw(flips(0.6), keys, np.array([0, 1, 1, -1]))
+    >>> bool((sent == coins.draw(flips(0.6), keys, np.array([0, 1, 1, -1]))).all()), sent.dtype
+    (True, dtype('uint8'))
+    """
+
+    def __init__(self, secret: bytes, *, column: str, definition: str, epoch: int) -> None:
+        if not isinstance(secret, bytes) or len(secret) < 32:
+            raise UsageError("Coins: the secret is too short: pass at least 32 random bytes")
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < 1 << 63:
+            raise UsageError(f"Coins: epoch = {epoch!r}: a whole number from 0 on")
+        self._key = hashlib.sha256(secret).digest()
+        self._context = (_VERSION, column.encode(), definition.encode(), epoch.to_bytes(8, "little"))
+
+    def __repr__(self) -> str:
+        return "<Coins, key hidden>"
+
+    def draw(self, mechanism: Flips, keys: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[Any]:
+        """What is sent for each row, in order: uint8 for two classes, int16 for more.
+
+        A row without a label is sent as if its label had been drawn like a redraw, by a word of its own: over all
+        limits it looks like a labelled row, so even whether there is a label is within what is certified.
+
+        Args:
+            mechanism: the coin.
+            keys: (rows, 16), of these rows; no two the same.
+            labels: (rows,), classes from 0 on, or -1 where there is none.
+
+        Raises:
+            LabelsError: a label is outside of the classes, or there is not one for each row.
+            UsageError: two rows have the same key, and so would have the same coins.
+        """
+        labels = _checked_labels(labels, mechanism.classes)
+        keys = _checked_keys(keys, len(labels))
+        sent = np.empty(len(labels), np.uint8 if mechanism.classes == 2 else np.int16)
+        for start in range(0, len(labels), _SLICE):
+            part = slice(start, start + _SLICE)
+            stream = _Stream(self._base(mechanism, b"events"), keys[part])
+            known = self._known(mechanism, keys[part], labels[part])
+            sent[part] = _last_redraw(mechanism, stream, known)
+        return sent
+
+    def _base(self, mechanism: Flips, purpose: bytes) -> Any:
+        base = hashlib.blake2b(key=self._key)
+        for part in (*self._context, mechanism.series.encode(), purpose):
+            base.update(len(part).to_bytes(8, "little") + part)
+        return base
+
+    def _known(self, mechanism: Flips, keys: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The labels, with one drawn for each row that has none."""
+        missing = np.flatnonzero(labels < 0)
+        if not len(missing):
+            return labels
+        stream = _Stream(self._base(mechanism, b"no label"), keys[missing])
+        labels = labels.copy()
+        labels[missing] = _redraw(mechanism, stream, np.arange(len(missing)))
+        return labels
+
+
+class _Stream:
+    """Each row's own words, in order: eight from every block, blocks counted from 0."""
+
+    def __init__(self, base: Any, keys: NDArray[np.uint8]) -> None:
+        self._base, self._raw = base, keys.tobytes()
+        self._words = np.empty((len(keys), _WORDS), np.uint64)
+        self._next = np.zeros(len(keys), np.int64)  # how many words each row has had
+
+    def take(self, rows: NDArray[np.int64]) -> Words:
+        """The next word of each of these rows."""
+        places = self._next[rows]
+        used = rows[places % _WORDS == 0]
+        if len(used):
+            self._words[used] = self._blocks(used)
+        self._next[rows] += 1
+        return self._words[rows, places % _WORDS]
+
+    def below(self, rows: NDArray[np.int64], bounds: Words) -> Words:
+        """Uniform below each row's bound, exactly: words of the incomplete last stretch are thrown away."""
+        found = np.empty(len(rows), np.uint64)
+        left = np.arange(len(rows))
+        while len(left):
+            bound = bounds[left]
+            words = self.take(rows[left])
+            good = words <= ~((~bound + np.uint64(1)) % bound)  # 2**64 - 1 less the rest of 2**64 by the bound
+            found[left[good]] = words[good] % bound[good]
+            left = left[~good]
+        return found
+
+    def _blocks(self, rows: NDArray[np.int64]) -> Words:
+        raw, copy, digests = self._raw, self._base.copy, []
+        for row, block in zip(rows.tolist(), (self._next[rows] // _WORDS).tolist(), strict=True):
+            hashed = copy()
+            hashed.update(raw[row * KEY_SIZE : (row + 1) * KEY_SIZE] + block.to_bytes(8, "little"))
+            digests.append(hashed.digest())
+        return np.frombuffer(b"".join(digests), "<u8").reshape(-1, _WORDS).astype(np.uint64)
+
+
+def _last_redraw(mechanism: Flips, stream: _Stream, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What was drawn last at a position that counts, or the label."""
+    value = labels.copy()
+    rows = np.arange(len(labels))
+    positions = stream.take(rows)
+    while True:
+        counts = positions >= np.uint64(mechanism.keep)
+        rows, positions = rows[counts], positions[counts]
+        if not len(rows):
+            return value
+        value[rows] = _redraw(mechanism, stream, rows)
+        positions = stream.below(rows, positions)
+
+
+def _redraw(mechanism: Flips, stream: _Stream, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    if mechanism.classes == 2:
+        return (stream.take(rows) < np.uint64(mechanism.ones)).astype(np.int64)
+    return stream.below(rows, np.full(len(rows), mechanism.classes, np.uint64)).astype(np.int64)
+
+
+def _checked_labels(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.signedinteger):
+        raise LabelsError(f"labels are {labels.dtype} {labels.shape}: pass one signed whole number for each row")
+    wrong = (labels < -1) | (labels >= classes)
+    if wrong.any():
+        raise LabelsError(
+            f"{int(wrong.sum())} labels, the first in row {int(wrong.argmax())}, are none of the {classes} classes: "
+            f"classes are counted from 0, and -1 says that there is no label"
+        )
+    return labels.astype(np.int64)
+
+
+def _checked_keys(keys: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
+    if not isinstance(keys, np.ndarray) or keys.dtype != np.uint8 or keys.shape != (rows, KEY_SIZE):
+        raise UsageError(f"keys are to be uint8 ({rows}, {KEY_SIZE}), one for each label")
+    keys = np.ascontiguousarray(keys)
+    first, second = keys.view("<u8").T
+    order = np.lexsort((second, first))
+    same = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
+    if same.any():
+        raise UsageError(
+            f"{int(same.sum())} rows have the key of another row, and so would have its coins: "
+            "coin_id must name every row once (with the row's place in its unit)"
+        )
+    return keys

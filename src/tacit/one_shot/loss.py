@@ -1,0 +1,106 @@
+"""What releases tell about one label, added up exactly: leak AUC and odds of whoever knows everything but that label.
+
+A release is a pair of distributions over what can be sent: given the one label, and given the other. All that matters
+is how the two compare outcome by outcome, the distribution of the *privacy loss*. Several releases of one label are
+the products of their outcomes. The best AUC and the largest change of odds are read off the result; AUCs themselves do
+not add (two releases at 0.6 have 0.648 together, or 0.675 where odds are 7.4).
+
+Rows of one unit add up in the same way, whatever direction their labels differ in: turning a release round leaves the
+distribution of the difference of two losses, and so the AUC, as it is. Odds multiply at worst; here every
+release is turned so that its larger factor stands first, which is that worst case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+
+from tacit.errors import UsageError
+from tacit.one_shot._atoms import Atoms, up
+
+__all__ = ["Loss"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What one release, or several, tell about a label. Never below the truth.
+
+    Attributes:
+        atoms: outcomes and how likely they are under either label.
+        most: the largest factor by which any outcome changes the odds; None where none is finite.
+
+    >>> coin = Loss.of([(Fraction(3, 5), Fraction(2, 5)), (Fraction(2, 5), Fraction(3, 5))])
+    >>> coin.auc() == 0.6000000000000001 == up(Fraction(3, 5)), coin.odds()
+    (True, 1.5)
+    >>> coin.then(coin).auc(), coin.then(coin).odds()
+    (0.648, 2.25)
+    """
+
+    atoms: Atoms
+    most: Fraction | None
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Fraction, Fraction]]) -> Loss:
+        """From what can be sent: its probability under the one label and under the other, exact.
+
+        What is missing of 1 counts as given away: it is as if the label itself had been sent.
+        """
+        kept = [(Fraction(p), Fraction(q)) for p, q in pairs]
+        whole = math.lcm(*(part.denominator for pair in kept for part in pair))
+        return cls.counted(((int(p * whole), int(q * whole)) for p, q in kept), whole)
+
+    @classmethod
+    def counted(cls, pairs: Iterable[tuple[int, int]], whole: int) -> Loss:
+        """From probabilities in parts of `whole`."""
+        kept = list(pairs)
+        if (
+            not kept
+            or any(p < 0 or q < 0 for p, q in kept)
+            or any(sum(side) > whole for side in zip(*kept, strict=True))
+        ):
+            raise UsageError("Loss: probabilities are not below 0, and those under one label sum to at most 1")
+        atoms = Atoms.of(kept, whole)
+        if not atoms.pairs or any(atoms.only):
+            return cls(atoms, None)
+        (p, q), (r, s) = atoms.pairs[0], atoms.pairs[-1]
+        return cls(atoms if p * r >= s * q else atoms.swapped(), max(Fraction(p, q), Fraction(s, r)))
+
+    @classmethod
+    def nothing(cls) -> Loss:
+        """Of no release at all."""
+        return cls(Atoms(((1, 1),), 1), Fraction(1))
+
+    def then(self, other: Loss) -> Loss:
+        """Both releases together: their coins are independent given the labels."""
+        most = None if self.most is None or other.most is None else self.most * other.most
+        return Loss(self.atoms.then(other.atoms), most)
+
+    def times(self, count: int) -> Loss:
+        """The same release `count` times, with independent coins: of one label, or of as many rows of one unit."""
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise UsageError(f"Loss.times({count!r}): count is a whole number from 0 on")
+        powers = [self]
+        for _ in range(count.bit_length() - 1):
+            powers.append(powers[-1].then(powers[-1]))
+        used = (power for place, power in enumerate(powers) if count >> place & 1)
+        return reduce(Loss.then, used, Loss.nothing())
+
+    def auc(self) -> float:
+        """The leak AUC: the best that anybody reaches at telling the one label from the other; rounded up."""
+        return min(1.0, up(self.atoms.auc()))
+
+    def odds(self, delta: float = 0.0) -> float:
+        """The largest factor by which the odds change, but for outcomes of probability `delta`; rounded up.
+
+        Args:
+            delta: the share of rows that may have more, under either label. With 0 the factor holds for every row and
+                multiplies over releases; for a mechanism without a finite factor it is infinite then.
+        """
+        if not 0 <= delta < 1:
+            raise UsageError(f"Loss.odds({delta!r}): delta is a share, from 0 to below 1")
+        found = self.atoms.odds(Fraction(delta)) if delta else None
+        bounds = [factor for factor in (found, self.most) if factor is not None]
+        return up(min(bounds)) if bounds else math.inf
