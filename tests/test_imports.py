@@ -21,18 +21,6 @@ ALLOWED = {
     "audit": {"contracts", "errors", "dependence"},
     "cut": {"contracts", "errors", "align", "wire"},
     "ledger": {"contracts", "errors", "align", "wire"},
-    "one_shot": {
-        "contracts",
-        "errors",
-        "config",
-        "align",
-        "models",
-        "protect",
-        "audit",
-        "wire",
-        "ledger",
-        "dependence",
-    },
     "report": {"errors"},
     "one_shot": {"contracts", "errors", "config", "align", "models", "protect", "audit", "wire", "ledger", "dependence"},
 }

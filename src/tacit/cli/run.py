@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,8 +79,16 @@ def train(
     brought back from a backup is known as an older copy and refused: it would answer again what was answered, under
     other noise. After a real disaster somebody answers for that with --after-restore and --reason.
 
+    Where the contract says mode = "one_shot", labels are flipped once and embeddings are sent once: a feature party
+    learns at home and attacks what it is about to send, the label party fits a private model. What it prints is for
+    its own eyes: a certificate for labels, and what decoders read of features.
+
     Example: `tacit train --folder airline`
     """
+    from tacit.party.folder import Folder as PartyFolder
+
+    if PartyFolder(party_folder(where, folder)).terms.mode == "one_shot":
+        return _one_shot(party_folder(where, folder), as_json=as_json, quiet=quiet)
     from tacit.party.replaying import audit_trained
     from tacit.party.sealing import write_report
     from tacit.party.training import train as run
@@ -113,6 +122,21 @@ def train(
             print_report(report, paths)
     if report is not None and report.verdict in ("broken", "not judged"):
         raise typer.Exit(1)
+
+
+def _one_shot(path: Path, *, as_json: bool, quiet: bool) -> None:
+    from tacit.cli._one_shot import print_outcome
+    from tacit.party.one_shot import train_one_shot
+
+    kept = interruptible(lambda: f"what is done is in {path / 'runs'}: the same command goes on where it was")
+    with kept, one_bar(quiet=quiet, first="preparing") as show:
+        outcome = train_one_shot(
+            path,
+            progress=show,
+            waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
+            alarm=_alarm,
+        )
+    print_outcome(outcome, as_json=as_json, quiet=quiet)
 
 
 def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet: Quiet = False) -> None:
@@ -164,6 +188,9 @@ def _print_details(run: dict[str, Any]) -> None:
     if "turn" in run:
         share, epoch = run["turn"] / run["turns"], min(run["epoch"] + 1, run["epochs"])  # a farewell is in no epoch
         typer.echo(f"  turn {run['turn']} of {run['turns']} ({share:.0%}), epoch {epoch} of {run['epochs']}")
+    if "part" in run and run["state"] != "finished":
+        share = f", {run['done'] / run['total']:.0%}" if run.get("total") else ""
+        typer.echo(plain(f"  {run['part']}{share}"))
     for line in run.get("history", [])[-1:]:
         told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
         typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}"))

@@ -1,0 +1,387 @@
+"""The label party's book: which labels ever left, as they were then, under which coin, and what that adds up to.
+
+One SQLite file. Everything about a release (the labels that are frozen by it, the bits that leave, what it costs every
+unit) is one transaction, on the disk before the first bit leaves. So a kill at any moment leaves the book with the
+whole release or without it, and the same question gets the same bits.
+
+A label is *frozen* when it is first released: whatever is corrected later, its bit is drawn from what it was then. A
+bit that changes would prove a correction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import StorageError, UsageError
+from tacit.one_shot.coins import Coins
+from tacit.one_shot.loss import Loss
+from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism, sent_dtype
+from tacit.one_shot.records import Charge, Checked, Keys, Release, Rows, Summary
+from tacit.wire._files import make_folder
+
+__all__ = ["Book", "open_book"]
+
+_FILE = "book.sqlite"
+_VERSION = "1"
+_CHUNK = 1 << 16  # rows whose keys and bits lie together
+
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE series (
+    id INTEGER PRIMARY KEY, label TEXT NOT NULL, definition TEXT NOT NULL, coin TEXT NOT NULL, epoch INTEGER NOT NULL,
+    UNIQUE (label, definition, coin, epoch));
+CREATE TABLE mechanisms (id INTEGER PRIMARY KEY, series INTEGER NOT NULL, parameters TEXT NOT NULL,
+    UNIQUE (series, parameters));
+CREATE TABLE frozen (
+    series INTEGER NOT NULL, key BLOB NOT NULL, unit BLOB NOT NULL, label INTEGER NOT NULL, mechanism INTEGER,
+    PRIMARY KEY (series, key)) WITHOUT ROWID;
+CREATE INDEX by_unit ON frozen (unit, mechanism);
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partners TEXT NOT NULL,
+    mechanism INTEGER NOT NULL, rows INTEGER NOT NULL, auc REAL NOT NULL, odds REAL NOT NULL, seal TEXT NOT NULL);
+CREATE TABLE released (
+    release INTEGER NOT NULL, chunk INTEGER NOT NULL, keys BLOB NOT NULL, sent BLOB NOT NULL,
+    PRIMARY KEY (release, chunk));
+"""
+
+
+def open_book(folder: Path, secret: bytes) -> Book:
+    """A party's book, which belongs to its secret; made where there is none."""
+    make_folder(folder)
+    book = Book(folder / _FILE, secret)
+    book.claim()
+    return book
+
+
+class Book:
+    """See this module. Use `open_book`; reading one that another process writes to is safe.
+
+    Args:
+        path: of the file.
+        secret: of the party: it draws the coins and seals the releases.
+    """
+
+    def __init__(self, path: Path, secret: bytes) -> None:
+        self.path = path
+        self._secret = hmac.digest(secret, b"tacit coins 1", "sha256")
+        self._losses: dict[tuple[int, int], Loss] = {}
+        with self._storing():
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=60.0)
+            self._db.execute("PRAGMA synchronous = EXTRA")  # a release that has left is on the disk
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._db.close()
+
+    def claim(self) -> None:
+        """Begin the book with this secret, or refuse one that was begun with another."""
+        said = hmac.digest(self._secret, b"whose coins these are", "sha256").hex()[:32]
+        with self._transaction():
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
+                for statement in _TABLES.split(";"):
+                    self._db.execute(statement)
+                facts = {"version": _VERSION, "secret": said}
+                self._db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+            known = dict(self._db.execute("SELECT name, value FROM facts"))
+        if known.get("version") != _VERSION:
+            raise StorageError(f"{self.path}: written by another version of Tacit: go on with that one")
+        if known.get("secret") != said:
+            raise StorageError(
+                f"{self.path}: its labels were flipped with another keys/secret, and flipped anew they would tell more:"
+                " bring that secret back"
+            )
+
+    # --- a release ---------------------------------------------------------------------------------------------------
+
+    def keys_of(self, hashes: NDArray[np.uint8], what: str) -> Keys:
+        """Keys of rows or units from the hashes of their ids: without the secret no id can be tried."""
+        state = hashlib.blake2b(key=self._secret, digest_size=16, person=f"tacit {what}".encode()[:16])
+        found, raw, size = bytearray(), hashes.tobytes(), hashes.shape[1]
+        for place in range(0, len(raw), size):
+            hashed = state.copy()
+            hashed.update(raw[place : place + size])
+            found += hashed.digest()
+        return np.frombuffer(bytes(found), np.uint8).reshape(-1, 16)
+
+    def release(
+        self,
+        run_id: str,
+        rows: Rows,
+        mechanism: Mechanism,
+        *,
+        run: str,
+        partners: Sequence[str],
+        label: str,
+        definition: str,
+        unit: str = "row",
+        budget: float | None = None,
+        odds_budget: float | None = None,
+        epoch: int = 0,
+    ) -> NDArray[Any]:
+        """What leaves of these rows: entered, frozen and paid for before it is returned, and the same when asked again.
+
+        Args:
+            run_id: names this run over this alignment; the same one gets the same answer.
+            rows: whose labels leave.
+            mechanism: that flips them.
+            run: the contract's run, for people.
+            partners: who gets it.
+            label: the column.
+            definition: what its values mean; other values of the same column are other labels.
+            unit: what is counted: "row", or a column's name. A book has one for good.
+            budget: the leak AUC that all releases together may reach for any unit; None for no budget.
+            odds_budget: likewise, the factor of the odds.
+            epoch: of the coins; another one draws them all anew, and costs as much again.
+        """
+        parameters = json.dumps(mechanism.parameters(), sort_keys=True)
+        with self._transaction():
+            known = self._db.execute(
+                "SELECT r.id, m.parameters FROM releases r JOIN mechanisms m ON m.id = r.mechanism WHERE run_id = ?",
+                (run_id,),
+            ).fetchone()
+            if known is not None:
+                return self._again(known[0], known[1], parameters, rows.keys)
+            self._one_unit(unit)
+            series = self._series(label, definition, mechanism, epoch)
+            mine = self._mechanism(series, parameters)
+            labels = self._freeze(series, mine, mechanism, rows)
+            self._afford(budget, odds_budget, rows)
+            sent = self._coins(label, definition, epoch).draw(mechanism, rows.keys, labels)
+            self._enter(run_id, run, partners, mine, mechanism, rows.keys, sent)
+        return sent
+
+    def _again(self, release: int, entered: str, asked: str, keys: Keys) -> NDArray[Any]:
+        """What was entered for this run before."""
+        stored, sent = self._stored(release, read_mechanism(json.loads(entered)))
+        if entered != asked or stored.tobytes() != keys.tobytes():
+            what = "another mechanism" if entered != asked else "other rows"
+            raise UsageError(
+                f"{self.path}: this run was released with {what}: put limit, odds and data back, or agree on a new run"
+            )
+        return sent
+
+    def _one_unit(self, unit: str) -> None:
+        self._db.execute("INSERT OR IGNORE INTO facts VALUES ('unit', ?)", (unit,))
+        (known,) = self._db.execute("SELECT value FROM facts WHERE name = 'unit'").fetchone()
+        if known != unit:
+            raise UsageError(
+                f"labels were released by {known!r} before, and what they add up to is counted by it: agree on "
+                f"unit = {known!r} in contract.toml"
+            )
+
+    def _series(self, label: str, definition: str, mechanism: Mechanism, epoch: int) -> int:
+        asked = (label, definition, mechanism.series, epoch)
+        self._db.execute("INSERT OR IGNORE INTO series (label, definition, coin, epoch) VALUES (?, ?, ?, ?)", asked)
+        where = "label = ? AND definition = ? AND coin = ? AND epoch = ?"
+        (found,) = self._db.execute(f"SELECT id FROM series WHERE {where}", asked).fetchone()
+        return int(found)
+
+    def _mechanism(self, series: int, parameters: str) -> int:
+        self._db.execute("INSERT OR IGNORE INTO mechanisms (series, parameters) VALUES (?, ?)", (series, parameters))
+        (found,) = self._db.execute(
+            "SELECT id FROM mechanisms WHERE series = ? AND parameters = ?", (series, parameters)
+        ).fetchone()
+        return int(found)
+
+    def _freeze(self, series: int, mine: int, mechanism: Mechanism, rows: Rows) -> NDArray[np.int64]:
+        """Freeze what was never released, charge what was released more weakly; the labels as they are frozen."""
+        db, keys = self._db, rows.keys.tobytes()
+        units, labels = rows.units.tobytes(), rows.labels.tolist()
+        db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (place INTEGER PRIMARY KEY, key BLOB, unit BLOB, label INT)")
+        db.execute("DELETE FROM temp.asked")
+        db.executemany(
+            "INSERT INTO temp.asked VALUES (?, ?, ?, ?)",
+            (
+                (place, keys[16 * place : 16 * place + 16], units[16 * place : 16 * place + 16], label)
+                for place, label in enumerate(labels)
+            ),
+        )
+        db.execute(
+            "INSERT OR IGNORE INTO frozen SELECT ?, key, unit, label, NULL FROM temp.asked ORDER BY key", (series,)
+        )
+        weaker = [
+            number
+            for number, parameters in db.execute("SELECT id, parameters FROM mechanisms WHERE series = ?", (series,))
+            if read_mechanism(json.loads(parameters)).auc < mechanism.auc
+        ]
+        marks = ", ".join("?" * len(weaker))
+        db.execute(
+            f"UPDATE frozen SET mechanism = ? WHERE series = ? AND (mechanism IS NULL OR mechanism IN ({marks}))"
+            " AND key IN (SELECT key FROM temp.asked)",
+            (mine, series, *weaker),
+        )
+        moved = db.execute(
+            "SELECT COUNT(*) FROM temp.asked a JOIN frozen f ON f.series = ? AND f.key = a.key WHERE f.unit != a.unit",
+            (series,),
+        ).fetchone()[0]
+        if moved:
+            raise UsageError(
+                f"{moved} rows were released under another unit than they have now: what a unit's labels add up to is "
+                "counted by it, so it stays; put the unit's column back as it was"
+            )
+        found = db.execute(
+            "SELECT f.label FROM temp.asked a JOIN frozen f ON f.series = ? AND f.key = a.key ORDER BY a.place",
+            (series,),
+        )
+        return np.fromiter((label for (label,) in found), np.int64, len(labels))
+
+    def _afford(self, budget: float | None, odds_budget: float | None, rows: Rows) -> None:
+        for charge in self._charges("WHERE unit IN (SELECT unit FROM temp.asked)"):
+            for name, what, value, most in (
+                ("budget", "leak AUC", charge.auc, budget),
+                ("odds_budget", "factor of the odds", charge.odds, odds_budget),
+            ):
+                if most is not None and value > most + 1e-9:
+                    raise UsageError(
+                        f"{name} = {most:g}: with this release {charge.units} of the units here would come to a {what} "
+                        f"of {value:.4g} over all releases ({charge.releases}): lower limit or odds, leave these rows "
+                        f"out, or raise {name} in party.toml"
+                    )
+
+    def _enter(
+        self,
+        run_id: str,
+        run: str,
+        partners: Sequence[str],
+        mine: int,
+        mechanism: Mechanism,
+        keys: Keys,
+        sent: NDArray[Any],
+    ) -> None:
+        seal = self._seal(run_id, json.dumps(mechanism.parameters(), sort_keys=True), keys, sent)
+        asked = (run_id, _now(), run, json.dumps(list(partners)), mine, len(sent), mechanism.auc, mechanism.odds, seal)
+        names = "run_id, time, run, partners, mechanism, rows, auc, odds, seal"
+        number = self._db.execute(f"INSERT INTO releases ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", asked).lastrowid
+        chunks = range(0, len(sent), _CHUNK)
+        self._db.executemany(
+            "INSERT INTO released VALUES (?, ?, ?, ?)",
+            (
+                (number, at // _CHUNK, keys[at : at + _CHUNK].tobytes(), sent[at : at + _CHUNK].tobytes())
+                for at in chunks
+            ),
+        )
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def summary(self) -> Summary:
+        """What was released and what it adds up to, by unit."""
+        unit = self._db.execute("SELECT value FROM facts WHERE name = 'unit'").fetchone()
+        told = self._db.execute(
+            "SELECT r.run, r.time, r.partners, s.label, m.parameters, r.rows, r.auc, r.odds FROM releases r"
+            " JOIN mechanisms m ON m.id = r.mechanism JOIN series s ON s.id = m.series ORDER BY r.id"
+        )
+        releases = tuple(
+            Release(run, time, tuple(json.loads(partners)), label, json.loads(parameters), rows, auc, odds)
+            for run, time, partners, label, parameters, rows, auc, odds in told
+        )
+        charges = sorted(self._charges(), key=lambda one: (-one.auc, -one.odds))
+        (labels,) = self._db.execute("SELECT COUNT(*) FROM frozen").fetchone()
+        return Summary("row" if unit is None else unit[0], releases, tuple(charges), labels)
+
+    def check(self) -> Checked:
+        """Draw every bit that ever left again, from the secret and the labels as they were frozen.
+
+        A `StorageError` says of which release something is not as it was.
+        """
+        asked = (
+            "SELECT r.id, r.run_id, r.run, r.seal, m.parameters, s.id, s.label, s.definition, s.epoch FROM releases r"
+            " JOIN mechanisms m ON m.id = r.mechanism JOIN series s ON s.id = m.series ORDER BY r.id"
+        )
+        releases = bits = 0
+        for number, run_id, run, seal, parameters, series, *coin in self._db.execute(asked).fetchall():
+            mechanism = read_mechanism(json.loads(parameters))
+            keys, sent = self._stored(number, mechanism)
+            labels = self._frozen(series, keys)
+            drawn = self._coins(*coin).draw(mechanism, keys, labels)
+            if not np.array_equal(drawn, sent) or seal != self._seal(run_id, parameters, keys, sent):
+                raise StorageError(
+                    f"{self.path}: what the run {run!r} was sent is not what the secret and the frozen labels give: the"
+                    " book was changed; bring it back as it was"
+                )
+            releases, bits = releases + 1, bits + len(sent)
+        return Checked(releases, bits)
+
+    def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any]]:
+        found = self._db.execute(
+            "SELECT keys, sent FROM released WHERE release = ? ORDER BY chunk", (release,)
+        ).fetchall()
+        keys = np.frombuffer(b"".join(one for one, _ in found), np.uint8).reshape(-1, 16)
+        return keys, np.frombuffer(b"".join(one for _, one in found), sent_dtype(mechanism))
+
+    def _frozen(self, series: int, keys: Keys) -> NDArray[np.int64]:
+        known = dict(self._db.execute("SELECT key, label FROM frozen WHERE series = ?", (series,)))
+        raw = keys.tobytes()
+        try:
+            found = [known[raw[at : at + 16]] for at in range(0, len(raw), 16)]
+        except KeyError:
+            raise StorageError(f"{self.path}: labels of a release are missing: bring the book back as it was") from None
+        return np.array(found, np.int64)
+
+    def _charges(self, which: str = "") -> Iterator[Charge]:
+        """What units have come to; units that went through the same are one line."""
+        counted = f"SELECT unit, mechanism, COUNT(*) c FROM frozen {which} GROUP BY unit, mechanism"
+        profiles = (
+            f"SELECT unit, group_concat(mechanism || ':' || c, ' ') p FROM ({counted} ORDER BY 1, 2) GROUP BY unit"
+        )
+        for profile, units in self._db.execute(f"SELECT p, COUNT(*) FROM ({profiles}) GROUP BY p").fetchall():
+            parts = [tuple(map(int, part.split(":"))) for part in profile.split()]
+            loss = self._loss(*parts[0])
+            for part in parts[1:]:
+                loss = loss.then(self._loss(*part))
+            words = ", ".join(f"{count} x {described(self._read(number))}" for number, count in parts)
+            yield Charge(units, loss.auc(), loss.odds(), words)
+
+    def _loss(self, mechanism: int, count: int) -> Loss:
+        """Of so many rows of one unit that went through a mechanism, each with a coin of its own."""
+        if (mechanism, count) not in self._losses:
+            self._losses[mechanism, count] = self._read(mechanism).loss().times(count)
+        return self._losses[mechanism, count]
+
+    def _read(self, mechanism: int) -> Mechanism:
+        (said,) = self._db.execute("SELECT parameters FROM mechanisms WHERE id = ?", (mechanism,)).fetchone()
+        return read_mechanism(json.loads(said))
+
+    def _coins(self, label: str, definition: str, epoch: int) -> Coins:
+        return Coins(self._secret, column=label, definition=definition, epoch=epoch)
+
+    def _seal(self, run_id: str, parameters: str, keys: Keys, sent: NDArray[Any]) -> str:
+        said = hashlib.sha256()
+        for part in (run_id.encode(), parameters.encode(), keys.tobytes(), sent.tobytes()):
+            said.update(len(part).to_bytes(8, "big") + part)
+        return hmac.digest(self._secret, b"release" + said.digest(), "sha256").hex()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of it on the disk, or nothing."""
+        with self._storing():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StorageError(
+                f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
+            ) from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,103 @@
+"""What a label party may say of its labels after the exchange: a bound, in words that a lawyer can read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tacit.one_shot.mechanisms import Mechanism, described
+from tacit.one_shot.records import Summary
+
+__all__ = ["NOT_COVERED", "Certificate", "certify"]
+
+NOT_COVERED = (
+    "what a partner's own columns tell about labels: the bound is on what the messages add to that",
+    "which rows are common, and that a row has been labelled by the time of the exchange: the alignment shows it",
+    "settings that were chosen by looking at labels and stand in the contract: classes, `rare`, the range of numbers",
+    "decisions that others can watch, such as whom a company calls after it has scored its customers",
+    "predictions of the private model that are shown to the partner: they void the certificate",
+    "labels of a unit that went through another folder with a secret of its own",
+)
+"""What no bound on messages bounds."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A bound on what messages tell about a label, whoever reads them and whatever is computed from them.
+
+    Attributes:
+        mechanism: in words.
+        parameters: of it, exact.
+        rows: whose labels were sent.
+        unit: what the bound is about: one row, or all rows of one value of a column.
+        auc: of this exchange: with which whoever knows everything else tells a row's label, at most.
+        odds: of this exchange: the factor by which the odds of a row's label change, at most.
+        total_auc: over all exchanges of the most told-about unit.
+        total_odds: likewise.
+        share: of class 1 among the labels, of two classes; None else.
+        after: how likely class 1 is after a 0 and after a 1 was sent, where one knows that share and nothing else.
+        why: what decided, where the odds did and not the limit.
+    """
+
+    mechanism: str
+    parameters: dict[str, Any]
+    rows: int
+    unit: str
+    auc: float
+    odds: float
+    total_auc: float
+    total_odds: float
+    share: float | None
+    after: tuple[float, float] | None
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """The one sentence."""
+        return (
+            f"Whoever receives everything that this party has sent, knows all other labels and every column, and "
+            f"computes from it whatever they like, tells two labels of one {self.unit} apart with an AUC of at most "
+            f"{_up(self.total_auc)} (0.5 is a coin flip, 1 an open book), and their odds change by at most a factor of "
+            f"{_up(self.total_odds)}. This is a bound, not a measurement; it holds against any partner, honest or not."
+        )
+
+    @property
+    def posterior(self) -> str:
+        """What it means for one row; empty where there are not two classes."""
+        if self.share is None or self.after is None:
+            return ""
+        zero, one = self.after
+        return (
+            f"{self.share:.1%} of the labels are 1. After a 1 was sent, a row is one with a probability of {one:.1%}; "
+            f"after a 0, with {zero:.1%}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, sentences included."""
+        return {
+            **asdict(self),
+            "sentence": self.sentence,
+            "posterior": self.posterior,
+            "not_covered": list(NOT_COVERED),
+        }
+
+
+def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None) -> Certificate:
+    """The certificate of an exchange.
+
+    Args:
+        mechanism: that was used.
+        rows: whose labels were sent.
+        total: of the book, this exchange included.
+        share: of class 1, of two classes.
+    """
+    return Certificate(
+        described(mechanism), dict(mechanism.parameters()), rows, total.unit, mechanism.auc, mechanism.odds, total.auc,
+        total.odds, share, None if share is None else mechanism.posterior(share), mechanism.why,
+    )  # fmt: skip
+
+
+def _up(value: float) -> str:
+    """Three digits after the point, never below the value."""
+    rounded = round(value, 3)
+    return f"{rounded if rounded >= value - 1e-12 else rounded + 0.001:.3f}"

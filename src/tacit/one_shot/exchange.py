@@ -1,0 +1,335 @@
+"""The two messages of one-shot training, and the words around them.
+
+::
+
+    feature party                                   label party
+    hello                                     -->
+                                              <--   hello, with the mechanism
+    flips (asked for)                         -->
+                                              <--   flips: what is sent of each training row's label
+    (learns, attacks its own embedding, as long as it likes; the link may break and come back)
+    embedding: ranks of all rows              -->
+                                              <--   acknowledgement: a digest of the bytes, before they are opened
+    done                                      -->
+                                              <--   done
+
+Every answer of the label party is a function of what was flipped once and of the bytes that came, so it may be asked
+again as often as a peer likes. An embedding that differs from the one that is stored is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit._version import __version__
+from tacit.contracts import Link, Message
+from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.one_shot.mechanisms import Mechanism, outcomes, read_mechanism
+from tacit.one_shot.parts import store_array
+from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
+from tacit.wire.line import DeskLine, Dialer, refused_by
+
+__all__ = ["CHUNK", "Asking", "Greeting", "answer_all", "feature_limits", "label_limits", "unpacked"]
+
+CHUNK = 1 << 28
+"""Bytes of an embedding that are sent and acknowledged at a time."""
+
+PROTOCOL = 1
+
+_EQUAL = {
+    "protocol": "install the same version of Tacit on both sides",
+    "version": "install the same version of Tacit on both sides",
+    "purpose": "give both sides the same command",
+    "run": "compare `run` in contract.toml",
+    "contract": "compare contract.toml with `tacit contract` on both sides: the digests must be equal",
+    "alignment": "one side has aligned again since: run `tacit align --again` on all sides",
+    "rows": "the aligned rows differ: run `tacit align --again` on all sides",
+}
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What each side says first on every link; nothing in it depends on a label.
+
+    Attributes:
+        run: the run's name.
+        contract: digest of the contract.
+        alignment: name of the alignment.
+        rows: keyed digest of the aligned rows, in their order.
+        party: the party's name.
+        role: "label" or "features".
+        mechanism: parameters of what flips labels; a feature party says none.
+        protocol: version of what crosses the wire.
+        version: version of the code.
+        purpose: what this link is for.
+    """
+
+    run: str
+    contract: str
+    alignment: str
+    rows: str
+    party: str
+    role: str
+    mechanism: dict[str, Any]
+    protocol: int = PROTOCOL
+    version: str = __version__
+    purpose: str = "one_shot"
+
+    def message(self) -> Message:
+        """As it crosses the wire."""
+        return control("hello", 0, asdict(self))
+
+    def heard(self, message: Message, peer: str) -> Greeting:
+        """A peer's words, if they fit ours; else a `RefusedError` that names the field."""
+        if message.kind == "refusal":
+            raise refused_by(message, peer)
+        if message.kind != "hello":
+            raise ProtocolError(f"a {message.kind} came before any hello")
+        said = read_control(message)
+        for name, remedy in _EQUAL.items():
+            here, there = getattr(self, name), said.get(name)
+            if here != there:
+                raise RefusedError(name, f"{name} is {here!r:.60} here and {there!r:.60} at {peer}: {remedy}")
+        kinds = {field.name: type(getattr(self, field.name)) for field in fields(self)}
+        if set(said) != set(kinds) or any(type(said[name]) is not kind for name, kind in kinds.items()):
+            raise ProtocolError("hello: fields are missing, unknown or of other types")
+        theirs = Greeting(**said)
+        if theirs.party != peer or {self.role, theirs.role} != {"features", "label"}:
+            raise RefusedError("party", f"{peer} calls itself {theirs.party!r:.40}: its certificate says otherwise")
+        return theirs
+
+
+def packed(sent: NDArray[Any], classes: int) -> torch.Tensor:
+    """What is sent of labels as bytes: a bit for each of two classes, else a byte or two."""
+    if classes == 2:
+        return torch.from_numpy(np.packbits(sent.astype(np.uint8), bitorder="little"))
+    narrow = sent.astype(np.uint8 if classes <= 256 else "<u2")
+    return torch.from_numpy(narrow.view(np.uint8).reshape(-1))
+
+
+def packed_size(count: int, classes: int) -> int:
+    """How many bytes `packed` gives for so many rows."""
+    return -(-count // 8) if classes == 2 else count * (1 if classes <= 256 else 2)
+
+
+def unpacked(payload: torch.Tensor, count: int, classes: int) -> NDArray[Any]:
+    """What `packed` was given; a `ProtocolError` where a row has no class that there is."""
+    raw = payload.numpy()
+    if classes == 2:
+        return np.unpackbits(raw, count=count, bitorder="little")
+    found = raw.view(np.uint8 if classes <= 256 else "<u2").astype(np.int16)
+    if len(found) != count or int(found.max(initial=0)) >= classes:
+        raise ProtocolError(f"flips: a class above {classes - 1} for one of {count} rows")
+    return found
+
+
+def feature_limits(train: int, classes: int) -> dict[str, Limit]:
+    """What may come to a feature party, to the exact number of bytes."""
+    return {
+        **dict.fromkeys(("hello", "refusal", "acknowledgement", "done"), CONTROL),
+        "flips": Limit(torch.uint8, (packed_size(train, classes),)),
+    }
+
+
+def label_limits(count: int, width: int) -> dict[str, Limit]:
+    """What may come to a label party, to the exact shape."""
+    return {
+        **dict.fromkeys(("hello", "refusal", "done"), CONTROL),
+        "flips": Limit(torch.uint8, (0,)),
+        "embedding": Limit(torch.uint8, (AtMost(min(count, rows_of_chunk(width))), width)),
+    }
+
+
+def rows_of_chunk(width: int) -> int:
+    """Rows that are sent at a time."""
+    return max(1, CHUNK // width)
+
+
+# --- the feature party -----------------------------------------------------------------------------------------------
+
+
+class Asking:
+    """A feature party's side of the conversation, over a line that lasts.
+
+    Args:
+        line: makes a `Dialer` of a function that greets over a new link.
+        greeting: one's own words.
+        patience: seconds that a label party may take to say hello.
+    """
+
+    def __init__(
+        self, line: Callable[[Callable[[Link], None]], Dialer], greeting: Greeting, *, patience: float = 120.0
+    ) -> None:
+        self._greeting = greeting
+        self._patience = patience
+        self._open: Message | None = None
+        self.mechanism: Mechanism | None = None
+        self.line = line(self._greet)
+
+    def _greet(self, link: Link) -> None:
+        link.send(self._greeting.message())
+        answer = link.recv(self._patience)
+        if answer is None:
+            raise LinkError(f"{link.peer} says nothing for {self._patience:.0f} s after connecting")
+        theirs = self._greeting.heard(answer, link.peer)
+        try:
+            mechanism = read_mechanism(theirs.mechanism)
+        except Exception as error:
+            raise RefusedError(
+                "mechanism", f"{link.peer} flips labels by no mechanism that there is: {error}"
+            ) from None
+        if self.mechanism is not None and mechanism.parameters() != self.mechanism.parameters():
+            raise RefusedError("mechanism", f"{link.peer} says another mechanism than before")
+        self.mechanism = mechanism
+        if self._open is not None:
+            link.send(self._open)
+
+    def ask(self, request: Message, kind: str) -> Message:
+        """The answer to a request, over however many links; another one than of this kind is refused."""
+        self._open = request
+        self.line.send(request)
+        answer = self.line.recv()
+        if answer.kind != kind or answer.step != request.step:
+            raise ProtocolError(
+                f"{self.line.peer} answered a {request.kind} with a {answer.kind} of step {answer.step}"
+            )
+        self._open = None
+        return answer
+
+    def flips(self, count: int) -> NDArray[Any]:
+        """What is sent of the labels of so many rows."""
+        answer = self.ask(Message(0, "flips", torch.empty(0, dtype=torch.uint8), b""), "flips")
+        assert self.mechanism is not None  # every link begins with it
+        return unpacked(answer.payload, count, outcomes(self.mechanism))
+
+    def deliver(self, codes: NDArray[np.uint8], progress: Callable[[int, int], None] = lambda *_: None) -> None:
+        """Send an embedding, and see that what arrived is what was sent."""
+        size = rows_of_chunk(codes.shape[1])
+        for place, start in enumerate(range(0, len(codes), size)):
+            part = np.ascontiguousarray(codes[start : start + size])
+            answer = self.ask(Message(place, "embedding", torch.from_numpy(part), b""), "acknowledgement")
+            if read_control(answer) != {"sha256": digest_of(part)}:
+                raise ProtocolError(f"{self.line.peer} acknowledged other bytes than were sent")
+            progress(min(start + size, len(codes)), len(codes))
+
+    def leave(self, seconds: float = 20.0) -> bool:
+        """Say that nothing more comes; whether the label party has heard it."""
+        self._open = None
+        return self.line.deliver(control("done", 0, {}), seconds)
+
+
+# --- the label party -------------------------------------------------------------------------------------------------
+
+
+def greet_feature_party(link: Link, greeting: Greeting, *, patience: float = 10.0) -> None:
+    """Hear a feature party's hello, and answer it if nothing speaks against it."""
+    said = link.recv(patience)
+    if said is None:
+        raise LinkError(f"{link.peer} says nothing for {patience:.0f} s after connecting")
+    greeting.heard(said, link.peer)
+    link.send(greeting.message())
+
+
+def answer_all(
+    lines: Mapping[str, DeskLine],
+    flips: torch.Tensor,
+    received: Received,
+    *,
+    waiting: Callable[[str], None] = lambda _: None,
+    farewell: Callable[[], bool] = lambda: True,
+) -> set[str]:
+    """Answer all feature parties until each has sent its embedding and said that it is done; who has said so.
+
+    Args:
+        lines: to each of them.
+        flips: the one answer about labels.
+        received: where embeddings are kept.
+        waiting: told whose embedding is still missing.
+        farewell: whether those who have sent everything may still say that they are done.
+    """
+    done: set[str] = set()
+    while True:
+        missing = [name for name in lines if not received.whole(name)]
+        if not missing and (done >= set(lines) or not farewell()):
+            return done
+        for name, line in lines.items():
+            message = line.look()
+            if message is None:
+                if name in missing:
+                    waiting(name)
+                continue
+            try:
+                line.send(_answer(name, message, flips, received))
+            except RefusedError as error:
+                line.refuse(error)
+                continue
+            if message.kind == "done" and received.whole(name):
+                done.add(name)
+
+
+def _answer(name: str, message: Message, flips: torch.Tensor, received: Received) -> Message:
+    if message.kind == "flips":
+        return Message(message.step, "flips", flips, b"")
+    if message.kind == "embedding":
+        said = received.take(name, message.step, message.payload.numpy())
+        return control("acknowledgement", message.step, {"sha256": said})
+    if message.kind == "done":
+        return control("done", 0, {})
+    raise RefusedError("message", f"a {message.kind} has no place here")
+
+
+class Received:
+    """Embeddings as they came, in files that are on the disk before they are acknowledged.
+
+    Args:
+        folder: where they lie.
+        count: rows of each.
+        width: numbers of a row.
+    """
+
+    def __init__(self, folder: Path, count: int, width: int) -> None:
+        self._folder = folder
+        self._count = count
+        self._width = width
+
+    def take(self, name: str, place: int, part: NDArray[np.uint8]) -> str:
+        """Keep a part, and say its digest; another one than was kept before is refused: it is sent once."""
+        size = rows_of_chunk(self._width)
+        expected = min(size, self._count - place * size)
+        if expected < 1 or len(part) != expected:
+            raise RefusedError("embedding", f"part {place} has {len(part)} rows, where {max(0, expected)} are missing")
+        path, said = self._path(name, place), digest_of(part)
+        if path.exists():
+            if digest_of(np.load(path)) != said:
+                raise RefusedError("embedding", f"part {place} came before with other content: a row is sent once")
+        else:
+            store_array(path, part)
+        return said
+
+    def whole(self, name: str) -> bool:
+        """Whether all of a party's embedding is here."""
+        return all(self._path(name, place).exists() for place in range(-(-self._count // rows_of_chunk(self._width))))
+
+    def codes(self, name: str) -> NDArray[np.uint8]:
+        """A party's embedding.  (rows, width)"""
+        size = rows_of_chunk(self._width)
+        parts: Sequence[NDArray[np.uint8]] = [
+            np.load(self._path(name, place)) for place in range(-(-self._count // size))
+        ]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _path(self, name: str, place: int) -> Path:
+        return self._folder / f"{name}-{place}.npy"
+
+
+def digest_of(part: NDArray[np.uint8]) -> str:
+    """Of the bytes of an array."""
+    return hashlib.sha256(np.ascontiguousarray(part).data).hexdigest()

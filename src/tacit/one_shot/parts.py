@@ -1,0 +1,98 @@
+"""The parts of a run at home: each is made once, and is whole on the disk or not there at all.
+
+A kill at any moment leaves the parts that are done; the one that was being made is made again, from the same seeds, and
+comes out the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import StorageError, UsageError
+from tacit.wire._files import make_folder, refuse, sync_folder
+
+__all__ = ["guard", "part", "store", "store_array", "store_json"]
+
+
+def part(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder of results: made by `make` in a folder beside it, and given its name when all is on the disk."""
+    path, fresh = folder / name, folder / f"{name}.part"
+    if not path.exists():
+        with _storing(path):
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir(mode=0o700, parents=True)
+        make(fresh)
+        with _storing(path):
+            for file in fresh.rglob("*"):
+                if file.is_file():
+                    _sync(file)
+            sync_folder(fresh)
+            fresh.rename(path)
+            sync_folder(folder)
+    return path
+
+
+def store(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file anew, for its owner alone, and return when it is on the disk: it is whole or it is the old one."""
+    make_folder(path.parent)
+    fresh = path.with_name(path.name + ".part")
+    with _storing(path):
+        fresh.unlink(missing_ok=True)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        sync_folder(path.parent)
+
+
+def store_array(path: Path, values: NDArray[Any]) -> None:
+    """Write an array."""
+    store(path, lambda file: np.save(file, values))
+
+
+def store_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object."""
+    store(path, lambda file: file.write(json.dumps(value, indent=2).encode() + b"\n"))
+
+
+def guard(path: Path, facts: Mapping[str, str]) -> None:
+    """Write down what a run depends on, or refuse to go on where any of it has changed."""
+    if not path.exists():
+        store_json(path, dict(facts))
+        return
+    try:
+        known = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} can't be read ({error}): bring it back as it was, or start a new run") from None
+    changed = [name for name in {**known, **facts} if known.get(name) != facts.get(name)]
+    if changed:
+        raise UsageError(
+            f"this run has begun with another {', '.join(changed)}: put that back as it was, or agree on a new `run` "
+            "in contract.toml"
+        )
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _storing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise refuse(path, "write", error) from error

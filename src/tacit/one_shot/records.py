@@ -1,0 +1,107 @@
+"""What the label party's book is asked with and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary"]
+
+Keys = NDArray[np.uint8]
+"""By which rows or units are known for good.  (rows, 16)"""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a release, in the order in which their bits leave.
+
+    Attributes:
+        keys: by which the label party knows each row for good.  (rows, 16)
+        units: by which rows that count together are known; the keys themselves where every row counts alone.
+        labels: as they are now; -1 where a row has none.  (rows,)
+    """
+
+    keys: Keys
+    units: Keys
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What all releases together tell about a unit.
+
+    Attributes:
+        units: how many units have this much.
+        auc: with which whoever knows everything else tells two labels of it apart, at most.
+        odds: the factor by which the odds of its label change, at most.
+        releases: the mechanisms that its rows went through, in words.
+    """
+
+    units: int
+    auc: float
+    odds: float
+    releases: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release, as the book has it.
+
+    Attributes:
+        run: the contract's run.
+        time: when it was entered.
+        partners: who gets it.
+        label: the column.
+        parameters: of the mechanism.
+        rows: how many.
+        auc: of a row in this release alone.
+        odds: likewise.
+    """
+
+    run: str
+    time: str
+    partners: tuple[str, ...]
+    label: str
+    parameters: Mapping[str, Any]
+    rows: int
+    auc: float
+    odds: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The whole book.
+
+    Attributes:
+        unit: what is counted: "row", or a column's name.
+        releases: all of them, oldest first.
+        charges: what the units have come to, the most first.
+        labels: frozen ones.
+    """
+
+    unit: str
+    releases: tuple[Release, ...]
+    charges: tuple[Charge, ...]
+    labels: int
+
+    @property
+    def auc(self) -> float:
+        """Of the unit that was told most about."""
+        return max((one.auc for one in self.charges), default=0.5)
+
+    @property
+    def odds(self) -> float:
+        """Likewise."""
+        return max((one.odds for one in self.charges), default=1.0)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check of the whole book saw: so many bits of so many releases are what the secret and the labels give."""
+
+    releases: int
+    bits: int

@@ -1,0 +1,59 @@
+"""`tacit train` in one exchange: one party's part of it, from its folder; it goes on where it was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from tacit.errors import TacitError
+from tacit.party.folder import Folder
+from tacit.party.one_shot_common import Telling
+from tacit.party.one_shot_features import FeatureOutcome, train_features
+from tacit.party.one_shot_label import LabelOutcome, train_label
+from tacit.party.status import Status
+from tacit.wire._files import locked
+from tacit.wire.line import Alarm, Waiting
+
+__all__ = ["train_one_shot"]
+
+
+def train_one_shot(
+    folder: Folder | str | Path,
+    *,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+    waiting: Waiting = lambda *_: None,
+    alarm: Alarm = lambda *_: None,
+) -> LabelOutcome | FeatureOutcome:
+    """Train with the other parties of the contract in one exchange. All run this at the same time, each in its folder.
+
+    Started again after whatever ended it, the same call goes on where it was.
+
+    Args:
+        folder: the party's folder, aligned.
+        progress: told what is being done, how much of it is done and how much there is.
+        waiting: told while a peer lets us wait.
+        alarm: told of everything that was refused: the peer, the field, the reason.
+    """
+    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    contract = folder.one_shot
+    folder.check_pair(contract)
+    if folder.config.training.threads:
+        torch.set_num_threads(folder.config.training.threads)
+    where = folder.run_folder(contract)
+    lock = locked(where / "lock")
+    try:
+        status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
+        telling = Telling(status, progress, waiting, alarm)
+        try:
+            outcome = (train_label if folder.config.role == "label" else train_features)(folder, telling)
+        except TacitError as error:
+            status.update(state="stopped", reason=str(error), at_once=True)
+            raise
+        history = [{"epoch": 0, **outcome.figures}] if isinstance(outcome, LabelOutcome) else []
+        status.update(state="finished", history=history, at_once=True)
+        return outcome
+    finally:
+        os.close(lock)

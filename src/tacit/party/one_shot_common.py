@@ -1,0 +1,102 @@
+"""What both sides of a one-shot training do alike: say where they stand, and read their columns."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from tacit.align.cache import prepare
+from tacit.align.encoder import Columns, Inputs
+from tacit.config import OneShotContract
+from tacit.party.aligning import Aligned
+from tacit.party.folder import Folder
+from tacit.party.status import Status
+from tacit.wire.line import Alarm, Waiting
+
+__all__ = ["Telling", "columns_of", "own_inputs", "run_id", "seed_of"]
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done and how much there is."""
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Where a run stands: for the bar of whoever started it, for its status file and for its log.
+
+    Attributes:
+        status: of the run.
+        progress: the bar.
+        wait: told while a peer lets us wait.
+        alarm: told of everything that was refused.
+    """
+
+    status: Status
+    progress: Progress
+    wait: Waiting
+    alarm: Alarm
+    _now: list[str] = field(default_factory=lambda: ["preparing"])
+
+    def part(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say what is being done, and how far it is."""
+        begun = what != self._now[0]
+        self._now[0] = what
+        self.status.update(state="training", part=what, done=done, total=total, at_once=begun)
+        self.progress(what, done, total)
+
+    def bar(self, what: str) -> Callable[[int, int], None]:
+        """The same for one part, as a function of how far it is."""
+        self.part(what)
+        return lambda done, total: self.part(what, done, total)
+
+    def waiting(self, peer: str, seconds: float, why: str) -> None:
+        """Say that a peer lets us wait."""
+        self.status.update(state="waiting", peer=peer, waiting_seconds=round(seconds), why=why, at_once=True)
+        self.wait(peer, seconds, why)
+
+    def missing(self, peer: str) -> None:
+        """Say whose embedding is still to come: it learns at home."""
+        self.waiting(peer, 0.0, "it has not sent its embedding yet")
+
+    def refused(self, peer: str, about: str, reason: str) -> None:
+        """Raise an alarm."""
+        self.log("refused", peer=peer, field=about, reason=reason)
+        self.alarm(peer, about, reason)
+
+    def connected(self, peer: str) -> None:
+        """Log a link."""
+        self.log("connected", peer=peer)
+
+    def log(self, event: str, **details: object) -> None:
+        """Add a line to the log."""
+        self.status.log(event, **details)
+
+
+def run_id(contract: OneShotContract, rows: Aligned) -> str:
+    """Of one run alone: of this contract over this alignment."""
+    return hashlib.sha256(f"one_shot {contract.digest} {rows.id}".encode()).hexdigest()
+
+
+def seed_of(folder: Folder) -> int:
+    """Of everything that is drawn at home: the settings', else one that hangs on the party's secret alone."""
+    seed = folder.config.training.seed
+    return int.from_bytes(hmac.digest(folder.secret, b"seed at home", "sha256")[:4], "big") if seed is None else seed
+
+
+def columns_of(folder: Folder) -> Columns:
+    """The party's own columns."""
+    table = folder.table
+    return Columns(table.categorical, table.numeric, table.flagged)
+
+
+def own_inputs(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Inputs:
+    """The party's own columns in the common order; a label party may have none."""
+    columns = columns_of(folder)
+    if not columns.names:
+        empty = torch.empty(rows.count, 0)
+        return Inputs(empty.long(), empty, ())
+    cache = folder.run_folder(contract) / "inputs"
+    return prepare(folder.data, rows.rows, columns, cache, train=train).inputs

@@ -1,0 +1,265 @@
+"""A feature party's part of a one-shot training, from top to bottom: learn, narrow, attack oneself, and send once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit._version import __version__
+from tacit.align.encoder import Inputs
+from tacit.align.tables import inputs_digest
+from tacit.config import Learn, OneShotContract
+from tacit.contracts import Link
+from tacit.errors import LimitError, ProtocolError, UsageError
+from tacit.one_shot.exchange import Asking, Greeting, feature_limits
+from tacit.one_shot.learn import Bottom, learner, load_bottom
+from tacit.one_shot.mechanisms import Mechanism, outcomes, read_mechanism
+from tacit.one_shot.noise import noised
+from tacit.one_shot.parts import guard, part, store_array, store_json
+from tacit.one_shot.ranks import Ranks
+from tacit.one_shot.release import attack_release
+from tacit.party.aligning import Aligned, aligned
+from tacit.party.folder import Folder
+from tacit.party.meeting import dial
+from tacit.party.one_shot_common import Telling, columns_of, own_inputs, run_id, seed_of
+from tacit.wire.line import Dialer
+
+__all__ = ["FeatureOutcome", "train_features"]
+
+_ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
+
+
+@dataclass(frozen=True)
+class FeatureOutcome:
+    """What a feature party has when it is over.
+
+    Attributes:
+        folder: of the run.
+        audit: what decoders read of what was sent, before it was sent.
+        form: how many numbers of the learnt ones were sent, in how many ranks, under how much noise.
+        sent: bytes of the embedding.
+        heard: whether the label party said that it has everything.
+    """
+
+    folder: Path
+    audit: dict[str, Any]
+    form: dict[str, float]
+    sent: int
+    heard: bool
+
+
+def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
+    """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
+    contract, rows = folder.one_shot, aligned(folder)
+    where, train = folder.run_folder(contract), contract.train_count(rows.count)
+    telling.part("preparing")
+    inputs = own_inputs(folder, contract, rows, train)
+    guard(where / "guard.json", _facts(folder, contract, rows, inputs))
+    asking = _asking(folder, contract, rows, train, telling)
+    try:
+        sent, mechanism = _flips(where, asking, train, telling)
+        bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
+        codes, told = _released(folder, contract, rows, inputs, train, bottom, telling)
+        heard = _delivered(where, asking, codes, telling)
+    finally:
+        asking.line.close()
+    return FeatureOutcome(where, told["audit"], told["form"], codes.nbytes, heard)
+
+
+def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, inputs: Inputs) -> dict[str, str]:
+    learn = folder.config.learn or Learn()
+    return {
+        "version": __version__,
+        "contract": contract.digest,
+        "alignment": rows.id,
+        "data": inputs_digest(inputs).hex(),
+        "learn": json.dumps(learn.model_dump(mode="json"), sort_keys=True),
+        "limit": str(folder.config.limit),
+        "seed": str(folder.config.training.seed),
+    }
+
+
+# --- what comes ------------------------------------------------------------------------------------------------------
+
+
+def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int, telling: Telling) -> Asking:
+    """The conversation with the label party; it connects when something is asked."""
+    config, exchange = folder.config, contract.exchange
+    count = exchange.cells if exchange.target == "number" else exchange.classes
+    limits = feature_limits(train, count)
+
+    def line(greet: Callable[[Link], None]) -> Dialer:
+        def greeted(link: Link) -> None:
+            greet(link)
+            telling.connected(link.peer)
+
+        return Dialer(contract.label_party, lambda: dial(folder, contract, limits), greeted, waiting=telling.waiting)
+
+    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, config.name, "features", {})
+    return Asking(line, greeting)
+
+
+def _flips(where: Path, asking: Asking, train: int, telling: Telling) -> tuple[NDArray[Any], Mechanism]:
+    """What was sent of the training rows' labels, and by which mechanism; asked for once, then from the disk."""
+
+    def ask(path: Path) -> None:
+        telling.part("asking for flipped labels")
+        sent = asking.flips(train)
+        assert asking.mechanism is not None  # it was greeted with one
+        _check_shares(sent, asking.mechanism)
+        store_array(path / "sent.npy", sent)
+        store_json(path / "mechanism.json", asking.mechanism.parameters())
+
+    path = part(where, "flips", ask)
+    return np.load(path / "sent.npy"), read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
+
+
+def _check_shares(sent: NDArray[Any], mechanism: Mechanism) -> None:
+    """Refuse what the coin can't have given: each class has a share between the coin's least and its most."""
+    low, high = float(mechanism.b), float(mechanism.a)
+    slack = _ODD * (0.25 / len(sent)) ** 0.5
+    for one in range(1, outcomes(mechanism)) if outcomes(mechanism) == 2 else range(outcomes(mechanism)):
+        share = float((sent == one).mean())
+        if not low - slack <= share <= high + slack:
+            raise ProtocolError(
+                f"{share:.1%} of the labels came as {one}, where the label party's own mechanism gives {low:.1%} to "
+                f"{high:.1%} whatever its labels are: these are no flipped labels"
+            )
+
+
+# --- at home ---------------------------------------------------------------------------------------------------------
+
+
+def _learnt(
+    folder: Folder,
+    contract: OneShotContract,
+    inputs: Inputs,
+    sent: NDArray[Any],
+    mechanism: Mechanism,
+    telling: Telling,
+) -> Bottom:
+    """What was learnt of one's own columns; columns that are withheld never reach the learner."""
+    config, learn = folder.config, folder.config.learn or Learn()
+
+    def make(path: Path) -> None:
+        made = learner(
+            learn.learner,
+            pretrain=learn.pretrain,
+            factory=None if learn.factory is None else (folder.path, learn.factory),
+        )
+        made.fit(
+            _shown(folder, inputs), sent, mechanism, contract.exchange.width,
+            seed=seed_of(folder), threads=config.training.threads, progress=telling.part,
+        ).save(path)  # fmt: skip
+
+    return load_bottom(part(folder.run_folder(contract), "learned", make))
+
+
+def _shown(folder: Folder, inputs: Inputs) -> Inputs:
+    """The inputs without the columns that the owner withholds."""
+    columns, withheld = columns_of(folder), set((folder.config.learn or Learn()).withheld)
+    unknown = withheld - set(columns.names)
+    if unknown:
+        raise UsageError(f"[learn] withheld: {', '.join(sorted(unknown))} is none of the columns: correct the name")
+    categories = [place for place, name in enumerate(columns.categorical) if name not in withheld]
+    numbers = [place for place, name in enumerate((*columns.numeric, *columns.flagged)) if name not in withheld]
+    if not categories and not numbers:
+        raise UsageError("[learn] withheld: no column is left to learn from: withhold fewer")
+    cardinalities = tuple(inputs.cardinalities[place] for place in categories)
+    return Inputs(inputs.categorical[:, categories], inputs.numeric[:, numbers], cardinalities)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How an embedding is sent: how many of the learnt numbers, in how many ranks, under how much noise."""
+
+    width: int
+    ranks: int
+    noise: float
+
+    def weaker(self) -> Iterator[_Form]:
+        """This one, and what tells less, step by step: narrower, then coarser, then noisier."""
+        form = self
+        yield form
+        while form.width > 1:
+            form = replace(form, width=form.width // 2)
+            yield form
+        while form.ranks > 4:
+            form = replace(form, ranks=max(4, form.ranks // 8))
+            yield form
+        for noise in (1.0, 2.0, 4.0):
+            if noise > self.noise:
+                form = replace(form, noise=noise)
+                yield form
+
+
+def _released(
+    folder: Folder,
+    contract: OneShotContract,
+    rows: Aligned,
+    inputs: Inputs,
+    train: int,
+    bottom: Bottom,
+    telling: Telling,
+) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
+    learn, limit = folder.config.learn or Learn(), folder.config.limit
+
+    def make(path: Path) -> None:
+        telling.part("embedding")
+        z = bottom.embed(_shown(folder, inputs))
+        tried: list[str] = []
+        for form in _Form(contract.exchange.width, learn.ranks, learn.noise).weaker():
+            codes, ranks = _coded(folder, contract, rows, z, train, form)
+            audit = attack_release(
+                codes[:, : form.width], inputs, columns_of(folder), train=train, known=learn.known,
+                seed=seed_of(folder), threads=folder.config.training.threads or torch.get_num_threads(),
+                progress=telling.part,
+            )  # fmt: skip
+            tried.append(f"{form.width} numbers in {form.ranks} ranks, noise {form.noise:g}: {audit.worst.high:.3f}")
+            if limit is None or audit.holds(limit):
+                break
+        else:
+            raise LimitError(
+                f"limit = {limit:g}: in every form that was tried decoders read more of a column than that ("
+                f"{'; '.join(tried)}), so nothing was sent: withhold columns, or raise the limit"
+            )
+        store_array(path / "codes.npy", codes)
+        told = {"audit": audit.as_dict(), "form": vars(form), "ranks": ranks.state(), "tried": tried}
+        store_json(path / "release.json", told)
+
+    path = part(folder.run_folder(contract), "release", make)
+    return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
+
+
+def _coded(
+    folder: Folder, contract: OneShotContract, rows: Aligned, z: NDArray[np.float32], train: int, form: _Form
+) -> tuple[NDArray[np.uint8], Ranks]:
+    """Ranks of the first numbers; those that are not sent are all 0, for a message has one shape."""
+    kept = z[:, : form.width]
+    if form.noise:
+        version = hashlib.sha256(f"{run_id(contract, rows)} {form}".encode()).digest()
+        kept = noised(kept, form.noise, folder.secret, version)
+    ranks = Ranks.fit(kept[:train], levels=form.ranks)
+    codes = np.zeros((len(z), contract.exchange.width), np.uint8)
+    codes[:, : form.width] = ranks.code(kept)
+    return codes, ranks
+
+
+# --- what leaves -----------------------------------------------------------------------------------------------------
+
+
+def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: Telling) -> bool:
+    """Send the embedding, once; whether the label party has said goodbye."""
+    if not (where / "delivered").exists():
+        asking.deliver(codes, telling.bar("sending the embedding"))
+        store_json(where / "delivered", {"bytes": codes.nbytes})
+    return asking.leave()
