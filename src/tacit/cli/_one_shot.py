@@ -65,9 +65,15 @@ def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
 
 def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
     audit = outcome.audit
-    findings = sorted(audit["findings"], key=lambda one: -one["high"])[:_SHOWN]
-    rows = [[str(one["column"]), str(one["what"]), f"{one['value']:.1%}", f"{one['high']:.1%}"] for one in findings]
-    print_table("What decoders read of your columns, before it was sent", ["column", "what", "read", "at most"], rows)
+    worst: dict[str, dict[str, Any]] = {}
+    for one in audit["findings"]:  # largest upper end first
+        if one["counted"]:
+            worst.setdefault(one["column"], one)
+    rows = [
+        [name, one["question"], f"{one['read']['value']:.1%}", f"{one['read']['high']:.1%}"]
+        for name, one in list(worst.items())[:_SHOWN]
+    ]
+    print_table("The most that decoders read of each column", ["column", "what", "read", "at most"], rows, words=(0, 1))
     if quiet:
         return
     form = outcome.form

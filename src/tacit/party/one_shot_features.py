@@ -224,7 +224,7 @@ def _released(
                 seed=seed_of(folder), threads=folder.config.training.threads or torch.get_num_threads(),
                 progress=telling.part,
             )  # fmt: skip
-            tried.append(f"{form.width} numbers in {form.ranks} ranks, noise {form.noise:g}: {audit.worst.high:.3f}")
+            tried.append(f"{form.width} numbers in {form.ranks} ranks, noise {form.noise:g}: {audit.worst:.3f}")
             if limit is None or audit.holds(limit):
                 break
         else:

@@ -1,0 +1,327 @@
+"""Who reads rows back from an embedding: decoders that answer all questions of all columns at once.
+
+Each is a function of the codes and answers of rows that the attacker knows, and of the codes of rows that it asks for;
+it returns a belief for each of these rows and questions. Truth of a row that is asked for never reaches one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.audit.input_attacks import _fit
+from tacit.contracts import noise_source
+
+__all__ = [
+    "LEVELS",
+    "Bag",
+    "Table",
+    "exact",
+    "first_guess",
+    "forest",
+    "grouped",
+    "nearest",
+    "network",
+    "ranked",
+    "together",
+    "updates_for",
+]
+
+Codes = NDArray[np.generic]
+Bins = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Places = NDArray[np.intp]
+
+LEVELS = 256
+"""Of each number of an embedding, as the decoders that learn see it; ranks have no more."""
+
+_HIDDEN = 128
+_PRIOR = 4.0  # rows' worth of the mean that an exact match is mixed with
+_NEIGHBOURS = 16
+_WIDE = 10  # numbers a row above which a tree of neighbours is no faster than to look at all rows
+_FEW = 6_000  # known rows that are looked at then
+
+
+def ranked(z: Codes, known: Places) -> Floats:
+    """Each number from 0 to 256: bytes as they are, others by their rank among the known rows."""
+    if z.dtype == np.uint8:
+        return z.astype(np.float32)
+    out = np.empty(z.shape, dtype=np.float32)
+    for place in range(z.shape[1]):
+        ladder = np.sort(z[known, place])
+        rank = np.searchsorted(ladder, z[:, place]) + np.searchsorted(ladder, z[:, place], side="right")
+        out[:, place] = rank * (LEVELS / 2 / (len(ladder) + 1))
+    return out
+
+
+# --- a network -------------------------------------------------------------------------------------------------------
+
+
+class Bag(nn.Module):
+    """A network over columns of levels: every level of every column has a weight vector of its own in the first layer.
+
+    Steps and isolated levels are as easy for it as lines. A level is a number of `sizes[column]`, or -1 for "hidden".
+
+    Args:
+        sizes: the number of levels of each column.
+        numbers: how many plain numbers follow.
+        outputs: the number of answers.
+    """
+
+    starts: Tensor
+
+    def __init__(self, sizes: tuple[int, ...], numbers: int, outputs: int, *, seed: int) -> None:
+        super().__init__()
+        starts = np.cumsum([0, *(size + 1 for size in sizes)])
+        self.register_buffer("starts", torch.from_numpy(starts[:-1].astype(np.int64)) + 1)
+        draw = torch.Generator().manual_seed(seed)
+        self.first = nn.Parameter(torch.randn(int(starts[-1]), _HIDDEN, generator=draw) * (len(sizes) + 1) ** -0.5)
+        self.plain = nn.Parameter(torch.randn(numbers, _HIDDEN, generator=draw) * (numbers + 1) ** -0.5)
+        self.bias = nn.Parameter(torch.zeros(_HIDDEN))
+        self.second = nn.Parameter(torch.randn(_HIDDEN, _HIDDEN, generator=draw) * (2 / _HIDDEN) ** 0.5)
+        self.last = nn.Parameter(torch.zeros(_HIDDEN, outputs))
+        self.offset = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, columns + numbers) -> (rows, answers)"""
+        count = len(self.starts)
+        places = x[:, :count].long() + self.starts
+        hidden = functional.embedding_bag(places, self.first, mode="sum") + self.bias
+        if self.plain.shape[0]:
+            hidden = hidden + x[:, count:] @ self.plain
+        hidden = functional.relu(functional.relu(hidden) @ self.second)
+        return hidden @ self.last + self.offset
+
+
+def network(known: Bins, answers: Floats, asked: Bins, *, numbers: int, seed: int) -> Floats:
+    """A network of two hidden layers, fitted to numbers by squared error and to yes and no by cross entropy.
+
+    Args:
+        known: levels of known rows.  (rows, width)
+        answers: of these rows, the first `numbers` of them numbers.  (rows, questions)
+        asked: levels of the rows asked for.
+        numbers: how many questions are about numbers.
+        seed: of its first weights and batches.
+    """
+    model = Bag((LEVELS,) * known.shape[1], known.shape[1], answers.shape[1], seed=seed)
+    z, target = _seen(known), torch.from_numpy(answers)
+    with torch.no_grad():
+        model.offset.copy_(first_guess(target, numbers))
+    fit, held = torch.arange(len(z)).tensor_split([len(z) - max(1, len(z) // 8)])
+    source = noise_source(torch.Generator().manual_seed(seed))
+    count = updates_for(len(fit))
+    _fit.trained(model, z, target, fit, held, source, updates=count, loss=_loss(numbers), rate=4e-3, decay=1e-3)
+    with torch.no_grad():
+        return torch.cat([model(_seen(part)) for part in np.array_split(asked, max(1, len(asked) // 8192))]).numpy()
+
+
+def _seen(x: Bins) -> Tensor:
+    """Levels, then the same as numbers from -1 to 1."""
+    z = torch.from_numpy(x).float()
+    return torch.cat([z, z / (LEVELS / 2) - 1], dim=1)
+
+
+def updates_for(rows: int) -> int:
+    """About eight times through the rows, at 256 each."""
+    return max(200, rows // 32)
+
+
+def first_guess(target: Tensor, numbers: int) -> Tensor:
+    """What a network says before it has learnt anything: the mean, as a logit where yes or no is asked."""
+    mean = target.mean(0)
+    mean[numbers:] = mean[numbers:].clamp(1e-5, 1 - 1e-5).logit()
+    return mean
+
+
+def _loss(numbers: int) -> _fit.Loss:
+    def loss(answer: Tensor, target: Tensor) -> Tensor:
+        squares = (answer[:, :numbers] - target[:, :numbers]).square().sum(1)
+        bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], target[:, numbers:], reduction="none")
+        return (squares + bits.sum(1)).mean()
+
+    return loss
+
+
+# --- trees -----------------------------------------------------------------------------------------------------------
+
+
+def forest(
+    known: Bins, answers: Floats, asked: Bins, *, seed: int, trees: int = 16, depth: int = 11, candidates: int = 6
+) -> Floats:
+    """Randomised trees (Geurts, Ernst and Wehenkel 2006) that answer all questions at once; the mean over trees.
+
+    Every node draws some columns and thresholds and keeps the cut that parts random mixtures of the answers best.
+
+    Args:
+        known: levels of known rows.  (rows, width)
+        answers: of these rows.  (rows, questions)
+        asked: levels of the rows asked for.
+        seed: of all that is drawn.
+        trees: how many.
+        depth: cuts on the way to a leaf.
+        candidates: cuts that a node chooses from.
+    """
+    rng = np.random.default_rng(seed)
+    total = np.zeros((len(asked), answers.shape[1]), dtype=np.float32)
+    spread = answers.std(0)
+    scaled = (answers - answers.mean(0)) / np.where(spread > 0, spread, 1.0)
+    for _ in range(trees):
+        mixtures = (scaled @ rng.standard_normal((scaled.shape[1], 4)).astype(np.float32)).astype(np.float64)
+        here, there = _grown(known, mixtures, asked, depth, candidates, rng)
+        total += _means(here, answers, 1 << depth)[there]
+    return total / np.float32(trees)
+
+
+def _grown(
+    known: Bins, mixtures: NDArray[np.float64], asked: Bins, depth: int, candidates: int, rng: np.random.Generator
+) -> tuple[Places, Places]:
+    """The leaf of each known row and of each row asked for."""
+    here, there = np.zeros(len(known), dtype=np.intp), np.zeros(len(asked), dtype=np.intp)
+    rows = np.arange(len(known))
+    for level in range(depth):
+        nodes = 1 << level
+        best = np.full(nodes, -np.inf)
+        column, threshold = np.zeros(nodes, dtype=np.intp), np.full(nodes, 255, dtype=np.int64)
+        for _ in range(candidates):
+            some = rng.permutation(rows)
+            one = np.zeros(nodes, dtype=np.intp)
+            one[here[some]] = some  # a random row of each node
+            drawn = rng.integers(known.shape[1], size=nodes)
+            edge = known[one, drawn].astype(np.int64) - rng.integers(2, size=nodes)
+            gain = _gain(here, known[rows, drawn[here]] > edge[here], mixtures, nodes)
+            better = gain > best
+            best[better], column[better], threshold[better] = gain[better], drawn[better], edge[better]
+        here = 2 * here + (known[rows, column[here]] > threshold[here])
+        there = 2 * there + (asked[np.arange(len(asked)), column[there]] > threshold[there])
+    return here, there
+
+
+def _gain(node: Places, right: NDArray[np.bool_], mixtures: NDArray[np.float64], nodes: int) -> NDArray[np.float64]:
+    """Of each node, what a cut takes away of the mixtures' squared error, up to a constant of the node."""
+    side = 2 * node + right
+    count = np.bincount(side, minlength=2 * nodes)
+    gain = np.zeros(2 * nodes)
+    for place in range(mixtures.shape[1]):
+        gain += np.square(np.bincount(side, mixtures[:, place], 2 * nodes)) / np.maximum(count, 1)
+    return np.where(count.reshape(-1, 2).min(1) >= 5, gain.reshape(-1, 2).sum(1), -np.inf)
+
+
+def _means(group: Places, answers: Floats, groups: int) -> Floats:
+    """The mean answers of each group, mixed with those of all rows as if these were a few more."""
+    order = np.argsort(group, kind="stable")
+    present, starts, counts = np.unique(group[order], return_index=True, return_counts=True)
+    sums = np.add.reduceat(answers[order], starts, axis=0)
+    out = np.tile(answers.mean(0), (groups, 1))
+    out[present] = (sums + _PRIOR * out[0]) / (counts[:, None] + _PRIOR)
+    return out.astype(np.float32)
+
+
+# --- rows that are alike ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """Known rows by their embedding, equal ones together.
+
+    Attributes:
+        rows: a known row of each different embedding, as a place among those known.
+        counts: how many known rows have it.
+        of: for each row asked for, the embedding that it equals, or -1.
+        group: for each known row, its embedding.
+    """
+
+    rows: Places
+    counts: Places
+    of: Places
+    group: Places
+
+    @classmethod
+    def look_up(cls, known: Codes, asked: Codes) -> Table:
+        """Compare embeddings byte by byte."""
+        both = np.ascontiguousarray(np.concatenate([known, asked]) + np.zeros(1, dtype=known.dtype))  # no -0.0
+        whole = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1])))[:, 0]
+        _, group = np.unique(whole, return_inverse=True)
+        present, rows, inverse, counts = np.unique(
+            group[: len(known)], return_index=True, return_inverse=True, return_counts=True
+        )
+        place = np.full(int(group.max()) + 1, -1, dtype=np.intp)
+        place[present] = np.arange(len(present))
+        return cls(rows, counts, place[group[len(known) :]], inverse)
+
+    @property
+    def matches(self) -> Places:
+        """For each row asked for, how many known rows have the same embedding."""
+        return np.where(self.of >= 0, self.counts[self.of], 0)
+
+
+def exact(table: Table, answers: Floats) -> Floats:
+    """The mean answers of the known rows with the same embedding; of all known rows where there is none.
+
+    For embeddings of few different values nobody does better; for others it finds fingerprints.
+    """
+    means = _means(table.group, answers, len(table.rows) + 1)  # the last one has no row: the mean of all
+    return means[table.of]
+
+
+def grouped(groups: NDArray[np.integer[Any]], known: Places, answers: Floats, asked: Places) -> Floats:
+    """The mean answers of the known rows in the same groups, averaged over the partitions.
+
+    Args:
+        groups: of all rows.  (rows, partitions)
+        known: known rows.
+        answers: of these.
+        asked: rows asked for.
+    """
+    parts = [groups[:, [place]] for place in range(groups.shape[1])]
+    found = [exact(Table.look_up(part[known], part[asked]), answers) for part in parts]
+    return np.asarray(np.mean(found, axis=0), dtype=np.float32)
+
+
+def nearest(known: Floats, answers: Floats, asked: Floats, table: Table, *, seed: int) -> Floats:
+    """The mean answers of the nearest different embeddings, weighted by nearness and by how many rows have each.
+
+    Where an embedding is wide, only some of the known rows are looked at, because that takes long.
+    """
+    order = np.argsort(table.group, kind="stable")
+    starts = np.searchsorted(table.group[order], np.arange(len(table.rows)))
+    means = np.add.reduceat(answers[order], starts, axis=0) / table.counts[:, None].astype(np.float32)
+    spots = known[table.rows]
+    chosen = np.arange(len(spots))
+    k = min(_NEIGHBOURS, len(spots))
+    if known.shape[1] > _WIDE:
+        chosen = np.random.default_rng(seed).permutation(len(spots))[:_FEW]
+        distance, found = _looked_at(asked, spots[chosen], min(k, len(chosen)))
+    else:
+        distance, found = cKDTree(spots).query(asked, k=k)
+    distance, found = distance.reshape(len(asked), -1), chosen[found.reshape(len(asked), -1)]
+    weight = table.counts[found] / (np.square(distance) + 0.25 * known.shape[1])
+    weight = (weight / weight.sum(1, keepdims=True)).astype(np.float32)
+    out = np.zeros((len(asked), answers.shape[1]), dtype=np.float32)
+    for place in range(found.shape[1]):
+        out += weight[:, place, None] * means[found[:, place]]
+    return out
+
+
+def _looked_at(asked: Floats, spots: Floats, k: int) -> tuple[NDArray[np.float64], Places]:
+    """Distances and numbers of the k nearest spots, by looking at all of them."""
+    far = torch.from_numpy(spots)
+    parts = [torch.cdist(part, far).topk(k, largest=False) for part in torch.from_numpy(asked).split(1024)]
+    near = torch.cat([part.values for part in parts]).double()
+    return near.numpy(), torch.cat([part.indices for part in parts]).numpy()
+
+
+def together(beliefs: list[Floats], numbers: int) -> Floats:
+    """The mean of several decoders' beliefs, each taken in units of its own spread where yes or no is asked."""
+    total = np.zeros_like(beliefs[0])
+    for belief in beliefs:
+        spread = belief[:, numbers:].std(0)
+        total[:, :numbers] += belief[:, :numbers]
+        total[:, numbers:] += (belief[:, numbers:] - belief[:, numbers:].mean(0)) / np.where(spread > 0, spread, 1.0)
+    return total / np.float32(len(beliefs))

@@ -1,0 +1,141 @@
+"""What an audit of an embedding found, and what may be said of the largest of many figures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from tacit.contracts import Estimate
+
+__all__ = ["Finding", "ReleaseAudit", "estimate", "largest"]
+
+_ALARM = 0.05  # how often chance alone may trip what is said of all figures together
+_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How well one question was answered.
+
+    Attributes:
+        column: what it is about.
+        question: "variance", "lowest", "highest", "category 7", "rare categories" or "codes".
+        rows: which rows were judged: "all", "train", "test", "outlying" or "matched".
+        given: whether all other columns of the row were known; then what the embedding adds to them is counted.
+        decoder: that answered best on known rows it had not learnt from.
+        members: how many judged rows are in the tail or of the category; of "variance" and "codes" all.
+        read: from 0, nothing, to 1, everything, with a 95% interval: the share of the variance, 2 AUC - 1, or the share
+            of the codes that are right among those that the most common code is wrong about.
+        counted: whether the upper end is held against a limit. With few members it is wide whatever is read: then only
+            what is surely read counts.
+    """
+
+    column: str
+    question: str
+    rows: str
+    given: bool
+    decoder: str
+    members: int
+    read: Estimate
+    counted: bool
+
+
+@dataclass(frozen=True)
+class ReleaseAudit:
+    """What can be read of the rows from an embedding.
+
+    A limit is held against `worst`. The largest true figure lies above it in at most 2.5 of 100 audits, however many
+    figures there are, because the upper end of that very figure is among those compared: no correction is needed. The
+    price of many figures is paid in false alarms: `slack` says how far below a limit all true figures must lie, such
+    that chance alone refuses at most 5 of 100 releases. "True" is what these decoders would read of endless rows like
+    these, with these known rows; somebody who knows more rows, or a better decoder, may read more.
+
+    Attributes:
+        findings: the figures, largest upper end first.
+        worst: the largest upper end of those that count, or `sure` where that is higher.
+        sure: that much is read of something, with a false-alarm rate of 5% over all figures together.
+        slack: see above.
+        known: how many rows decoders learnt from, how many were looked up, and on how many decoders were chosen.
+        judged: rows of each kind that were judged.
+        matched: the share of judged rows whose embedding is that of some known row.
+        fingerprints: the share whose embedding is that of at most four known rows.
+        equal: of pairs of rows that are equal in all columns, the share with equal embeddings; None without such pairs.
+        notes: what was left out, and why.
+    """
+
+    findings: tuple[Finding, ...]
+    worst: float
+    sure: float
+    slack: float
+    known: dict[str, int]
+    judged: dict[str, int]
+    matched: float
+    fingerprints: float
+    equal: float | None
+    notes: tuple[str, ...]
+
+    def holds(self, limit: float) -> bool:
+        """Whether nothing is read beyond a limit from 0 to 1."""
+        return self.worst <= limit
+
+    @property
+    def numbers(self) -> float:
+        """The mean share of the numbers' variance that is read: to compare embeddings with, never to decide by."""
+        return self._mean("variance")
+
+    @property
+    def codes(self) -> float:
+        """The mean share of the categories' codes that is read: to compare embeddings with, never to decide by."""
+        return self._mean("codes")
+
+    def _mean(self, question: str) -> float:
+        found = [
+            one.read.value for one in self.findings if one.question == question and one.rows == "all" and not one.given
+        ]
+        return float(np.mean(found)) if found else 0.0
+
+    def columns(self) -> dict[str, Finding]:
+        """The worst finding about each column, among those that count."""
+        found: dict[str, Finding] = {}
+        for one in self.findings:
+            if one.counted:
+                found.setdefault(one.column, one)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        return {**asdict(self), "numbers": self.numbers, "codes": self.codes}
+
+
+def estimate(value: float, error: float) -> Estimate:
+    """A figure from 0 to 1 with its 95% interval."""
+    ends = (value, value - _Z95 * error, value + _Z95 * error)
+    return Estimate(*(float(min(1.0, max(0.0, end))) for end in ends))
+
+
+def largest(found: tuple[Finding, ...]) -> tuple[float, float, float]:
+    """`worst`, `sure` and `slack` of a `ReleaseAudit` with these findings."""
+    errors = [_error(one.read) for one in found]
+    apart = NormalDist().inv_cdf(1 - _ALARM / max(1, len(found)))
+    sure = max((one.read.value - apart * error for one, error in zip(found, errors, strict=True)), default=0.0)
+    highest = max((one.read.high for one in found if one.counted), default=1.0)
+    slack = _slack([error for one, error in zip(found, errors, strict=True) if one.counted])
+    return max(highest, sure), max(0.0, sure), slack
+
+
+def _error(read: Estimate) -> float:
+    """The standard error behind an interval that may have been cut at 0 or 1."""
+    return max(read.high - read.value, read.value - read.low) / _Z95
+
+
+def _slack(errors: list[float]) -> float:
+    """How far above the truth the largest upper end lies at most, but for 5 of 100 audits."""
+    normal, low, high = NormalDist(), 0.0, 10.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        alarms = sum(1 - normal.cdf(middle / max(error, 1e-9) - _Z95) for error in errors)
+        low, high = (middle, high) if alarms > _ALARM else (low, middle)
+    return high

@@ -1,0 +1,115 @@
+"""What an embedding adds for somebody who knows all other columns of a row.
+
+A sum of two columns tells nothing about one of them until the other is known. So one network learns to fill in hidden
+columns from all others, with the embedding and without it; what counts is the difference on the same rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from tacit.audit.input_attacks import _fit
+from tacit.contracts import noise_source
+from tacit.one_shot.decoders import LEVELS, Bag, first_guess, updates_for
+from tacit.one_shot.questions import Questions
+
+__all__ = ["given"]
+
+Bins = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Rows = NDArray[np.intp]
+
+_BINS = 64  # of a number, as the network sees it beside the number itself
+_HIDDEN = 0.1  # of the columns of a row it learns from, besides one
+
+
+def given(level: Bins, questions: Questions, fit: Rows, asked: Rows, *, seed: int) -> tuple[Floats, Floats]:
+    """Beliefs about each column from all others, with and without the embedding.
+
+    Args:
+        level: levels of the embedding of all rows.  (rows, width)
+        questions: what is asked; columns of one name are hidden together.
+        fit: the known rows that are learnt from.
+        asked: rows asked for.
+        seed: of what is hidden, of first weights and batches.
+    """
+    view = _View(level, questions, fit)
+    rng = np.random.default_rng(seed)
+    hidden = rng.random((len(fit), view.count + 1)) < _HIDDEN
+    hidden[np.arange(len(fit)), rng.integers(view.count, size=len(fit))] = True
+    hidden[:, -1] = rng.random(len(fit)) < 0.5  # the embedding
+    numbers, target = len(questions.numbers), questions.answers(fit)
+    model = Bag(view.sizes, view.plain, len(questions), seed=seed)
+    with torch.no_grad():
+        model.offset.copy_(first_guess(torch.from_numpy(target), numbers))
+    target[~hidden[:, questions.units]] = np.nan
+    z = view(fit)
+    z = torch.where(torch.from_numpy(hidden[:, view.owner]), view.blank, z)
+    learnt, held = torch.arange(len(fit)).tensor_split([len(fit) - max(1, len(fit) // 16)])
+    source = noise_source(torch.Generator().manual_seed(seed))
+    count = updates_for(len(learnt))
+    loss, answers = _loss(numbers), torch.from_numpy(target)
+    _fit.trained(model, z, answers, learnt, held, source, updates=count, loss=loss, rate=4e-3, decay=1e-3)
+    z = view(asked)
+    with_it = _filled_in(model, view, questions, z)
+    z[:, view.owner == view.count] = view.blank[view.owner == view.count]
+    return with_it, _filled_in(model, view, questions, z)
+
+
+def _filled_in(model: Bag, view: _View, questions: Questions, z: Tensor) -> Floats:
+    """Each column of some rows, filled in from all others."""
+    out = np.empty((len(z), len(questions)), dtype=np.float32)
+    for unit in range(view.count):
+        places = np.flatnonzero(questions.units == unit)
+        mine = torch.from_numpy(view.owner == unit)
+        with torch.no_grad():
+            out[:, places] = model(torch.where(mine, view.blank, z))[:, places].numpy()
+    return out
+
+
+class _View:
+    """Rows as the network sees them: embedding, categories and numbers as levels, then embedding and numbers plain.
+
+    Attributes:
+        count: the number of columns by name; the embedding is one more.
+        owner: for each number that the network sees, the column that it is of.
+        blank: what stands there if that is hidden.
+    """
+
+    def __init__(self, level: Bins, questions: Questions, fit: Rows) -> None:
+        inputs = questions.inputs
+        self.level, self.codes, self.numeric = level, inputs.categorical.numpy(), inputs.numeric.numpy()
+        self.cuts = np.quantile(self.numeric[fit], np.arange(1, _BINS) / _BINS, axis=0)  # (cuts, columns)
+        self.sizes = (*(LEVELS,) * level.shape[1], *inputs.cardinalities, *(_BINS,) * self.numeric.shape[1])
+        self.plain = level.shape[1] + self.numeric.shape[1]
+        of, self.count = questions.columns_of()
+        numbers, codes = np.split(of, [self.numeric.shape[1]])
+        embedding = np.full(level.shape[1], self.count)
+        self.owner = np.concatenate([embedding, codes, numbers, embedding, numbers])
+        self.blank = torch.tensor([-1.0] * len(self.sizes) + [0.0] * self.plain)
+
+    def __call__(self, rows: Rows) -> Tensor:
+        """Some rows with nothing hidden."""
+        z, numbers = self.level[rows].astype(np.float32), self.numeric[rows]
+        bins = np.empty(numbers.shape, dtype=np.float32)
+        for place in range(numbers.shape[1]):
+            bins[:, place] = np.searchsorted(self.cuts[:, place], numbers[:, place])
+        parts = [z, self.codes[rows].astype(np.float32), bins, z / (LEVELS / 2) - 1, np.clip(numbers, -8, 8)]
+        return torch.from_numpy(np.concatenate(parts, axis=1))
+
+
+def _loss(numbers: int) -> _fit.Loss:
+    """Of the answers about what is hidden; those about what is in sight are NaN."""
+
+    def loss(answer: Tensor, target: Tensor) -> Tensor:
+        wanted = ~target.isnan()
+        truth = target.nan_to_num(0.0)
+        squares = (answer[:, :numbers] - truth[:, :numbers]).square()
+        bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], truth[:, numbers:], reduction="none")
+        return (torch.cat([squares, bits], dim=1) * wanted).sum(1).mean()
+
+    return loss

@@ -1,0 +1,240 @@
+"""What an attacker may want to know of a row, as one table of answers, and how well it was answered.
+
+A question is a column's number (how much of its variance is read) or one that is answered by yes or no: is the number
+among the lowest or highest twentieth, is the code this category. All questions of all columns lie side by side, so that
+one decoder answers them together and one pass judges them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.align.encoder import Columns, Inputs
+from tacit.errors import TensorError, UsageError
+
+__all__ = ["LEAST", "TAIL", "Questions", "areas", "codes_read", "shares"]
+
+TAIL = 0.05
+"""The share of the rows that a column's lowest and its highest numbers are, ties aside."""
+
+LEAST = 200
+"""A category or tail with fewer rows among those judged has an interval too wide to be held against a limit."""
+
+_SURE = 10  # rows from which on a rare category is asked for: only what is surely read of it counts
+_MOST = 600  # questions of yes or no; above that, rare categories are pooled earlier
+_BLOCK = 16  # questions judged at once
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions of a table, and the answers that its rows have.
+
+    Attributes:
+        inputs: the table.
+        names: of the numeric columns, those of flags included, then of the categorical ones.
+        numbers: which numeric columns are asked for; those that never vary are not.
+        tails: (numeric column, edge, whether above it) of each tail.
+        categories: (categorical column, code) of each category; the code -1 stands for all that are not asked for.
+    """
+
+    inputs: Inputs
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+    tails: tuple[tuple[int, float, bool], ...]
+    categories: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, inputs: Inputs, columns: Columns, known: Rows, judged: int) -> Questions:
+        """The questions that known rows suggest and that so many judged rows can answer."""
+        numeric = (*columns.numeric, *columns.flagged)
+        if len(numeric) != inputs.numeric.shape[1] or len(columns.categorical) != inputs.categorical.shape[1]:
+            raise UsageError(
+                f"the names are of {len(numeric)} numbers and {len(columns.categorical)} categories, but a row has "
+                f"{inputs.numeric.shape[1]} and {inputs.categorical.shape[1]}: pass the columns that made the inputs"
+            )
+        if not bool(inputs.numeric.isfinite().all()):
+            raise TensorError("some numeric inputs are not finite: look for overflow in what produced them")
+        x, codes = inputs.numeric.numpy()[known], inputs.categorical.numpy()[known]
+        numbers = tuple(place for place in range(x.shape[1]) if x[:, place].min() < x[:, place].max())
+        tails = tuple(tail for place in numbers for tail in _tails(place, x[:, place]))
+        counts = [np.bincount(codes[:, place], minlength=1) for place in range(codes.shape[1])]
+        least = max(2, round(_SURE * len(known) / max(1, judged)))
+        while sum(int((count >= least).sum()) for count in counts) > _MOST:
+            least *= 2
+        categories = tuple((place, code) for place, count in enumerate(counts) for code in _asked(count, least))
+        return cls(inputs, (*numeric, *columns.categorical), numbers, tails, categories)
+
+    def columns_of(self) -> tuple[NDArray[np.intp], int]:
+        """For each column the number of its name, and how many names there are: what has one name belongs together."""
+        distinct = {name: place for place, name in enumerate(dict.fromkeys(self.names))}
+        return np.array([distinct[name] for name in self.names], dtype=np.intp), len(distinct)
+
+    @property
+    def units(self) -> NDArray[np.intp]:
+        """For each question the number of its column's name."""
+        first = len(self.names) - self.inputs.categorical.shape[1]
+        places = [*self.numbers, *(tail[0] for tail in self.tails), *(first + one[0] for one in self.categories)]
+        return self.columns_of()[0][places]
+
+    def answers(self, rows: Rows) -> Floats:
+        """The true answers of some rows: numbers first, then 0 or 1.  (rows, questions)"""
+        x, codes = self.inputs.numeric.numpy()[rows], self.inputs.categorical.numpy()[rows]
+        out = np.empty((len(rows), len(self)), dtype=np.float32)
+        out[:, : len(self.numbers)] = x[:, list(self.numbers)]
+        for place, (column, edge, above) in enumerate(self.tails, len(self.numbers)):
+            out[:, place] = x[:, column] >= edge if above else x[:, column] <= edge
+        start = len(self.numbers) + len(self.tails)
+        for place, (column, code) in enumerate(self.categories, start):
+            out[:, place] = codes[:, column] == code if code >= 0 else ~np.isin(codes[:, column], self.asked(column))
+        return out
+
+    def asked(self, column: int) -> list[int]:
+        """The codes of a categorical column that are asked for one by one."""
+        return [code for place, code in self.categories if place == column and code >= 0]
+
+    def places(self, column: int) -> list[int]:
+        """Where the answers about these codes stand."""
+        start = len(self.numbers) + len(self.tails)
+        return [start + at for at, (place, code) in enumerate(self.categories) if place == column and code >= 0]
+
+    def said(self, place: int) -> tuple[str, str]:
+        """The column's name and what is asked about it."""
+        if place < len(self.numbers):
+            return self.names[self.numbers[place]], "variance"
+        place -= len(self.numbers)
+        if place < len(self.tails):
+            column, _, above = self.tails[place]
+            return self.names[column], "highest" if above else "lowest"
+        column, code = self.categories[place - len(self.tails)]
+        name = self.names[len(self.names) - self.inputs.categorical.shape[1] + column]
+        return name, f"category {code}" if code >= 0 else "rare categories"
+
+    def __len__(self) -> int:
+        return len(self.numbers) + len(self.tails) + len(self.categories)
+
+
+def _tails(column: int, x: Floats) -> list[tuple[int, float, bool]]:
+    """The edges of a column's tails, such that each holds some rows and not more than half of them."""
+    found = []
+    for above in (False, True):
+        turned = x if above else -x
+        edge = float(np.quantile(turned, 1 - TAIL, method="higher"))
+        if (turned >= edge).mean() > 0.5:  # most rows have this very number: only what lies beyond it is a tail
+            beyond = turned[turned > edge]
+            if not len(beyond):
+                continue
+            edge = float(beyond.min())
+        found.append((column, edge if above else -edge, above))
+    return found
+
+
+def _asked(count: NDArray[np.intp], least: int) -> list[int]:
+    """The codes with rows enough, then -1 where there are others; nothing where a column has one code only."""
+    common = np.flatnonzero(count >= least).tolist()
+    rest = int(count.sum() - count[common].sum())
+    if rest:
+        common.append(-1)
+    return common if len(common) > 1 else []
+
+
+# --- how well they were answered -------------------------------------------------------------------------------------
+
+
+def areas(score: Floats, truth: Floats, before: Floats | None = None) -> tuple[Numbers, Numbers]:
+    """2 AUC - 1 of each question of yes or no, and its standard error by DeLong, DeLong and Clarke-Pearson (1988).
+
+    One made-up pair of each class widens it, so that ten rows in perfect order are not taken for certainty. Where there
+    are scores of the same rows without the embedding, the figure is the difference of both, and its error that of
+    correlated curves. NaN where a class is lacking.
+
+    Args:
+        score: beliefs.  (rows, questions)
+        truth: 0 or 1.  (rows, questions)
+        before: beliefs of somebody who had not seen the embedding.  (rows, questions)
+    """
+    value, error = (np.full(score.shape[1], np.nan) for _ in range(2))
+    for start in range(0, score.shape[1], _BLOCK):
+        part = slice(start, start + _BLOCK)
+        member = truth[:, part].T > 0.5
+        placed = _placements(score[:, part].T, member)
+        if before is not None:
+            placed = placed - _placements(before[:, part].T, member) + 0.5  # around 1/2, as one AUC would be
+        value[part], error[part] = _delong(placed, member)
+    return value, error
+
+
+def _placements(score: Floats, member: NDArray[np.bool_]) -> Numbers:
+    """For each member the share of others below it, for each other the share of members above it; ties count half."""
+    order = np.argsort(score, axis=1)
+    ordered = np.take_along_axis(score, order, 1)
+    inside = np.take_along_axis(member, order, 1)
+    ones = np.cumsum(inside, axis=1, dtype=np.float64)  # members at or before each place
+    rows = score.shape[1]
+    first = np.ones(ordered.shape, dtype=bool)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    at = np.arange(rows)
+    begin = np.maximum.accumulate(np.where(first, at, 0), axis=1)
+    last = np.ones_like(first)
+    last[:, :-1] = first[:, 1:]
+    end = rows - 1 - np.maximum.accumulate(np.where(last[:, ::-1], at, 0), axis=1)[:, ::-1]
+    until = np.take_along_axis(ones, end, 1)
+    below = np.take_along_axis(ones, begin, 1) - np.take_along_axis(inside, begin, 1)
+    total = ones[:, -1:]
+    members = (below + until) / 2  # members below, ties half
+    others = ((begin + end + 1) / 2) - members
+    with np.errstate(divide="ignore", invalid="ignore"):
+        placed = np.where(inside, others / (rows - total), 1 - members / total)
+    out = np.empty_like(placed)
+    np.put_along_axis(out, order, placed, 1)
+    return out
+
+
+def _delong(placed: Numbers, member: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """2 AUC - 1 and its standard error from placements, with one made-up pair in each class."""
+    n1 = member.sum(1).astype(np.float64)
+    n0 = member.shape[1] - n1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        area = np.where(member, placed, 0.0).sum(1) / n1
+        squares = np.square(placed - area[:, None])
+        spread = np.zeros_like(area)
+        for n, mine in ((n1, member), (n0, ~member)):
+            widened = np.where(mine, squares, 0.0).sum(1) + 0.5 + 2 * n / (n + 2) * np.square(area - 0.5)
+            spread += widened / (n + 1) / n
+    return 2 * area - 1, 2 * np.sqrt(spread)
+
+
+def shares(belief: Floats, truth: Floats, mean: Numbers, before: Floats | None = None) -> tuple[Numbers, Numbers]:
+    """The share of each column's variance that beliefs take away, and its standard error by the delta method.
+
+    Args:
+        belief: (rows, columns)
+        truth: (rows, columns)
+        mean: what is believed without any embedding: the mean of the known rows.  (columns,)
+        before: beliefs of somebody who had not seen the embedding; then the share is what the embedding adds.
+    """
+    y = truth.astype(np.float64)
+    base = np.square(y - mean)
+    with_it = np.square(y - belief)
+    without = base if before is None else np.square(y - before)
+    total = base.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = (without - with_it).sum(0) / total
+        error = np.sqrt(np.square(without - with_it - value * base).sum(0)) / total
+    return value, error
+
+
+def codes_read(right: NDArray[np.bool_], usual: NDArray[np.bool_]) -> tuple[float, float]:
+    """Of the rows that a guess at the most common code misses, the share that was read, and its standard error."""
+    left = 1.0 - float(usual.mean())
+    if left <= 0.0:
+        return float("nan"), float("nan")
+    value = float(right.mean() - usual.mean()) / left
+    residual = right.astype(np.float64) - usual - value * (1.0 - usual)
+    return value, float(np.sqrt(np.square(residual).sum() + 0.5)) / (len(right) * left)

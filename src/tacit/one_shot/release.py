@@ -1,0 +1,335 @@
+"""The audit before release: everything that can be read from an embedding is read, on exactly what is about to leave.
+
+The attacker knows some rows with all their columns. It is judged on rows of which it was granted nothing, question by
+question (see `tacit.one_shot.questions`), and never by a mean: one category that is given away is one too many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.align.encoder import Columns, Inputs
+from tacit.errors import TensorError, UsageError
+from tacit.one_shot import decoders
+from tacit.one_shot.findings import Finding, ReleaseAudit, estimate, largest
+from tacit.one_shot.given import given
+from tacit.one_shot.questions import LEAST, Questions, areas, codes_read, shares
+
+__all__ = ["Finding", "ReleaseAudit", "attack_release"]
+
+Floats = NDArray[np.float32]
+Rows = NDArray[np.intp]
+Beliefs = dict[str, Floats]
+Progress = Callable[[str, int, int], None]
+
+OUTLYING = 0.05
+"""The share of the judged rows that count as outlying: those least likely, were columns independent."""
+
+GIVEN = 8_000
+"""How many of the judged rows are also judged with all other columns known."""
+
+FEW = 4
+"""A row whose embedding is that of so few known rows, or fewer, is matched: its embedding is a fingerprint."""
+
+_ANSWERS = 60_000_000  # answers of known rows that are looked up at most
+
+
+def attack_release(
+    codes: NDArray[np.generic],
+    inputs: Inputs,
+    columns: Columns,
+    *,
+    train: int,
+    known: float = 0.5,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Progress | None = None,
+    groups: NDArray[np.integer[Any]] | None = None,
+    known_rows: int = 40_000,
+    judged_rows: int = 40_000,
+) -> ReleaseAudit:
+    """Read rows back from what is about to be sent about them.
+
+    Args:
+        codes: the embedding of each row as it would leave: ranks, or floating numbers.  (rows, width)
+        inputs: the rows.
+        columns: the names of their columns.
+        train: how many rows, the first ones, the embedding was learnt on; the others are test rows.
+        known: the share of the rows that the attacker knows.
+        seed: which rows those are, and all that decoders draw.
+        threads: that decoders may use.
+        progress: called with the part, what is done of it and its total.
+        groups: the group of each row in each partition that is sent as well, for sums in the clear.  (rows, partitions)
+        known_rows: of the known rows, how many decoders that learn get at most; look-ups get more.
+        judged_rows: of the other rows, how many are judged at most.
+    """
+    z = _checked(codes, inputs, train, known, groups)
+    tell = progress or _silent
+    drawn = _Draw.of(len(z), train, known, seed, known_rows, judged_rows)
+    questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged))
+    if not len(questions):
+        raise UsageError("no column of the known rows varies, so there is nothing to hide: leave the audit out")
+    with _threads(threads):
+        attack = _Attack(z, groups, questions, drawn, seed, tell)
+        found = [*attack.findings()]
+    return _summary(found, attack)
+
+
+def _silent(part: str, done: int, total: int) -> None:
+    pass
+
+
+def _checked(
+    codes: NDArray[np.generic], inputs: Inputs, train: int, known: float, groups: NDArray[np.integer[Any]] | None
+) -> NDArray[np.generic]:
+    z = np.asarray(codes)
+    if z.ndim != 2 or z.shape[0] != len(inputs) or not z.shape[1]:
+        raise TensorError(f"the embedding is {z.shape} for {len(inputs)} rows: pass one row of numbers for each")
+    if z.dtype != np.uint8:
+        z = z.astype(np.float64)
+        if not np.isfinite(z).all():
+            raise TensorError("the embedding holds numbers that are not finite: look for overflow in the bottom")
+    if not 0 <= train <= len(z):
+        raise UsageError(f"train = {train} of {len(z)} rows: pass how many of the first rows were learnt on")
+    if isinstance(known, bool) or not 0 < known < 1:
+        raise UsageError(f"known = {known!r} is out of range: it is a share between 0 and 1, for example 0.5")
+    if groups is not None and (groups.ndim != 2 or len(groups) != len(z)):
+        raise TensorError(f"groups are {groups.shape} for {len(z)} rows: pass (rows, partitions)")
+    if min(known, 1 - known) * len(z) < 2 * LEAST:
+        raise UsageError(
+            f"{len(z)} rows, {known:.0%} of them known, are too few to audit: at least {2 * LEAST} must be known, and "
+            "as many not"
+        )
+    return z
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """Which rows are what. None is two of these, but for those that are fitted: they are looked up as well."""
+
+    fit: Rows
+    looked_up: Rows
+    check: Rows
+    judged: Rows
+    train: int
+
+    @classmethod
+    def of(cls, rows: int, train: int, known: float, seed: int, known_rows: int, judged_rows: int) -> _Draw:
+        order = np.random.default_rng(seed).permutation(rows)
+        mine, hidden = np.split(order, [round(known * rows)])
+        check, rest = np.split(mine, [min(known_rows, len(mine)) // 5])
+        return cls(rest[: known_rows - len(check)], rest, check, hidden[:judged_rows], train)
+
+
+class _Attack:
+    """One run of all decoders."""
+
+    def __init__(
+        self,
+        z: NDArray[np.generic],
+        groups: NDArray[np.integer[Any]] | None,
+        questions: Questions,
+        drawn: _Draw,
+        seed: int,
+        tell: Progress,
+    ) -> None:
+        self.questions, self.drawn = questions, drawn
+        self.z, self.groups, self.seed, self.tell = z, groups, seed, tell
+        looked_up = drawn.looked_up[: max(len(drawn.fit), _ANSWERS // len(questions))]
+        asked = np.concatenate([drawn.check, drawn.judged])
+        self.looked_up = len(looked_up)
+        self.table = decoders.Table.look_up(z[looked_up], z[asked])
+        self.answers = questions.answers(looked_up)  # those fitted come first
+        self.truth = questions.answers(asked)
+        self.mean = self.answers.mean(0, dtype=np.float64)
+        self.beliefs = self._beliefs(looked_up, asked)
+        self.slices = self._slices(asked)
+
+    def _beliefs(self, looked_up: Rows, asked: Rows) -> Beliefs:
+        """What each decoder says about the rows that choose between them, then about those judged."""
+        fit, answers = self.drawn.fit, self.answers[: len(self.drawn.fit)]
+        numbers = len(self.questions.numbers)
+        fine = decoders.ranked(self.z, fit)
+        level = self.level = fine.astype(np.uint8)
+        decoding: dict[str, Callable[[], Floats]] = {
+            "exact": lambda: decoders.exact(self.table, self.answers),
+            "nearest": lambda: decoders.nearest(fine[looked_up], self.answers, fine[asked], self.table, seed=self.seed),
+            "forest": lambda: decoders.forest(level[fit], answers, level[asked], seed=self.seed),
+            "network": lambda: decoders.network(level[fit], answers, level[asked], numbers=numbers, seed=self.seed),
+        }
+        if self.groups is not None:
+            groups = self.groups
+            decoding["groups"] = lambda: decoders.grouped(groups, looked_up, self.answers, asked)
+        found: Beliefs = {}
+        for done, (name, decode) in enumerate(decoding.items()):
+            self.tell("decoders", done, len(decoding))
+            found[name] = decode()
+        self.tell("decoders", len(decoding), len(decoding))
+        return found | {"together": decoders.together(list(found.values()), numbers)}
+
+    def _slices(self, asked: Rows) -> dict[str, NDArray[np.bool_]]:
+        """Kinds of rows, each judged apart; which rows are outlying or matched is found out without their answers."""
+        matches = self.table.matches
+        return {
+            "all": np.ones(len(asked), dtype=bool),
+            "train": asked < self.drawn.train,
+            "test": asked >= self.drawn.train,
+            "outlying": _outlying(self.questions.inputs, self.drawn.fit, asked),
+            "matched": (matches > 0) & (matches <= FEW),
+        }
+
+    def findings(self) -> Iterator[Finding]:
+        """All figures."""
+        for done, (rows, member) in enumerate(self.slices.items()):
+            self.tell("judging", done, len(self.slices))
+            check, judged = np.split(member, [len(self.drawn.check)])
+            if judged.sum() < LEAST or (rows != "all" and judged.all()):
+                continue
+            yield from self._asked(rows, check if check.sum() >= LEAST else np.ones_like(check), judged)
+        self.tell("judging", len(self.slices), len(self.slices))
+        self.tell("given the other columns", 0, 1)
+        yield from self._given()
+        self.tell("given the other columns", 1, 1)
+
+    def _asked(self, rows: str, check: NDArray[np.bool_], judged: NDArray[np.bool_]) -> Iterator[Finding]:
+        """Each question about some rows, answered by the decoder that is best on known rows of that kind."""
+        cut, names = len(self.drawn.check), list(self.beliefs)
+        tried = np.stack(
+            [self._figures(belief[:cut][check], self.truth[:cut][check])[0] for belief in self.beliefs.values()]
+        )
+        best = np.nan_to_num(tried, nan=-1.0).argmax(0)
+        belief = np.stack([self.beliefs[names[one]][cut:, place] for place, one in enumerate(best)], axis=1)[judged]
+        truth = self.truth[cut:][judged]
+        yield from self._judged(rows, [names[one] for one in best], belief, truth)
+        yield from self._codes(rows, check, judged)
+
+    def _given(self) -> Iterator[Finding]:
+        """Each question about some of the judged rows, with all other columns known."""
+        judged = self.drawn.judged[:GIVEN]
+        belief, before = given(self.level, self.questions, self.drawn.fit, judged, seed=self.seed)
+        truth = self.truth[len(self.drawn.check) :][:GIVEN]
+        yield from self._judged("all", ["network"] * len(self.questions), belief, truth, before)
+
+    def _judged(
+        self, rows: str, names: list[str], belief: Floats, truth: Floats, before: Floats | None = None
+    ) -> Iterator[Finding]:
+        """What beliefs about some rows are worth; of rare categories only those of all rows are of use."""
+        value, error = self._figures(belief, truth, before)
+        numbers = len(self.questions.numbers)
+        members = truth.sum(0).round().astype(np.intp)
+        members[:numbers] = len(truth)
+        fewer = np.minimum(members, len(truth) - members)
+        fewer[:numbers] = len(truth)
+        for place in np.flatnonzero(np.isfinite(error)).tolist():
+            counted = bool(fewer[place] >= LEAST)
+            if not counted and (rows != "all" or before is not None or fewer[place] < 2):
+                continue
+            column, question = self.questions.said(place)
+            read = estimate(value[place], error[place])
+            yield Finding(column, question, rows, before is not None, names[place], int(members[place]), read, counted)
+
+    def _figures(
+        self, belief: Floats, truth: Floats, before: Floats | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The figure of each question and its standard error."""
+        cut = len(self.questions.numbers)
+        numbers, bits = (None, None) if before is None else (before[:, :cut], before[:, cut:])
+        first = shares(belief[:, :cut], truth[:, :cut], self.mean[:cut], numbers)
+        second = areas(belief[:, cut:], truth[:, cut:], bits)
+        return np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])
+
+    def _codes(self, rows: str, check: NDArray[np.bool_], judged: NDArray[np.bool_]) -> Iterator[Finding]:
+        """The share of each categorical column's codes that are read outright."""
+        codes, cut = self.questions.inputs.categorical.numpy(), len(self.drawn.check)
+        names = self.questions.names[len(self.questions.names) - codes.shape[1] :]
+        for column, name in enumerate(names):
+            places, asked = self.questions.places(column), np.array(self.questions.asked(column))
+            if not places:
+                continue
+            usual = np.bincount(codes[self.drawn.fit, column]).argmax()
+            guesses = {key: asked[belief[:, places].argmax(1)] for key, belief in self.beliefs.items()}
+            truth = codes[np.concatenate([self.drawn.check, self.drawn.judged]), column]
+            best = max(guesses, key=lambda key: float((guesses[key] == truth)[:cut][check].mean()))
+            true = truth[cut:][judged]
+            value, error = codes_read(guesses[best][cut:][judged] == true, true == usual)
+            if math.isfinite(error):
+                yield Finding(name, "codes", rows, False, best, len(true), estimate(value, error), True)
+
+
+def _outlying(inputs: Inputs, known: Rows, asked: Rows) -> NDArray[np.bool_]:
+    """The rows that are least likely if columns were independent, numbers normal and codes as frequent as they are."""
+    unlikely = np.square(inputs.numeric.numpy()[asked].astype(np.float64)).sum(1) / 2
+    codes = inputs.categorical.numpy()
+    for column, size in enumerate(inputs.cardinalities):
+        count = np.bincount(codes[known, column], minlength=size) + 1.0
+        unlikely -= np.log(count / count.sum())[codes[asked, column]]
+    outlying: NDArray[np.bool_] = unlikely > np.quantile(unlikely, 1 - OUTLYING)
+    return outlying
+
+
+def _equal(z: NDArray[np.generic], inputs: Inputs, rows: Rows) -> float | None:
+    """Of neighbouring pairs of rows that are equal in all columns, the share with equal embeddings."""
+    whole = np.ascontiguousarray(
+        np.concatenate([inputs.categorical.numpy()[rows].astype(np.float64), inputs.numeric.numpy()[rows]], axis=1)
+    )
+    same = whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1])))[:, 0]
+    _, group = np.unique(same, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    pairs = np.flatnonzero(group[order][1:] == group[order][:-1])
+    if not len(pairs):
+        return None
+    return float((z[rows[order[pairs]]] == z[rows[order[pairs + 1]]]).all(1).mean())
+
+
+def _summary(found: list[Finding], attack: _Attack) -> ReleaseAudit:
+    """The figures together, with what may be said of the largest."""
+    ordered = tuple(sorted(found, key=lambda one: -one.read.high))
+    worst, sure, slack = largest(ordered)
+    cut, draw = len(attack.drawn.check), attack.drawn
+    matches = attack.table.matches[cut:]
+    return ReleaseAudit(
+        findings=ordered,
+        worst=worst,
+        sure=sure,
+        slack=slack,
+        known={"learnt": len(draw.fit), "looked up": attack.looked_up, "checked": cut},
+        judged={name: int(member[cut:].sum()) for name, member in attack.slices.items()},
+        matched=float((matches > 0).mean()),
+        fingerprints=float(((matches > 0) & (matches <= FEW)).mean()),
+        equal=_equal(attack.z, attack.questions.inputs, np.concatenate([draw.looked_up, draw.judged])),
+        notes=_notes(found, attack),
+    )
+
+
+def _notes(found: list[Finding], attack: _Attack) -> tuple[str, ...]:
+    questions = attack.questions
+    notes = [
+        f"{name!r} never varies in the rows known: it is not asked for"
+        for place, name in enumerate(questions.names[: questions.inputs.numeric.shape[1]])
+        if place not in questions.numbers
+    ]
+    few = sum(not one.counted for one in found)
+    if few:
+        notes.append(f"{few} categories or tails have fewer than {LEAST} judged rows: only what is surely read counts")
+    pooled = sum(code < 0 for _, code in questions.categories)
+    if pooled:
+        notes.append(f"in {pooled} columns categories with very few rows are asked for together, as rare ones")
+    return tuple(notes)
