@@ -28,10 +28,10 @@ class Acting:
 def test_the_one_that_waits_is_ended_and_the_reason_is_told():
     paused = Acting(1, {"state": "paused", "reason": "the limit 0.6 can't be held. The peers only see that they wait."})
     with pytest.raises(LimitError, match=r"^the limit 0\.6 can't be held\. With more flights \(--rows\)"):
-        two_companies._together([paused, Acting(None, None)], "train", lambda: None, done=(0, 1))
+        two_companies.together([paused, Acting(None, None)], "train", lambda: None, done=(0, 1))
 
 
 def test_a_broken_limit_at_the_end_is_no_pause():
     finished = Acting(1, {"state": "finished"})
     with pytest.raises(ValueError, match="Expecting value"):  # what they said is read: here, nothing
-        two_companies._together([finished, Acting(0, {"state": "finished"})], "train", lambda: None, done=(0, 1))
+        two_companies.together([finished, Acting(0, {"state": "finished"})], "train", lambda: None, done=(0, 1))

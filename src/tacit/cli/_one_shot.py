@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["as_document", "print_outcome"]
 
 _SHOWN = 8  # columns of a table, the most readable first
+_NAMES = {"test_auc": "test AUC", "test_accuracy": "accuracy", "test_r2": "variance told", "test_rmse": "error"}
 
 
 def as_document(outcome: LabelOutcome | FeatureOutcome) -> dict[str, Any]:
@@ -47,7 +48,12 @@ def print_outcome(outcome: LabelOutcome | FeatureOutcome, *, as_json: bool, quie
 
 
 def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
-    names = {"test_auc": "test AUC", "test_accuracy": "accuracy", "test_r2": "share of variance told", "test_rmse": "error"}
+    names = {
+        "test_auc": "test AUC",
+        "test_accuracy": "accuracy",
+        "test_r2": "share of variance told",
+        "test_rmse": "error",
+    }
     rows = [
         [names.get(name, name), f"{value:.4f}", f"{outcome.alone[name]:.4f}"] for name, value in outcome.figures.items()
     ]
@@ -85,5 +91,3 @@ def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
         f" {outcome.folder / 'release' / 'release.json'}",
         soft_wrap=True,
     )
-
-

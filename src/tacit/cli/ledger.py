@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli._coins import print_coins, told_of
 from tacit.cli._options import Folder, Json, Quiet, Run, party_of
 from tacit.cli._show import leak, plain
 from tacit.cli._tables import console, print_table
@@ -32,6 +33,9 @@ def ledger(
 ) -> None:
     """Show what has been spent of every example, over all runs of this party: visits, worst case, budget.
 
+    Of one-shot trainings it shows the book of a label party: every release, and the bound that all of them together
+    have come to, by unit. There --check draws every bit that ever left again, from the secret and the frozen labels.
+
     Works while a training is going on. Exit code 1 where the worst case is above the budget, 2 where the ledger is
     damaged.
 
@@ -41,15 +45,21 @@ def ledger(
 
     party = party_of(run, folder)
     where = party / "ledger"
+    coins = told_of(party, check=check)
     if not (where / "log").exists():
-        raise UsageError(f"{party} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
+        if coins is None:
+            raise UsageError(f"{party} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
+        typer.echo(json.dumps({"coins": coins}, indent=2)) if as_json else print_coins(coins, quiet=quiet)
+        return
     book = Ledger(where)
     checked = book.check() if check else None
     found = book.summary()
     if as_json:
-        typer.echo(json.dumps(_plain(found, checked), indent=2))
+        typer.echo(json.dumps({**_plain(found, checked), "coins": coins}, indent=2))
     else:
         _print(found, checked, quiet=quiet)
+        if coins is not None:
+            print_coins(coins, quiet=quiet)
     if found.budget is not None and found.worst_case is not None and found.worst_case > found.budget:
         raise typer.Exit(1)
 

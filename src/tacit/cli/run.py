@@ -88,7 +88,8 @@ def train(
     from tacit.party.folder import Folder as PartyFolder
 
     if PartyFolder(party_folder(where, folder)).terms.mode == "one_shot":
-        return _one_shot(party_folder(where, folder), as_json=as_json, quiet=quiet)
+        _one_shot(party_folder(where, folder), as_json=as_json, quiet=quiet)
+        return
     from tacit.party.replaying import audit_trained
     from tacit.party.sealing import write_report
     from tacit.party.training import train as run

@@ -21,7 +21,7 @@ from tacit.errors import LimitError, TacitError, UsageError
 from tacit.lab import flights
 from tacit.party.folder import Folder, create
 
-__all__ = ["Company", "meet", "prepare", "run"]
+__all__ = ["Company", "free_address", "height", "meet", "new_folder", "prepare", "run", "some", "together"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -100,17 +100,13 @@ def prepare(
     data = flights.load()
     tables = {"airline": data.airline, "airport": data.airport}
     inputs = {"airline": flights.AIRLINE_INPUTS, "airport": flights.AIRPORT_INPUTS}
-    network = _free_address()
+    network = free_address()
     folders: dict[str, Folder] = {}
     for name, table in tables.items():
         path = out / name
-        if path.exists() and not (path / _MARK).exists():
-            raise UsageError(f"{path} is there and is not the demo's: choose another --out")
-        shutil.rmtree(path, ignore_errors=True)
         role: Literal["label", "features"] = "label" if name == "airline" else "features"
-        folders[name] = create(path, role=role, name=name)
-        (path / _MARK).touch()
-        flights.with_inputs(_some(table, rows)).write_parquet(path / "flights.parquet")
+        folders[name] = new_folder(path, role)
+        flights.with_inputs(some(table, rows)).write_parquet(path / "flights.parquet")
         label = name == "airline"
         columns = inputs[name]
         (path / "party.toml").write_text(
@@ -135,6 +131,16 @@ def prepare(
     return Company(out / "airline"), Company(out / "airport")
 
 
+def new_folder(path: Path, role: Literal["label", "features"]) -> Folder:
+    """A company's folder, called as the company is; one that a demo made before is made anew, any other is left."""
+    if path.exists() and not (path / _MARK).exists():
+        raise UsageError(f"{path} is there and is not the demo's: choose another --out")
+    shutil.rmtree(path, ignore_errors=True)
+    made = create(path, role=role, name=path.name)
+    (path / _MARK).touch()
+    return made
+
+
 def run(out: Path, *, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Progress) -> dict[str, Any]:
     """Set both up, align, train and audit; what came of it, as plain values.
 
@@ -157,7 +163,7 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
         progress: told what is being done.
     """
     started = time.perf_counter()
-    told = _together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
+    told = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
     aligned = time.perf_counter()
 
     def show() -> None:
@@ -171,14 +177,14 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
         else:
             progress("training over mutual TLS", done, status["turns"])
 
-    _together([airline, airport], "train", show, done=(0, 1))  # 1: a limit is broken, which the report says
+    together([airline, airport], "train", show, done=(0, 1))  # 1: a limit is broken, which the report says
     finished = time.perf_counter()
     audit, inputs = airline.read("report.json"), airport.read("report.json")
     shutil.copy(airline.run_folder / "report.html", airline.folder.parent / "report.html")
     status = airline.read("status.json")
     return {
-        "airline_rows": _height(airline),
-        "airport_rows": _height(airport),
+        "airline_rows": height(airline),
+        "airport_rows": height(airport),
         "common": told["rows"],
         "align_seconds": aligned - started,
         "train_seconds": finished - aligned,
@@ -200,7 +206,7 @@ def _protect(company: Company) -> Protect:
     return protect
 
 
-def _together(
+def together(
     companies: list[Company], verb: str, show: Callable[[], None], done: tuple[int, ...] = (0,)
 ) -> dict[str, Any]:
     """Give all companies the same command at the same time; what the first one answers.
@@ -249,7 +255,7 @@ def _paused(companies: list[Company]) -> str:
     return ""
 
 
-def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
+def some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
     """As many flights as give about so many common ones; the choice is by id, so that both sides make the same."""
     if rows is None:
         return table
@@ -257,12 +263,14 @@ def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
     return table.filter(pl.Series(scramble(table["flight_id"].to_numpy(), 1) < rows / both))
 
 
-def _height(company: Company) -> int:
-    height: int = pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
-    return height
+def height(company: Company) -> int:
+    """Rows of a company's table."""
+    found: int = pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
+    return found
 
 
-def _free_address() -> str:
+def free_address() -> str:
+    """An address of this machine that nobody listens at."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{found.getsockname()[1]}"

@@ -182,7 +182,7 @@ class Asking:
         theirs = self._greeting.heard(answer, link.peer)
         try:
             mechanism = read_mechanism(theirs.mechanism)
-        except Exception as error:
+        except ProtocolError as error:
             raise RefusedError(
                 "mechanism", f"{link.peer} flips labels by no mechanism that there is: {error}"
             ) from None
@@ -293,9 +293,11 @@ class Received:
         folder: where they lie.
         count: rows of each.
         width: numbers of a row.
+        trace: told when one is stored.
     """
 
-    def __init__(self, folder: Path, count: int, width: int) -> None:
+    def __init__(self, folder: Path, count: int, width: int, trace: Callable[[str], None] = lambda _: None) -> None:
+        self._trace = trace
         self._folder = folder
         self._count = count
         self._width = width
@@ -312,6 +314,7 @@ class Received:
                 raise RefusedError("embedding", f"part {place} came before with other content: a row is sent once")
         else:
             store_array(path, part)
+            self._trace("embedding stored")
         return said
 
     def whole(self, name: str) -> bool:

@@ -23,14 +23,22 @@ from tacit.wire._files import make_folder, refuse, sync_folder
 __all__ = ["guard", "part", "store", "store_array", "store_json"]
 
 
-def part(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """A folder of results: made by `make` in a folder beside it, and given its name when all is on the disk."""
+def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[[str], None] = lambda _: None) -> Path:
+    """A folder of results: made by `make` in a folder beside it, and given its name when all is on the disk.
+
+    Args:
+        folder: where it is to be.
+        name: of it.
+        make: writes the results to a folder.
+        trace: told when they are made, and when they have their name.
+    """
     path, fresh = folder / name, folder / f"{name}.part"
     if not path.exists():
         with _storing(path):
             shutil.rmtree(fresh, ignore_errors=True)
             fresh.mkdir(mode=0o700, parents=True)
         make(fresh)
+        trace(f"{name} made")
         with _storing(path):
             for file in fresh.rglob("*"):
                 if file.is_file():
@@ -38,6 +46,7 @@ def part(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
             sync_folder(fresh)
             fresh.rename(path)
             sync_folder(folder)
+        trace(f"{name} written")
     return path
 
 

@@ -25,7 +25,7 @@ from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
 from tacit.models.layers import glorot_linear
 
-__all__ = ["Half", "Joined", "build", "cuts_of", "describe", "first_seed", "optimizer", "try_out"]
+__all__ = ["Half", "Joined", "build", "cuts_of", "describe", "first_seed", "load_factory", "optimizer", "try_out"]
 
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
@@ -188,17 +188,29 @@ def _wide_deep(config: Party, half: Half, generator: torch.Generator) -> nn.Modu
 # --- the party's own -------------------------------------------------------------------------------------------------
 
 
-def _from_factory(folder: Path, factory: str, half: Half) -> nn.Module:
-    """Call the party's function and check that it is one that takes a `Half` and gives a module."""
+def load_factory(folder: Path, factory: str, section: str = "[model]") -> Callable[..., Any]:
+    """A function of the party's own, as settings name it: "file:function" or "module:function".
+
+    Args:
+        folder: the party's, where the file is looked for.
+        factory: its name.
+        section: of the settings, for errors.
+    """
     where, _, name = factory.rpartition(":")
-    module = _import(folder, where)
+    module = _import(folder, where, section)
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         there = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise UsageError(
-            f"[model] factory = {factory!r}: there is no function {name!r} in {module.__file__}; there are: "
+            f"{section} factory = {factory!r}: there is no function {name!r} in {module.__file__}; there are: "
             f"{there or 'none'}"
         )
+    return function
+
+
+def _from_factory(folder: Path, factory: str, half: Half) -> nn.Module:
+    """Call the party's function and check that it is one that takes a `Half` and gives a module."""
+    function, name = load_factory(folder, factory), factory.rpartition(":")[2]
     try:
         inspect.signature(function).bind(half)
     except TypeError as error:
@@ -214,20 +226,20 @@ def _from_factory(folder: Path, factory: str, half: Half) -> nn.Module:
     return made
 
 
-def _import(folder: Path, where: str) -> ModuleType:
+def _import(folder: Path, where: str, section: str) -> ModuleType:
     """A file in the party's folder, else an installed module."""
     path = folder / where if where.endswith(".py") else (folder / where.replace(".", "/")).with_suffix(".py")
     if path.is_file():
         return _execute(path)
     if where.endswith(".py"):
-        raise UsageError(f"[model] factory: there is no file {path}: correct the name")
+        raise UsageError(f"{section} factory: there is no file {path}: correct the name")
     try:
         return importlib.import_module(where)
     except ModuleNotFoundError as error:
         if error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
             raise  # something that the module itself needs
         raise UsageError(
-            f"[model] factory: there is neither a file {path} nor an installed module {where!r}: correct the name"
+            f"{section} factory: there is neither a file {path} nor an installed module {where!r}: correct the name"
         ) from None
 
 

@@ -26,6 +26,7 @@ def train_one_shot(
     progress: Callable[[str, int, int], None] = lambda *_: None,
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
+    trace: Callable[[str], None] = lambda _: None,
 ) -> LabelOutcome | FeatureOutcome:
     """Train with the other parties of the contract in one exchange. All run this at the same time, each in its folder.
 
@@ -36,6 +37,7 @@ def train_one_shot(
         progress: told what is being done, how much of it is done and how much there is.
         waiting: told while a peer lets us wait.
         alarm: told of everything that was refused: the peer, the field, the reason.
+        trace: told of each point that the run passes.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     contract = folder.one_shot
@@ -46,7 +48,7 @@ def train_one_shot(
     lock = locked(where / "lock")
     try:
         status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
-        telling = Telling(status, progress, waiting, alarm)
+        telling = Telling(status, progress, waiting, alarm, trace)
         try:
             outcome = (train_label if folder.config.role == "label" else train_features)(folder, telling)
         except TacitError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from tacit.party.folder import Folder
 from tacit.party.status import Status
 from tacit.wire.line import Alarm, Waiting
 
-__all__ = ["Telling", "columns_of", "own_inputs", "run_id", "seed_of"]
+__all__ = ["Telling", "columns_of", "own_inputs", "run_id", "seed_of", "threads_of"]
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done and how much there is."""
@@ -32,12 +33,14 @@ class Telling:
         progress: the bar.
         wait: told while a peer lets us wait.
         alarm: told of everything that was refused.
+        trace: told of each point that the run passes.
     """
 
     status: Status
     progress: Progress
     wait: Waiting
     alarm: Alarm
+    trace: Callable[[str], None]
     _now: list[str] = field(default_factory=lambda: ["preparing"])
 
     def part(self, what: str, done: int = 0, total: int = 0) -> None:
@@ -84,6 +87,11 @@ def seed_of(folder: Folder) -> int:
     """Of everything that is drawn at home: the settings', else one that hangs on the party's secret alone."""
     seed = folder.config.training.seed
     return int.from_bytes(hmac.digest(folder.secret, b"seed at home", "sha256")[:4], "big") if seed is None else seed
+
+
+def threads_of(folder: Folder) -> int:
+    """That the party may use at home."""
+    return folder.config.training.threads or os.cpu_count() or 1
 
 
 def columns_of(folder: Folder) -> Columns:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tacit._version import __version__
@@ -29,7 +28,8 @@ from tacit.one_shot.release import attack_release
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
-from tacit.party.one_shot_common import Telling, columns_of, own_inputs, run_id, seed_of
+from tacit.party.models import load_factory
+from tacit.party.one_shot_common import Telling, columns_of, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Dialer
 
 __all__ = ["FeatureOutcome", "train_features"]
@@ -118,7 +118,7 @@ def _flips(where: Path, asking: Asking, train: int, telling: Telling) -> tuple[N
         store_array(path / "sent.npy", sent)
         store_json(path / "mechanism.json", asking.mechanism.parameters())
 
-    path = part(where, "flips", ask)
+    path = part(where, "flips", ask, telling.trace)
     return np.load(path / "sent.npy"), read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
 
 
@@ -147,20 +147,19 @@ def _learnt(
     telling: Telling,
 ) -> Bottom:
     """What was learnt of one's own columns; columns that are withheld never reach the learner."""
-    config, learn = folder.config, folder.config.learn or Learn()
+    learn = folder.config.learn or Learn()
 
     def make(path: Path) -> None:
-        made = learner(
-            learn.learner,
-            pretrain=learn.pretrain,
-            factory=None if learn.factory is None else (folder.path, learn.factory),
-        )
+        if learn.factory is None:
+            made = learner(learn.learner)
+        else:
+            made = own(load_factory(folder.path, learn.factory, "[learn]")())
         made.fit(
             _shown(folder, inputs), sent, mechanism, contract.exchange.width,
-            seed=seed_of(folder), threads=config.training.threads, progress=telling.part,
+            seed=seed_of(folder), threads=threads_of(folder), progress=telling.part,
         ).save(path)  # fmt: skip
 
-    return load_bottom(part(folder.run_folder(contract), "learned", make))
+    return load_bottom(part(folder.run_folder(contract), "learned", make, telling.trace))
 
 
 def _shown(folder: Folder, inputs: Inputs) -> Inputs:
@@ -221,7 +220,7 @@ def _released(
             codes, ranks = _coded(folder, contract, rows, z, train, form)
             audit = attack_release(
                 codes[:, : form.width], inputs, columns_of(folder), train=train, known=learn.known,
-                seed=seed_of(folder), threads=folder.config.training.threads or torch.get_num_threads(),
+                seed=seed_of(folder), threads=threads_of(folder),
                 progress=telling.part,
             )  # fmt: skip
             tried.append(f"{form.width} numbers in {form.ranks} ranks, noise {form.noise:g}: {audit.worst:.3f}")
@@ -236,7 +235,7 @@ def _released(
         told = {"audit": audit.as_dict(), "form": vars(form), "ranks": ranks.state(), "tried": tried}
         store_json(path / "release.json", told)
 
-    path = part(folder.run_folder(contract), "release", make)
+    path = part(folder.run_folder(contract), "release", make, telling.trace)
     return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
 
 
@@ -261,5 +260,6 @@ def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: T
     """Send the embedding, once; whether the label party has said goodbye."""
     if not (where / "delivered").exists():
         asking.deliver(codes, telling.bar("sending the embedding"))
+        telling.trace("acknowledged")
         store_json(where / "delivered", {"bytes": codes.nbytes})
     return asking.leave()

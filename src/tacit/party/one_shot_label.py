@@ -21,6 +21,7 @@ from tacit.errors import DataError, UsageError
 from tacit.one_shot.book import Book, open_book
 from tacit.one_shot.certificate import Certificate, certify
 from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits, packed
+from tacit.one_shot.head import Head as Fitted
 from tacit.one_shot.head import fit_head, load_head
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
 from tacit.one_shot.parts import guard, part, store_json
@@ -29,7 +30,8 @@ from tacit.one_shot.target import Target, figures, read_target
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import server
-from tacit.party.one_shot_common import Telling, own_inputs, run_id, seed_of
+from tacit.party.models import load_factory
+from tacit.party.one_shot_common import Telling, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Desk
 
 __all__ = ["LabelOutcome", "train_label"]
@@ -65,8 +67,9 @@ def train_label(folder: Folder, telling: Telling) -> LabelOutcome:
     mechanism = _mechanism(folder, contract)
     guard(where / "guard.json", _facts(folder, contract, rows, mechanism))
     sent, certificate = _released(folder, contract, rows, train, target, mechanism)
+    telling.trace("flips entered")
     store_json(where / "certificate.json", certificate.as_dict())
-    received = Received(where / "received", rows.count, contract.exchange.width)
+    received = Received(where / "received", rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
         _meet(folder, contract, rows, packed(sent, outcomes(mechanism)), received, mechanism, telling)
         store_json(where / "closed", {"time": time.time()})
@@ -228,17 +231,26 @@ def _fit(
     told: dict[str, dict[str, float]] = {}
     for name, what, given in (("head", "fitting the model", codes), ("fallback", "fitting it without partners", None)):
 
-        def make(path: Path, given: Any = given, what: str = what) -> None:
-            fitted = fit_head(
-                head.kind, given, own, target.values, target.known, classes=target.classes, train=train,
-                seed=seed_of(folder), threads=config.training.threads, progress=telling.bar(what),
-                factory=None if head.factory is None else (folder.path, head.factory),
-            )  # fmt: skip
-            fitted.save(path)
+        def fitted(given: NDArray[np.uint8] | None = given, what: str = what) -> Fitted:
+            telling.part(what)
+            return fit_head(
+                head.kind if head.factory is None else load_factory(folder.path, head.factory, "[head]")(),
+                given,
+                own,
+                target.values,
+                classes=target.classes or None,
+                train=train,
+                seed=seed_of(folder),
+                threads=threads_of(folder),
+                progress=lambda _, done, total: telling.part(what, done, total),
+            )
 
-        fitted = load_head(part(where, name, make))
+        # An object of the party's own is fitted at every start: only what needs no pickle is kept.
+        made = (
+            fitted() if head.factory else load_head(part(where, name, lambda path: fitted().save(path), telling.trace))
+        )
         test = slice(train, rows.count)
-        scores = fitted.predict(None if given is None else given[test], own[test])
+        scores = made.predict(None if given is None else given[test], own[test])
         told[name] = figures(target, test, scores)
     outcome = LabelOutcome(where, told["head"], told["fallback"], certificate, codes.nbytes)
     store_json(where / "figures.json", {"figures": outcome.figures, "alone": outcome.alone})

@@ -30,6 +30,8 @@ from tacit.errors import RefusedError, TacitError
 from tacit.lab.torture.echoing import echo
 from tacit.lab.torture.intruder import intrude
 from tacit.party.aligning import align
+from tacit.party.folder import Folder
+from tacit.party.one_shot import train_one_shot
 from tacit.party.training import train
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
@@ -116,7 +118,8 @@ def work(start: Start) -> int:
             align(start.folder)
         elif start.verb == "train":
             _watch_answers(events)
-            train(start.folder, trace=_Points(start, events))
+            way = train_one_shot if Folder(start.folder).terms.mode == "one_shot" else train
+            way(start.folder, trace=_Points(start, events))
         else:
             found = echo(start.folder) if start.verb == "echo" else intrude(start.folder, start.how)
             events.tell("intruded", found=found)

@@ -1,0 +1,66 @@
+"""The book of a label party's coins, as `tacit ledger` shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from tacit.cli._tables import console, print_table
+
+__all__ = ["print_coins", "told_of"]
+
+_SHOWN = 6  # lines of charges, the largest first
+
+
+def told_of(party: Path, *, check: bool) -> dict[str, Any] | None:
+    """What the book says, as values that JSON has; None where there is none."""
+    if not (party / "coins").exists():
+        return None
+    from tacit.one_shot.book import open_book
+    from tacit.party.folder import Folder
+
+    book = open_book(party / "coins", Folder(party).secret)
+    try:
+        checked = dataclasses.asdict(book.check()) if check else None
+        found = book.summary()
+    finally:
+        book.close()
+    return {**dataclasses.asdict(found), "auc": found.auc, "odds": found.odds, "checked": checked}
+
+
+def print_coins(told: dict[str, Any], *, quiet: bool) -> None:
+    """The releases, and what they add up to."""
+    print_table(
+        "Labels that left, each flipped once for good",
+        ["run", "label", "to", "rows", "leak AUC", "odds"],
+        [
+            [
+                one["run"],
+                one["label"],
+                ", ".join(one["partners"]),
+                f"{one['rows']:,}",
+                f"{one['auc']:.4f}",
+                f"{one['odds']:.3f}",
+            ]
+            for one in told["releases"]
+        ],
+        words=(0, 1, 2),
+    )
+    screen = console()
+    screen.print(
+        f"{told['labels']:,} labels are frozen as they were sent. Over all releases together the leak AUC of any "
+        f"{told['unit']} is at most {told['auc']:.4f}, and its odds change by at most a factor of {told['odds']:.4g}: "
+        "a bound, whoever compares notes."
+    )
+    if quiet:
+        return
+    for charge in told["charges"][:_SHOWN]:
+        units = told["unit"] if charge["units"] == 1 else f"{told['unit']}s"
+        screen.print(f"  {charge['units']:>11,} {units}: AUC {charge['auc']:.4f}, odds {charge['odds']:.4g}")
+    if told["checked"] is not None:
+        checked = told["checked"]
+        screen.print(
+            f"Checked: all {checked['bits']:,} bits of {checked['releases']} releases are what the secret and the "
+            "frozen labels give."
+        )

@@ -1,0 +1,174 @@
+"""One-shot training between companies: real folders, real TLS, real disks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import threading
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
+from tacit.party.one_shot import train_one_shot
+
+from .conftest import Companies, table
+
+
+def sent(companies, name="airport", run="small"):
+    return np.load(companies.run(name, run) / "flips" / "sent.npy")
+
+
+def sound(outcomes):
+    assert not [one for one in outcomes.values() if isinstance(one, BaseException)], outcomes
+    return outcomes
+
+
+@pytest.fixture(scope="module", name="trained")
+def _trained(tmp_path_factory):
+    companies = Companies(tmp_path_factory.mktemp("companies"), table())
+    companies.align()
+    return companies, sound(companies.train())
+
+
+def test_both_end_with_what_is_theirs(trained):
+    companies, outcomes = trained
+    airline, airport = outcomes["airline"], outcomes["airport"]
+    assert airline.figures["test_auc"] > airline.alone["test_auc"] + 0.05
+    assert airline.certificate.auc == pytest.approx(0.75)
+    assert "at most 0.750" in airline.certificate.sentence
+    assert airport.heard
+    assert airport.sent == 1500 * 2 == airline.received
+    assert 0 < airport.audit["worst"] <= 1
+    assert sent(companies).shape == (1200,)
+    states = [json.loads((companies.run(name) / "status.json").read_bytes()) for name in ("airline", "airport")]
+    assert [one["state"] for one in states] == ["finished", "finished"]
+    assert states[1]["history"] == [], "no figure of the airline's"
+
+
+def test_started_again_they_say_the_same_and_ask_nobody(trained):
+    companies, outcomes = trained
+    again = train_one_shot(companies.folder("airline"))
+    assert (again.figures, again.alone) == (outcomes["airline"].figures, outcomes["airline"].alone)
+
+
+def test_nothing_of_the_labels_but_flips_lies_with_the_airport(trained):
+    companies, _ = trained
+    found = {path.name for path in companies.run("airport").rglob("*") if path.is_file()}
+    assert "figures.json" not in found
+    assert "certificate.json" not in found
+
+
+def test_another_run_and_another_partner_get_the_same_bits(tmp_path):
+    companies = Companies(tmp_path, table(), ("airport", "weather"))
+    companies.align()
+    sound(companies.train())
+    assert np.array_equal(sent(companies, "airport"), sent(companies, "weather"))
+    ids = {name: _ids(companies, name, "small") for name in companies.parties}
+    first = dict(zip(ids["airport"], sent(companies, "airport"), strict=True))
+    companies.agree(run="later")
+    companies.align()
+    sound(companies.train())
+    later = dict(zip(_ids(companies, "airport", "later"), sent(companies, "airport", "later"), strict=True))
+    common = first.keys() & later.keys()
+    assert len(common) > 800
+    assert all(first[row] == later[row] for row in common)
+
+
+def _ids(companies, name, run):
+    rows = np.load(companies.run(name, run) / "rows.npy")[:1200]
+    return pl.read_parquet(companies.path / name / "data.parquet")["id"].to_numpy()[rows].tolist()
+
+
+class OverError(Exception):
+    """The test has seen enough."""
+
+
+def test_a_limit_of_the_airport_keeps_what_tells_more_at_home(companies):
+    companies.set("airport", limits="limit = 0.01", columns='categorical = ["port"], numeric = ["wind", "rain"]')
+    companies.align()
+    ended = threading.Event()
+
+    def waiting(*_):
+        if ended.is_set():
+            raise OverError
+
+    def train(name):
+        if name == "airline":
+            train_one_shot(companies.folder(name), waiting=waiting)
+        try:
+            train_one_shot(companies.folder(name))
+        finally:
+            ended.set()
+
+    outcomes = companies.together(train)
+    assert isinstance(outcomes["airport"], LimitError)
+    assert "nothing was sent" in str(outcomes["airport"])
+    assert isinstance(outcomes["airline"], OverError)
+    assert not (companies.run("airport") / "release").exists()
+    assert not list(companies.run("airline").glob("received/*"))
+
+
+# --- at home, before anything leaves ---------------------------------------------------------------------------------
+
+
+def airline_refuses(companies, kind, match):
+    with pytest.raises(kind, match=match):
+        train_one_shot(companies.folder("airline"))
+    book = companies.path / "airline" / "coins" / "book.sqlite"
+    if book.exists():
+        with sqlite3.connect(book) as raw:
+            assert raw.execute("SELECT COUNT(*) FROM releases").fetchone() == (0,)
+
+
+LABEL = 'label = "late", numeric = ["plane"]'
+
+
+@pytest.mark.parametrize(
+    ("limits", "columns", "exchange", "kind", "match"),
+    [
+        ("limit = 0.75", 'label = "how"', "", LabelsError, r"row \d+ has the label 2 .*from 0 to 1"),
+        ("limit = 0.75", LABEL, 'rare = "negative"', LabelsError, r'rare = "negative".*agree on the other'),
+        ("", LABEL, "", UsageError, "takes a limit"),
+        ("limit = 0.75", 'label = "how"', "classes = 3", UsageError, "odds must be set"),
+        ("limit = 0.75\nbudget = 0.7", LABEL, "", UsageError, "budget = 0.7"),
+        ("limit = 0.75\nodds_budget = 2.0", LABEL, "", UsageError, "odds_budget = 2"),
+        ("limit = 0.75", LABEL + ', coin_id = ["person"]', "", DataError, "coin_id.*same id"),
+        ("limit = 0.75", LABEL, 'unit = "nobody"', DataError, "nobody"),
+    ],
+)
+def test_bad_input_is_one_clear_error_and_nothing_leaves(companies, limits, columns, exchange, kind, match):
+    companies.agree(exchange)
+    companies.set("airline", limits=limits, columns=columns)
+    companies.align()
+    airline_refuses(companies, kind, match)
+
+
+@pytest.mark.parametrize("limit", ["0.5", "0.3", "1.0"])
+def test_a_limit_lies_between_a_coin_flip_and_an_open_book(companies, limit):
+    companies.set("airline", limits=f"limit = {limit}", columns=LABEL)
+    with pytest.raises(UsageError, match="limit"):
+        train_one_shot(companies.folder("airline"))
+
+
+def test_another_secret_is_refused_before_anybody_is_met(trained, tmp_path):
+    companies, _ = trained
+    copy = tmp_path / "airline"
+    shutil.copytree(companies.path / "airline", copy)
+    (copy / "keys" / "secret").write_bytes(bytes(32))
+    with pytest.raises(StorageError, match="bring that secret back"):
+        train_one_shot(copy)
+
+
+def test_settings_that_change_under_a_run_are_refused(trained):
+    companies, _ = trained
+    party = companies.path / "airport" / "party.toml"
+    before = party.read_text()
+    party.write_text(before + "learn.ranks = 16\n")
+    try:
+        with pytest.raises(UsageError, match="begun with another learn"):
+            train_one_shot(companies.folder("airport"))
+    finally:
+        party.write_text(before)

@@ -1,0 +1,173 @@
+"""The two messages of one-shot training, over links in memory: what is answered, what is refused."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.contracts import Message
+from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.one_shot.exchange import (
+    Asking,
+    Greeting,
+    Received,
+    answer_all,
+    feature_limits,
+    greet_feature_party,
+    label_limits,
+    packed,
+    unpacked,
+)
+from tacit.one_shot.flips import flips
+from tacit.wire.line import Desk, Dialer
+from tacit.wire.memory import links
+
+ROWS, WIDTH = 40, 3
+COIN = flips(0.6)
+LABEL = Greeting("r", "c", "a", "d", "airline", "label", COIN.parameters())
+FEATURES = Greeting("r", "c", "a", "d", "airport", "features", {})
+
+
+@pytest.mark.parametrize("classes", [2, 3, 256, 300])
+def test_what_is_packed_comes_back(classes):
+    sent = np.arange(ROWS) % classes
+    assert np.array_equal(unpacked(packed(sent, classes), ROWS, classes), sent)
+    if classes == 300:
+        with pytest.raises(ProtocolError, match="class above"):
+            unpacked(packed(sent + 290, 310), ROWS, classes)
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [("contract", "x"), ("alignment", "x"), ("rows", "x"), ("run", "x"), ("version", "0"), ("purpose", "align")],
+)
+def test_sides_that_differ_are_told_in_what(field, other):
+    with pytest.raises(RefusedError, match=field):
+        LABEL.heard(replace(FEATURES, **{field: other}).message(), "airport")
+
+
+def test_a_name_is_that_of_the_certificate_and_roles_differ():
+    assert LABEL.heard(FEATURES.message(), "airport") == FEATURES
+    with pytest.raises(RefusedError, match="certificate"):
+        LABEL.heard(FEATURES.message(), "weather")
+    with pytest.raises(RefusedError, match="certificate"):
+        LABEL.heard(replace(FEATURES, role="label").message(), "airport")
+
+
+class World:
+    """A label party that answers in a thread, and a way to it that can be cut."""
+
+    def __init__(self, path, greeting=LABEL):
+        self.doors, self.links, self.lock = [], [], threading.Lock()
+        self.received = Received(path, ROWS, WIDTH)
+        self.alarms = []
+        self.flips = packed(np.arange(ROWS) % 2, 2)
+        desk = Desk(
+            self.accept,
+            lambda link: greet_feature_party(link, greeting),
+            ["airport"],
+            alarm=lambda *said: self.alarms.append(said),
+        )
+        self.thread = threading.Thread(
+            target=lambda: setattr(
+                self, "done", answer_all({"airport": desk.line("airport")}, self.flips, self.received)
+            )
+        )
+        self.thread.start()
+
+    def accept(self, timeout):
+        with self.lock:
+            return self.doors.pop(0) if self.doors else None
+
+    def connect(self):
+        mine, theirs = links(feature_limits(ROWS, 2), names=("airport", "airline"))
+        theirs.limits = label_limits(ROWS, WIDTH)
+        with self.lock:
+            self.doors.append(theirs)
+        self.links.append(mine)
+        return mine
+
+    def asking(self, greeting=FEATURES):
+        return Asking(lambda greet: Dialer("airline", self.connect, greet), greeting)
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path):
+    world = World(tmp_path)
+    yield world
+    asking = world.asking()
+    if not world.received.whole("airport"):
+        asking.deliver(np.zeros((ROWS, WIDTH), np.uint8))
+    asking.leave()
+    world.thread.join(20)
+    assert not world.thread.is_alive()
+
+
+def test_flips_go_out_and_the_embedding_comes_in_once(world):
+    asking, codes = world.asking(), np.arange(ROWS * WIDTH, dtype=np.uint8).reshape(ROWS, WIDTH)
+    assert asking.flips(ROWS).tolist() == [row % 2 for row in range(ROWS)]
+    assert asking.mechanism == COIN
+    asking.deliver(codes)
+    asking.deliver(codes)  # once more, as after a lost acknowledgement
+    assert np.array_equal(world.received.codes("airport"), codes)
+    with pytest.raises(RefusedError, match="sent once"):
+        asking.deliver(codes + 1)
+    assert np.array_equal(world.received.codes("airport"), codes)
+
+
+def test_a_link_that_breaks_is_made_again_and_the_open_question_asked_again(world):
+    asking = world.asking()
+    assert len(asking.flips(ROWS)) == ROWS
+    world.links[-1].close()
+    codes = np.ones((ROWS, WIDTH), np.uint8)
+    asking.deliver(codes)
+    assert np.array_equal(world.received.codes("airport"), codes)
+    assert asking.line.reconnects == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(0, "embedding", torch.zeros(ROWS, WIDTH + 1, dtype=torch.uint8), b""),
+        Message(0, "embedding", torch.zeros(ROWS - 1, WIDTH, dtype=torch.uint8), b""),
+        Message(7, "embedding", torch.zeros(ROWS, WIDTH, dtype=torch.uint8), b""),
+        Message(0, "embedding", torch.zeros(ROWS, WIDTH, dtype=torch.float32), b""),
+        Message(0, "gradient", torch.zeros(ROWS, WIDTH), b""),
+    ],
+)
+def test_what_was_not_agreed_is_refused_and_nothing_is_stored(world, message):
+    asking = world.asking()
+    asking.flips(ROWS)
+    with pytest.raises((RefusedError, LinkError)):
+        asking.ask(message, "acknowledgement")
+    assert not world.received.whole("airport")
+    assert world.alarms
+
+
+def test_another_mechanism_than_before_or_none_is_refused(tmp_path):
+    world = World(tmp_path)
+    asking = world.asking()
+    asking.flips(ROWS)
+    asking.mechanism = flips(0.7)
+    world.links[-1].close()
+    with pytest.raises(RefusedError, match="another mechanism"):
+        asking.flips(ROWS)
+    asking = world.asking()
+    asking.deliver(np.zeros((ROWS, WIDTH), np.uint8))
+    asking.leave()
+    world.thread.join(20)
+    bare = World(tmp_path, replace(LABEL, mechanism={"mechanism": "bare"}))
+    with pytest.raises(RefusedError, match="no mechanism that there is"):
+        bare.asking().flips(ROWS)
+    sneaky = Asking(lambda greet: Dialer("airline", bare.connect, lambda link: greet_quietly(link)), FEATURES)
+    sneaky.leave()
+    bare.thread.join(20)
+
+
+def greet_quietly(link):
+    link.send(FEATURES.message())
+    link.recv(5)
