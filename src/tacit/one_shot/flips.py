@@ -253,7 +253,8 @@ def _widest(classes: int, limit: Fraction) -> int:
 
 
 def _number(name: str, value: Any) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, Real) or not abs(value) < 1e9:
+    usable = isinstance(value, Real) and not isinstance(value, bool)
+    if not usable or not abs(value) < 1e9:
         raise UsageError(f"flips: {name} = {value!r} is not a number that can be used")
     return value if isinstance(value, Fraction) else Fraction(float(value))
 
