@@ -83,22 +83,22 @@ class Loss:
     def dominating(cls, tables: Iterable[Sequence[tuple[int, int]]], whole: int) -> Loss:
         """One that tells at least as much as any of several, however they are added up with others.
 
-        The best that can be done about a pair of distributions is its ROC curve; the upper hull of all curves, and of
-        all curves turned round, is the curve of a pair that they can all be made from.
+        The best that can be done about a pair of distributions is its ROC curve; the upper hull of all curves is that
+        of a pair that they can all be made from. A pair that is turned round is covered by the result turned round,
+        which adds up to the same AUC and the same odds.
 
         Args:
-            tables: for each, its outcomes, in parts of `whole`.
+            tables: for each, its outcomes, in parts of `whole`; the lower the hull, the better directions were chosen.
             whole: of both columns.
         """
         points = {(0, 0), (whole, whole)}
         for table in tables:
             atoms = Atoms.of(table, whole)
-            for side in (atoms, atoms.swapped()):
-                missed, found = 0, side.only[0]
+            missed, found = 0, atoms.only[0]
+            points.add((missed, found))
+            for p, q in atoms.pairs:
+                missed, found = missed + q, found + p
                 points.add((missed, found))
-                for p, q in side.pairs:
-                    missed, found = missed + q, found + p
-                    points.add((missed, found))
         hull: list[tuple[int, int]] = []
         for point in sorted(points):
             while len(hull) > 1 and _turns_up(hull[-2], hull[-1], point):
