@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import UsageError
 from tacit.one_shot._atoms import Atoms, up
+from tacit.one_shot._lattice import Lattice, product
 from tacit.one_shot.flips import flips
 from tacit.one_shot.loss import Loss
 
@@ -143,3 +144,70 @@ def test_counts_and_deltas_are_checked(count):
         flips(0.6).loss().times(count)
     with pytest.raises(UsageError, match="delta"):
         flips(0.6).loss().odds(-0.1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(releases(), releases(), st.fractions(Fraction(1, 10**9), Fraction(99, 100)))
+def test_a_lattice_is_never_below_the_truth_and_hardly_above(one, two, delta):
+    exact = Loss.of(one).then(Loss.of(two))
+    rough = Lattice.over(Loss.of(one).atoms).then(Lattice.over(Loss.of(two).atoms))
+    assert exact.atoms.auc() <= rough.auc() <= exact.atoms.auc() + Fraction(1, 10**4)
+    factor, safe = exact.atoms.odds(delta), rough.odds(delta)
+    assert factor <= safe
+    outcomes = rough.atoms()
+    assert min(outcomes.only) >= 0
+    assert max(outcomes.only) < outcomes.whole >> 40
+
+
+@pytest.mark.parametrize("coin", [flips(0.6), flips(0.6, 7.4, rare="positive"), flips(0.6, 7.4, classes=10)])
+def test_a_lattice_over_thirty_releases_is_nearly_exact(coin):
+    exact = coin.loss().times(30)
+    rough = Lattice.over(coin.loss().atoms)
+    two = rough.then(rough)
+    four = two.then(two)
+    sixteen = four.then(four).then(four).then(four)
+    rough = sixteen.then(four).then(four).then(four).then(two)
+    assert 0 <= rough.auc() - exact.atoms.auc() < Fraction(1, 10**4)
+    share = Fraction(1, 1000)
+    assert 1 <= rough.odds(share) / exact.atoms.odds(share) < Fraction(11, 10)
+
+
+def test_very_many_releases_are_known_to_give_the_label_away():
+    loss = flips(0.52).loss().times(300)
+    d = math.sqrt(300) * 0.08  # 300 bits with 0.52 and 0.48, nearly normal
+    assert 0.5 * (1 + math.erf(d / 2)) == pytest.approx(loss.auc(), abs=2e-3)
+    assert loss.odds() == pytest.approx(float(flips(0.52).exact_odds) ** 300, rel=1e-9)
+    assert 100 < loss.odds(1e-6) < 10000
+    sure = flips(odds=20).loss().times(512)
+    assert (sure.auc(), sure.odds(), sure.odds(0.1)) == (1, math.inf, math.inf)
+    assert repr(sure) == "Loss(auc=1, odds=inf)"
+    assert isinstance(loss.atoms, Lattice)
+
+
+def test_mass_that_gives_a_label_away_stays_so_on_the_lattice():
+    fifth = Loss.of([(Fraction(4, 5), Fraction(1)), (Fraction(1, 5), Fraction(0))])
+    rough = Lattice.over(fifth.atoms)
+    assert 0 <= rough.then(rough).auc() - Fraction(68, 100) < Fraction(1, 10**4)
+    sure = Lattice.over(Loss.of([(Fraction(0), Fraction(1)), (Fraction(1), Fraction(0))]).atoms)
+    assert sure.then(rough).auc() == 1
+
+
+@given(st.lists(st.integers(0, 1 << 30), max_size=9), st.lists(st.integers(0, 1 << 30), max_size=9))
+def test_products_of_polynomials(one, other):
+    expected = [0] * (len(one) + len(other) - 1 if one and other else 0)
+    for (i, x), (j, y) in itertools.product(enumerate(one), enumerate(other)):
+        expected[i + j] += x * y
+    assert product(tuple(one), tuple(other), 70) == expected
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(releases(), min_size=1, max_size=3), releases())
+def test_one_loss_that_dominates_several(several, further):
+    whole = math.lcm(*(part.denominator for pairs in several for pair in pairs for part in pair))
+    loss = Loss.dominating([[(int(p * whole), int(q * whole)) for p, q in pairs] for pairs in several], whole)
+    for pairs in several:
+        assert loss.atoms.auc() >= Loss.of(pairs).atoms.auc()
+        assert loss.then(Loss.of(further)).atoms.auc() >= Loss.of(pairs).then(Loss.of(further)).atoms.auc()
+    assert loss.most == max(Loss.of(pairs).most for pairs in several)
+    if len(several) == 1:
+        assert loss.atoms.auc() == Loss.of(several[0]).atoms.auc()

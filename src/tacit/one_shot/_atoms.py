@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from gmpy2 import mpz  # type: ignore[import-untyped]
+
 __all__ = ["Atoms", "up"]
 
 
@@ -16,7 +18,10 @@ def up(value: Fraction) -> float:
     >>> up(Fraction(1, 3)), up(Fraction(1, 2))
     (0.33333333333333337, 0.5)
     """
-    near = float(value)
+    try:
+        near = float(value)
+    except OverflowError:
+        return math.inf
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
@@ -41,10 +46,10 @@ class Atoms:
         of that tell them apart.
         """
         shift = 2 * whole.bit_length() + 1
-        merged: dict[int, tuple[int, int]] = {}
+        merged: dict[mpz, tuple[int, int]] = {}
         for one, other in pairs:
             if one and other:
-                ratio = (one << shift) // other
+                ratio = (mpz(one) << shift) // other
                 had = merged.get(ratio, (0, 0))
                 merged[ratio] = (had[0] + one, had[1] + other)
         return cls(tuple(merged[ratio] for ratio in sorted(merged, reverse=True)), whole)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import LabelsError, UsageError
 from tacit.one_shot.flips import Flips
+from tacit.one_shot.numbers import NumberFlips
 
 __all__ = ["KEY_SIZE", "Coins"]
 
@@ -62,16 +63,16 @@ class Coins:
     def __repr__(self) -> str:
         return "<Coins, key hidden>"
 
-    def draw(self, mechanism: Flips, keys: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[Any]:
-        """What is sent for each row, in order: uint8 for two classes, int16 for more.
+    def draw(self, mechanism: Flips | NumberFlips, keys: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[Any]:
+        """What is sent for each row, in order: uint8 for two classes, int16 for more, and for outputs of numbers.
 
         A row without a label is sent as if its label had been drawn like a redraw, by a word of its own: over all
         limits it looks like a labelled row, so even whether there is a label is within what is certified.
 
         Args:
-            mechanism: the coin.
+            mechanism: the coin, or the randomizer of numbers.
             keys: (rows, 16), of these rows; no two the same.
-            labels: (rows,), classes from 0 on, or -1 where there is none.
+            labels: (rows,), classes or cells from 0 on, or -1 where there is none.
 
         Raises:
             LabelsError: a label is outside of the classes, or there is not one for each row.
@@ -79,21 +80,24 @@ class Coins:
         """
         labels = _checked_labels(labels, mechanism.classes)
         keys = _checked_keys(keys, len(labels))
-        sent = np.empty(len(labels), np.uint8 if mechanism.classes == 2 else np.int16)
+        bits = isinstance(mechanism, Flips) and mechanism.classes == 2
+        sent = np.empty(len(labels), np.uint8 if bits else np.int16)
         for start in range(0, len(labels), _SLICE):
             part = slice(start, start + _SLICE)
             stream = _Stream(self._base(mechanism, b"events"), keys[part])
             known = self._known(mechanism, keys[part], labels[part])
-            sent[part] = _last_redraw(mechanism, stream, known)
+            sent[part] = _sent(mechanism, stream, known)
         return sent
 
-    def _base(self, mechanism: Flips, purpose: bytes) -> Any:
+    def _base(self, mechanism: Flips | NumberFlips, purpose: bytes) -> Any:
         base = hashlib.blake2b(key=self._key)
         for part in (*self._context, mechanism.series.encode(), purpose):
             base.update(len(part).to_bytes(8, "little") + part)
         return base
 
-    def _known(self, mechanism: Flips, keys: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _known(
+        self, mechanism: Flips | NumberFlips, keys: NDArray[np.uint8], labels: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         """The labels, with one drawn for each row that has none."""
         missing = np.flatnonzero(labels < 0)
         if not len(missing):
@@ -142,6 +146,17 @@ class _Stream:
         return np.frombuffer(b"".join(digests), "<u8").reshape(-1, _WORDS).astype(np.uint64)
 
 
+def _sent(mechanism: Flips | NumberFlips, stream: _Stream, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One word against the thresholds of the row's cell, or the nested redraws of a coin."""
+    if isinstance(mechanism, Flips):
+        return _last_redraw(mechanism, stream, labels)
+    words, sent = stream.take(np.arange(len(labels))), np.empty(len(labels), np.int64)
+    for cell in np.unique(labels):
+        here = labels == cell
+        sent[here] = np.searchsorted(mechanism.thresholds[cell], words[here], side="right")
+    return sent
+
+
 def _last_redraw(mechanism: Flips, stream: _Stream, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """What was drawn last at a position that counts, or the label."""
     value = labels.copy()
@@ -156,7 +171,10 @@ def _last_redraw(mechanism: Flips, stream: _Stream, labels: NDArray[np.int64]) -
         positions = stream.below(rows, positions)
 
 
-def _redraw(mechanism: Flips, stream: _Stream, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _redraw(mechanism: Flips | NumberFlips, stream: _Stream, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A value that depends on no label; for numbers a cell of the prior."""
+    if isinstance(mechanism, NumberFlips):
+        return np.searchsorted(mechanism.prior_thresholds, stream.take(rows), side="right").astype(np.int64)
     if mechanism.classes == 2:
         return (stream.take(rows) < np.uint64(mechanism.ones)).astype(np.int64)
     return stream.below(rows, np.full(len(rows), mechanism.classes, np.uint64)).astype(np.int64)

@@ -11,22 +11,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from numbers import Real
 from typing import Any
 
 from tacit.errors import ProtocolError, UsageError
 from tacit.one_shot._atoms import up
+from tacit.one_shot._checked import MAX_ODDS, WHOLE, limit_of, odds_of, share_of, word_of
 from tacit.one_shot.loss import Loss
 
-__all__ = ["MAX_CLASSES", "MAX_ODDS", "WHOLE", "Flips", "check_share", "flips"]
+__all__ = ["MAX_CLASSES", "MAX_ODDS", "RARE", "WHOLE", "Flips", "check_share", "flips"]
 
-WHOLE = 1 << 64
-"""Probabilities of coins are whole parts of this."""
-
-MAX_ODDS = 20
 MAX_CLASSES = 32767  # a sent class is an int16
 
-_RARE = ("positive", "negative", "neither")
+RARE = ("positive", "negative", "neither")
 _NAME, _VERSION = "flips", 1
 
 
@@ -110,7 +106,7 @@ class Flips:
 
         With more classes: how likely a class of this share is after another one was sent, and after it was sent.
         """
-        prior = _share(share)
+        prior = share_of(share)
         return tuple(  # type: ignore[return-value]
             float(one * prior / (one * prior + other * (1 - prior)))
             for one, other in ((1 - self.a, 1 - self.b), (self.a, self.b))
@@ -118,7 +114,7 @@ class Flips:
 
     def expected_share(self, share: float) -> float:
         """The share of ones (of a class) that is sent where this share of labels is 1 (is of the class)."""
-        prior = _share(share)
+        prior = share_of(share)
         return float(self.a * prior + self.b * (1 - prior))
 
     def loss(self) -> Loss:
@@ -136,7 +132,7 @@ class Flips:
             limit: leak AUC.
             odds: that it must not pass; at most 20 in any case.
         """
-        checked, most = _limit(limit), _odds(MAX_ODDS if odds is None else odds)
+        checked, most = limit_of(limit), odds_of(MAX_ODDS if odds is None else odds)
         keep = _widest(self.classes, checked) if self.classes > 2 else int((2 * checked - 1) * WHOLE)
         found = Flips(self.classes, keep, self.ones, float(limit), odds)
         if found.exact_odds > most:
@@ -170,7 +166,7 @@ class Flips:
             raise ProtocolError(f"mechanism {str(parameters['mechanism'])[:40]!r} is not {_NAME!r}")
         if parameters["version"] != _VERSION:
             raise ProtocolError(f"flips of version {parameters['version']}: this one reads {_VERSION}")
-        classes, keep, ones = parameters["classes"], _word(parameters["keep"]), _word(parameters["ones"])
+        classes, keep, ones = parameters["classes"], word_of(parameters["keep"]), word_of(parameters["ones"])
         if type(classes) is not int or not 2 <= classes <= MAX_CLASSES:
             raise ProtocolError(f"a coin for {str(classes)[:40]} classes: from 2 to {MAX_CLASSES} are possible")
         if keep == 0 or (ones == 0) != (classes > 2):
@@ -195,7 +191,7 @@ def flips(limit: float | None = None, odds: float | None = None, *, classes: int
         rare: which of two classes is rare, as the contract says it in public. With both limits the coin then tells
             as much as it may of that class. Else it is symmetric.
 
-    With two classes a is rounded down and b up (where negatives are rare the reverse), in parts of 2**64.
+    Chances are rounded to parts of 2**64 so that neither the exact leak AUC nor the exact odds are above what is asked.
     Of many classes with a public prior, send the likely ones only: renumber these from 0 and give others as -1, which
     are drawn uniformly from the likely ones (randomized response on the top k; what is certified holds for all).
 
@@ -209,12 +205,12 @@ def flips(limit: float | None = None, odds: float | None = None, *, classes: int
     """
     if isinstance(classes, bool) or not isinstance(classes, int) or not 2 <= classes <= MAX_CLASSES:
         raise UsageError(f"flips: classes = {classes!r}: from 2 to {MAX_CLASSES} are possible")
-    if rare not in _RARE:
-        raise UsageError(f"flips: rare = {rare!r}: one of {', '.join(_RARE)}")
+    if rare not in RARE:
+        raise UsageError(f"flips: rare = {rare!r}: one of {', '.join(RARE)}")
     if limit is None and odds is None:
         raise UsageError("flips: set limit (leak AUC, as 0.6), odds (as 3), or both")
-    most = _odds(MAX_ODDS if odds is None else odds)
-    allowed = None if limit is None else _limit(limit)
+    most = odds_of(MAX_ODDS if odds is None else odds)
+    allowed = None if limit is None else limit_of(limit)
     asked = (None if limit is None else float(limit), None if odds is None else float(odds))
     if classes > 2:
         if odds is None or rare != "neither":
@@ -235,7 +231,7 @@ def check_share(rare: str, share: float) -> None:
     Raises:
         UsageError: the class that is called rare is the more frequent one.
     """
-    of_rare = {"positive": _share(share), "negative": 1 - _share(share)}.get(rare, Fraction(0))
+    of_rare = {"positive": share_of(share), "negative": 1 - share_of(share)}.get(rare, Fraction(0))
     if of_rare > Fraction(1, 2):
         other = "negative" if rare == "positive" else "positive"
         raise UsageError(
@@ -250,39 +246,3 @@ def _widest(classes: int, limit: Fraction) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if Flips(classes, middle, 0).exact_auc <= limit else (low, middle - 1)
     return low
-
-
-def _number(name: str, value: Any) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, Real) or not abs(value) < 1e9:
-        raise UsageError(f"flips: {name} = {value!r} is not a number that can be used")
-    return value if isinstance(value, Fraction) else Fraction(float(value))
-
-
-def _limit(value: Any) -> Fraction:
-    limit = _number("limit", value)
-    if not Fraction(1, 2) < limit < 1:
-        raise UsageError(f"flips: limit = {value!r}: a leak AUC above 0.5, a coin flip, and below 1, as 0.6")
-    return limit
-
-
-def _odds(value: Any) -> Fraction:
-    odds = _number("odds", value)
-    if not 1 < odds <= MAX_ODDS:
-        raise UsageError(f"flips: odds = {value!r}: a factor above 1 and at most {MAX_ODDS}, as 3")
-    return odds
-
-
-def _share(value: Any) -> Fraction:
-    share = _number("share", value)
-    if not 0 <= share <= 1:
-        raise UsageError(f"flips: a share of {value!r}: it lies between 0 and 1")
-    return share
-
-
-def _word(text: Any) -> int:
-    """A whole number below 2**64 that was sent as text, in the one way to write it."""
-    if not isinstance(text, str) or len(text) > 20 or not (text.isascii() and text.isdigit()):
-        raise ProtocolError("a coin's numbers are texts of digits: both sides need the same version")
-    if str(int(text)) != text or int(text) >= WHOLE:
-        raise ProtocolError(f"{text} is no whole number below 2**64")
-    return int(text)

@@ -8,23 +8,31 @@ not add (two releases at 0.6 have 0.648 together, or 0.675 where odds are 7.4).
 Rows of one unit add up in the same way, whatever direction their labels differ in: turning a release round leaves the
 distribution of the difference of two losses, and so the AUC, as it is. Odds multiply at worst; here every
 release is turned so that its larger factor stands first, which is that worst case.
+
+Sums are exact while outcomes are few, as for 64 releases of one coin of any number of classes. Beyond, they are taken
+on a lattice that errs to the safe side (`tacit.one_shot._lattice`), by less than 1e-4 of AUC.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
+from itertools import pairwise
 
 from tacit.errors import UsageError
 from tacit.one_shot._atoms import Atoms, up
+from tacit.one_shot._lattice import Lattice
 
 __all__ = ["Loss"]
 
+_PAIRS = 1 << 13  # of outcomes that are multiplied out exactly: 64 releases of a coin and 64 more, just not
+_EXACT = 1 << 15  # bits of a probability that is kept exactly
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Loss:
     """What one release, or several, tell about a label. Never below the truth.
 
@@ -39,8 +47,11 @@ class Loss:
     (0.648, 2.25)
     """
 
-    atoms: Atoms
+    atoms: Atoms | Lattice
     most: Fraction | None
+
+    def __repr__(self) -> str:
+        return f"Loss(auc={self.auc():.6g}, odds={self.odds():.6g})"
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Fraction, Fraction]]) -> Loss:
@@ -69,14 +80,44 @@ class Loss:
         return cls(atoms if p * r >= s * q else atoms.swapped(), max(Fraction(p, q), Fraction(s, r)))
 
     @classmethod
+    def dominating(cls, tables: Iterable[Sequence[tuple[int, int]]], whole: int) -> Loss:
+        """One that tells at least as much as any of several, however they are added up with others.
+
+        The best that can be done about a pair of distributions is its ROC curve; the upper hull of all curves is that
+        of a pair that they can all be made from. A pair that is turned round is covered by the result turned round,
+        which adds up to the same AUC and the same odds.
+
+        Args:
+            tables: for each, its outcomes, in parts of `whole`; the lower the hull, the better directions were chosen.
+            whole: of both columns.
+        """
+        points = {(0, 0), (whole, whole)}
+        for table in tables:
+            atoms = Atoms.of(table, whole)
+            missed, found = 0, atoms.only[0]
+            points.add((missed, found))
+            for p, q in atoms.pairs:
+                missed, found = missed + q, found + p
+                points.add((missed, found))
+        hull: list[tuple[int, int]] = []
+        for point in sorted(points):
+            while len(hull) > 1 and _turns_up(hull[-2], hull[-1], point):
+                hull.pop()
+            hull.append(point)
+        return cls.counted(((y - v, x - u) for (u, v), (x, y) in pairwise(hull)), whole)
+
+    @classmethod
     def nothing(cls) -> Loss:
         """Of no release at all."""
         return cls(Atoms(((1, 1),), 1), Fraction(1))
 
     def then(self, other: Loss) -> Loss:
         """Both releases together: their coins are independent given the labels."""
-        most = None if self.most is None or other.most is None else self.most * other.most
-        return Loss(self.atoms.then(other.atoms), most)
+        most = None if self.most is None or other.most is None else _short(self.most * other.most)
+        one, two = self.atoms, other.atoms
+        if isinstance(one, Atoms) and isinstance(two, Atoms) and _few(one, two):
+            return Loss(one.then(two), most)
+        return Loss(_lattice(one).then(_lattice(two)), most)
 
     def times(self, count: int) -> Loss:
         """The same release `count` times, with independent coins: of one label, or of as many rows of one unit."""
@@ -104,3 +145,22 @@ class Loss:
         found = self.atoms.odds(Fraction(delta)) if delta else None
         bounds = [factor for factor in (found, self.most) if factor is not None]
         return up(min(bounds)) if bounds else math.inf
+
+
+def _short(factor: Fraction) -> Fraction:
+    """A factor of at least 1, rounded up where it has become too long to go on with."""
+    return factor if factor.denominator.bit_length() <= _EXACT else Fraction(math.ceil(factor * (1 << 64)), 1 << 64)
+
+
+def _few(one: Atoms, two: Atoms) -> bool:
+    return len(one.pairs) * len(two.pairs) <= _PAIRS and (one.whole * two.whole).bit_length() <= _EXACT
+
+
+def _lattice(outcomes: Atoms | Lattice) -> Lattice:
+    return outcomes if isinstance(outcomes, Lattice) else Lattice.over(outcomes)
+
+
+def _turns_up(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int]) -> bool:
+    """Whether `middle` lies on or below the line from `first` to `last`."""
+    (a, b), (c, d), (e, f) = first, middle, last
+    return (d - b) * (e - a) <= (f - b) * (c - a)
