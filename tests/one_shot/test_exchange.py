@@ -84,7 +84,7 @@ class World:
             return self.doors.pop(0) if self.doors else None
 
     def connect(self):
-        mine, theirs = links(feature_limits(ROWS, 2), names=("airport", "airline"))
+        mine, theirs = links(feature_limits(ROWS), names=("airport", "airline"))
         theirs.limits = label_limits(ROWS, WIDTH)
         with self.lock:
             self.doors.append(theirs)

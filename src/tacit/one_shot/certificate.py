@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tacit.one_shot.flips import Flips
 from tacit.one_shot.mechanisms import Mechanism, described
 from tacit.one_shot.records import Summary
 
@@ -91,9 +92,10 @@ def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None
         total: of the book, this exchange included.
         share: of class 1, of two classes.
     """
+    after = mechanism.posterior(share) if share is not None and isinstance(mechanism, Flips) else None
     return Certificate(
         described(mechanism), dict(mechanism.parameters()), rows, total.unit, mechanism.auc, mechanism.odds, total.auc,
-        total.odds, share, None if share is None else mechanism.posterior(share), mechanism.why,
+        total.odds, share, after, mechanism.why if isinstance(mechanism, Flips) else "",
     )  # fmt: skip
 
 

@@ -121,21 +121,23 @@ def packed_size(count: int, classes: int) -> int:
 
 
 def unpacked(payload: torch.Tensor, count: int, classes: int) -> NDArray[Any]:
-    """What `packed` was given; a `ProtocolError` where a row has no class that there is."""
+    """What `packed` was given; a `ProtocolError` where that can't be, or a row has no class that there is."""
     raw = payload.numpy()
+    if len(raw) != packed_size(count, classes):
+        raise ProtocolError(f"flips: {len(raw)} bytes for {count} rows of {classes} classes")
     if classes == 2:
         return np.unpackbits(raw, count=count, bitorder="little")
     found = raw.view(np.uint8 if classes <= 256 else "<u2").astype(np.int16)
-    if len(found) != count or int(found.max(initial=0)) >= classes:
+    if int(found.max(initial=0)) >= classes:
         raise ProtocolError(f"flips: a class above {classes - 1} for one of {count} rows")
     return found
 
 
-def feature_limits(train: int, classes: int) -> dict[str, Limit]:
-    """What may come to a feature party, to the exact number of bytes."""
+def feature_limits(train: int) -> dict[str, Limit]:
+    """What may come to a feature party."""
     return {
         **dict.fromkeys(("hello", "refusal", "acknowledgement", "done"), CONTROL),
-        "flips": Limit(torch.uint8, (packed_size(train, classes),)),
+        "flips": Limit(torch.uint8, (AtMost(2 * train),)),  # how many they are, the mechanism says
     }
 
 

@@ -10,39 +10,57 @@ import numpy as np
 from tacit.config import Exchange
 from tacit.errors import ProtocolError
 from tacit.one_shot.flips import Flips, flips
+from tacit.one_shot.numbers import NumberFlips, number_flips
 
-__all__ = ["Mechanism", "agreed_mechanism", "described", "outcomes", "read_mechanism", "sent_dtype"]
+__all__ = ["Mechanism", "agreed_mechanism", "described", "outcomes", "read_mechanism", "sent_dtype", "shares"]
 
-Mechanism = Flips
+Mechanism = Flips | NumberFlips
 """Any of them. Two limits of one `series` are nested, and cost together what the weaker of them costs."""
 
-_READERS = {"flips": Flips.read}
+_WHOLE = 2.0**64
 
 
 def read_mechanism(parameters: Mapping[str, Any]) -> Mechanism:
     """A mechanism from its parameters, which may come from a peer: whatever is not one is a `ProtocolError`."""
     name = parameters.get("mechanism")
-    if not isinstance(name, str) or name not in _READERS:
-        raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: {', '.join(_READERS)}")
-    return _READERS[name](parameters)
+    if name == "flips":
+        return Flips.read(parameters)
+    if name == "number flips":
+        return NumberFlips.read(parameters)
+    raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips")
 
 
 def agreed_mechanism(exchange: Exchange, limit: float, odds: float | None) -> Mechanism:
     """The mechanism for what was agreed on, at the label party's limit and odds."""
+    if exchange.target == "number":
+        assert exchange.low is not None  # the contract was checked
+        assert exchange.high is not None
+        return number_flips(limit, odds, low=exchange.low, high=exchange.high, cells=exchange.cells)
     return flips(limit, odds, classes=exchange.classes, rare=exchange.rare)
 
 
 def outcomes(mechanism: Mechanism) -> int:
     """How many different things may be sent of a row."""
-    return mechanism.classes
+    return mechanism.classes if isinstance(mechanism, Flips) else len(mechanism.outputs)
+
+
+def shares(mechanism: Mechanism) -> list[tuple[float, float]]:
+    """For each thing that may be sent the least and the most that its share comes to, whatever the labels are."""
+    if isinstance(mechanism, NumberFlips):
+        return [(min(column) / _WHOLE, max(column) / _WHOLE) for column in zip(*mechanism.table, strict=True)]
+    low, high = float(mechanism.b), float(mechanism.a)
+    return [(1 - high, 1 - low), (low, high)] if mechanism.classes == 2 else [(low, high)] * mechanism.classes
 
 
 def sent_dtype(mechanism: Mechanism) -> np.dtype[Any]:
     """Of what is sent of a row, as `Coins.draw` gives it."""
-    return np.dtype(np.uint8 if outcomes(mechanism) == 2 else np.int16)
+    two = isinstance(mechanism, Flips) and mechanism.classes == 2
+    return np.dtype(np.uint8 if two else np.int16)
 
 
 def described(mechanism: Mechanism) -> str:
     """In a few words, for people."""
-    what = "flips" if mechanism.classes == 2 else f"flips of {mechanism.classes} classes"
+    what = "numbers, each randomized once,"
+    if isinstance(mechanism, Flips):
+        what = "flips" if mechanism.classes == 2 else f"flips of {mechanism.classes} classes"
     return f"{what} at AUC {mechanism.auc:.4g}, odds {mechanism.odds:.4g}"

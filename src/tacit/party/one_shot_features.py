@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from tacit.contracts import Link
 from tacit.errors import LimitError, ProtocolError, UsageError
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
 from tacit.one_shot.learn import Bottom, learner, load_bottom
-from tacit.one_shot.mechanisms import Mechanism, outcomes, read_mechanism
-from tacit.one_shot.noise import noised
+from tacit.one_shot.mechanisms import Mechanism, read_mechanism, shares
+from tacit.one_shot.noise import with_noise
 from tacit.one_shot.parts import guard, part, store_array, store_json
 from tacit.one_shot.ranks import Ranks
 from tacit.one_shot.release import attack_release
@@ -29,7 +28,7 @@ from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
 from tacit.party.models import load_factory
-from tacit.party.one_shot_common import Telling, columns_of, own_inputs, run_id, seed_of, threads_of
+from tacit.party.one_shot_common import Telling, columns_of, own_inputs, seed_of, threads_of
 from tacit.wire.line import Dialer
 
 __all__ = ["FeatureOutcome", "train_features"]
@@ -67,7 +66,7 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     try:
         sent, mechanism = _flips(where, asking, train, telling)
         bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
-        codes, told = _released(folder, contract, rows, inputs, train, bottom, telling)
+        codes, told = _released(folder, contract, inputs, train, bottom, telling)
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -92,9 +91,7 @@ def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, inputs: Inp
 
 def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int, telling: Telling) -> Asking:
     """The conversation with the label party; it connects when something is asked."""
-    config, exchange = folder.config, contract.exchange
-    count = exchange.cells if exchange.target == "number" else exchange.classes
-    limits = feature_limits(train, count)
+    limits = feature_limits(train)
 
     def line(greet: Callable[[Link], None]) -> Dialer:
         def greeted(link: Link) -> None:
@@ -103,7 +100,7 @@ def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int
 
         return Dialer(contract.label_party, lambda: dial(folder, contract, limits), greeted, waiting=telling.waiting)
 
-    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, config.name, "features", {})
+    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "features", {})
     return Asking(line, greeting)
 
 
@@ -123,15 +120,14 @@ def _flips(where: Path, asking: Asking, train: int, telling: Telling) -> tuple[N
 
 
 def _check_shares(sent: NDArray[Any], mechanism: Mechanism) -> None:
-    """Refuse what the coin can't have given: each class has a share between the coin's least and its most."""
-    low, high = float(mechanism.b), float(mechanism.a)
+    """Refuse what the coin can't have given: whatever labels are, each outcome has a share between two others."""
     slack = _ODD * (0.25 / len(sent)) ** 0.5
-    for one in range(1, outcomes(mechanism)) if outcomes(mechanism) == 2 else range(outcomes(mechanism)):
-        share = float((sent == one).mean())
+    for outcome, (low, high) in enumerate(shares(mechanism)):
+        share = float((sent == outcome).mean())
         if not low - slack <= share <= high + slack:
             raise ProtocolError(
-                f"{share:.1%} of the labels came as {one}, where the label party's own mechanism gives {low:.1%} to "
-                f"{high:.1%} whatever its labels are: these are no flipped labels"
+                f"{share:.1%} of the labels came as {outcome}, where the label party's own mechanism gives {low:.1%} "
+                f"to {high:.1%} whatever its labels are: these are no flipped labels"
             )
 
 
@@ -153,6 +149,8 @@ def _learnt(
         if learn.factory is None:
             made = learner(learn.learner)
         else:
+            from tacit.one_shot.learn.own import own
+
             made = own(load_factory(folder.path, learn.factory, "[learn]")())
         made.fit(
             _shown(folder, inputs), sent, mechanism, contract.exchange.width,
@@ -203,7 +201,6 @@ class _Form:
 def _released(
     folder: Folder,
     contract: OneShotContract,
-    rows: Aligned,
     inputs: Inputs,
     train: int,
     bottom: Bottom,
@@ -217,7 +214,7 @@ def _released(
         z = bottom.embed(_shown(folder, inputs))
         tried: list[str] = []
         for form in _Form(contract.exchange.width, learn.ranks, learn.noise).weaker():
-            codes, ranks = _coded(folder, contract, rows, z, train, form)
+            codes, ranks = _coded(folder, contract, bottom.digest, z, train, form)
             audit = attack_release(
                 codes[:, : form.width], inputs, columns_of(folder), train=train, known=learn.known,
                 seed=seed_of(folder), threads=threads_of(folder),
@@ -240,13 +237,14 @@ def _released(
 
 
 def _coded(
-    folder: Folder, contract: OneShotContract, rows: Aligned, z: NDArray[np.float32], train: int, form: _Form
+    folder: Folder, contract: OneShotContract, digest: str, z: NDArray[np.float32], train: int, form: _Form
 ) -> tuple[NDArray[np.uint8], Ranks]:
     """Ranks of the first numbers; those that are not sent are all 0, for a message has one shape."""
     kept = z[:, : form.width]
     if form.noise:
-        version = hashlib.sha256(f"{run_id(contract, rows)} {form}".encode()).digest()
-        kept = noised(kept, form.noise, folder.secret, version)
+        spread = kept[:train].std(axis=0)
+        version = f"{digest} {form}"
+        kept = with_noise(kept, form.noise * np.where(spread > 0, spread, 1.0), secret=folder.secret, version=version)
     ranks = Ranks.fit(kept[:train], levels=form.ranks)
     codes = np.zeros((len(z), contract.exchange.width), np.uint8)
     codes[:, : form.width] = ranks.code(kept)

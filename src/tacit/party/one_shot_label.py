@@ -24,6 +24,7 @@ from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_featur
 from tacit.one_shot.head import Head as Fitted
 from tacit.one_shot.head import fit_head, load_head
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
+from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.parts import guard, part, store_json
 from tacit.one_shot.records import Rows
 from tacit.one_shot.target import Target, figures, read_target
@@ -115,7 +116,7 @@ def _released(
     book = open_book(folder.path / "coins", folder.secret)
     try:
         keys, units = _keys(folder, contract, rows, book)
-        labels = mechanism.cell_of(target.values) if target.kind == "number" else target.values  # type: ignore[attr-defined]
+        labels = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
         asked = Rows(keys[:train], units[:train], np.where(target.known, labels, -1).astype(np.int64)[:train])
         config = folder.config
         assert config.data is not None
