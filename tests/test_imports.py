@@ -22,6 +22,18 @@ ALLOWED = {
     "cut": {"contracts", "errors", "align", "wire"},
     "ledger": {"contracts", "errors", "align", "wire"},
     "report": {"errors"},
+    "one_shot": {
+        "contracts",
+        "errors",
+        "config",
+        "align",
+        "models",
+        "protect",
+        "audit",
+        "wire",
+        "ledger",
+        "dependence",
+    },
 }
 
 

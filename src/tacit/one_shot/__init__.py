@@ -1,0 +1,1 @@
+"""One-shot training: labels flipped once, embeddings attacked at home and sent once."""
