@@ -149,7 +149,7 @@ class Forest:
     def weights(self) -> NDArray[np.float64]:
         """What makes scores of the trees' values.  (trees, outputs)"""
         of = np.concatenate([np.arange(model.num_trees()) % self.outputs for model in self.models])
-        return (of[:, None] == np.arange(self.outputs)) / len(self.models)
+        return np.asarray((of[:, None] == np.arange(self.outputs)) / len(self.models))
 
     def values(self, table: NDArray[np.float32], threads: int = 1) -> Iterator[NDArray[np.float64]]:
         """What each tree says about each row, some rows at a time.  (some rows, trees)"""
@@ -163,7 +163,7 @@ class Forest:
         if not len(leaves):
             return np.zeros((len(rows), 0))
         found = model.predict(rows, pred_leaf=True, num_threads=threads).reshape(len(rows), -1).astype(np.int64)
-        return leaves[np.arange(len(leaves)), found]
+        return np.asarray(leaves[np.arange(len(leaves)), found])
 
     def save(self, folder: Path) -> None:
         """One text file for each fold."""

@@ -115,7 +115,7 @@ class Fitting:
     Attributes:
         epochs: how often it sees all rows at most.
         patience: after how many epochs without a better loss of the rows left out it ends.
-        batch: rows a step.
+        batch: rows a step at most; fewer where there would be fewer than 64 steps an epoch, but 32 at least.
         rate: the size of a step.
         decay: how much weights are pulled to 0.
         out: the share of rows that are left out, to stop on.
@@ -166,13 +166,13 @@ def fit_scorer(
     out = order[: max(1, int(rows * fitting.out))] if rows > 1 else order
     kept = order[len(out) :] if rows > 1 else order
     values = torch.from_numpy(target.values).float() if target.outputs == 1 else torch.from_numpy(target.values)
-    judge = _judge(target)
+    judge, size = _judge(target), max(32, min(fitting.batch, len(kept) // 64))
     optimizer = torch.optim.AdamW(net.parameters(), lr=fitting.rate, weight_decay=fitting.decay)
     best, best_loss, best_epoch = copy.deepcopy(net.state_dict()), np.inf, 0
     judged = Target(target.values[out.numpy()], target.classes)
     for epoch in range(1, fitting.epochs + 1):
         net.train()
-        for batch in kept[torch.randperm(len(kept))].split(fitting.batch):
+        for batch in kept[torch.randperm(len(kept))].split(size):
             scores = net(*(tensor[batch] for tensor in tensors))
             optimizer.zero_grad()
             judge(scores if link is None else link(scores), values[batch]).backward()

@@ -115,10 +115,10 @@ def _fit(column: NDArray[np.float64], levels: int) -> tuple[tuple[float, ...], t
 
 def _checked(z: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """The embedding in full precision, if it is a table of finite numbers with at least one row."""
-    z = np.asarray(z, dtype=np.float64)
+    z = full = np.asarray(z, dtype=np.float64)
     if z.ndim != 2 or not len(z):
         raise TensorError(f"an embedding must be of shape (rows, width) with at least one row, not {z.shape}")
     if not np.isfinite(z).all():
         row, place = np.argwhere(~np.isfinite(z))[0]
         raise TensorError(f"the embedding holds {z[row, place]} in row {row}, number {place}: its learner has diverged")
-    return z
+    return full
