@@ -1,126 +1,34 @@
-"""Two or three small companies that train in one exchange, each in a folder of its own."""
+"""A made-up table whose labels hang on a category and two numbers, coins that flip them, and companies that train."""
 
-from __future__ import annotations
-
-import socket
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
-import polars as pl
 import pytest
+import torch
 
-from tacit.party.folder import Folder, create
+from tacit.align.encoder import Inputs
 
-CONTRACT = """
-mode = "one_shot"
-run = "{run}"
-label_party = "airline"
-feature_parties = {parties}
-alignment.smallest_set = 10
-[exchange]
-width = {width}
-{exchange}
-"""
-PARTY = """
-name = "{name}"
-role = "{role}"
-{limits}
-network.{where} = "127.0.0.1:{port}"
-data = {{ path = "data.parquet", ids = ["id"], {columns} }}
-training = {{ threads = 1, seed = 5 }}
-"""
+from .companies import Companies, table
 
 
-def table(rows=1500, seed=3):
-    """Rows whose label hangs on what two companies know, with a number and three classes of it."""
-    draw = np.random.default_rng(seed)
-    wind, rain = draw.normal(size=rows), draw.normal(size=rows)
-    port = draw.integers(0, 4, rows)
-    plane = draw.normal(size=rows)
-    delay = 2 * wind + (port == 2) + plane + 0.5 * draw.normal(size=rows)
-    return pl.DataFrame(
-        {
-            "id": [f"f{row}" for row in range(rows)],
-            "wind": wind,
-            "rain": rain,
-            "port": [f"p{one}" for one in port],
-            "plane": plane,
-            "late": (delay > 0.8).astype(np.int64),
-            "how": np.digitize(delay, [-1.0, 1.0]),
-            "delay": delay,
-            "person": [f"u{row // 2}" for row in range(rows)],
-        }
+@pytest.fixture(name="made_up", scope="session")
+def _made_up():
+    draw = np.random.default_rng(3)
+    rows = 3000
+    codes, numbers = draw.integers(0, 6, (rows, 2)), draw.normal(size=(rows, 4)).astype(np.float32)
+    score = 1.5 * numbers[:, 0] * (codes[:, 0] > 2) + 1.5 * (codes[:, 1] % 2) + numbers[:, 1]
+    labels = (score + draw.normal(size=rows) > 1.0).astype(np.int64)
+    return SimpleNamespace(
+        inputs=Inputs(torch.from_numpy(codes), torch.from_numpy(numbers), (6, 6)),
+        labels=labels,
+        three=np.digitize(score, [0.0, 1.5]),
+        score=score,
+        sent=np.where(draw.random(rows) < 0.8, labels, 1 - labels).astype(np.uint8),
+        coin=SimpleNamespace(classes=2, a=0.8, b=0.2),
+        three_classes=SimpleNamespace(classes=3, p=1.0, q=0.0),
+        numbers=SimpleNamespace(value_of=lambda sent: sent / 10.0),
+        train=2400,
     )
-
-
-class Companies:
-    """An airline with labels and one or more feature parties."""
-
-    def __init__(self, path, rows, parties=("airport",)):
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
-        self.path, self.parties = path, parties
-        for name in ("airline", *parties):
-            folder = create(path / name, role="label" if name == "airline" else "features", name=name)
-            rows.sample(fraction=1.0, shuffle=True, seed=len(name)).write_parquet(folder.path / "data.parquet")
-        airline = Folder(path / "airline")
-        for name in parties:
-            airline.trust(path / name / f"{name}.crt")
-            Folder(path / name).trust(path / "airline" / "airline.crt")
-        self.agree()
-        self.set("airline", limits="limit = 0.75", columns='label = "late", numeric = ["plane"]')
-        for name in parties:
-            self.set(name, columns='categorical = ["port"], numeric = ["wind", "rain"]')
-
-    def agree(self, exchange="", run="small", width=2):
-        text = CONTRACT.format(run=run, parties=list(self.parties), width=width, exchange=exchange).replace("'", '"')
-        for name in ("airline", *self.parties):
-            (self.path / name / "contract.toml").write_text(text)
-
-    def set(self, name, limits="", columns="", more=""):
-        label = name == "airline"
-        text = PARTY.format(
-            name=name,
-            role="label" if label else "features",
-            limits=limits,
-            where="listen" if label else "connect",
-            port=self.port,
-            columns=columns,
-        )
-        (self.path / name / "party.toml").write_text(text + more)
-
-    def folder(self, name):
-        return Folder(self.path / name)
-
-    def run(self, name, run="small"):
-        return self.path / name / "runs" / run
-
-    def together(self, act, patience=120):
-        """All of them at once; what each has come to, errors included."""
-        names = ("airline", *self.parties)
-        stop = threading.Event()
-
-        def one(name):
-            try:
-                return act(name)
-            except Exception as error:
-                stop.set()
-                return error
-
-        with ThreadPoolExecutor(len(names)) as pool:
-            futures = {name: pool.submit(one, name) for name in names}
-            return {name: future.result(timeout=patience) for name, future in futures.items()}
-
-    def align(self):
-        found = self.together(lambda name: self.folder(name).align())
-        assert not [one for one in found.values() if isinstance(one, Exception)], found
-
-    def train(self):
-        from tacit.party.one_shot import train_one_shot
-
-        return self.together(lambda name: train_one_shot(self.folder(name)))
 
 
 @pytest.fixture(name="companies")

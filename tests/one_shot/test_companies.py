@@ -14,7 +14,7 @@ import pytest
 from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
 from tacit.party.one_shot import train_one_shot
 
-from .conftest import Companies, table
+from .companies import Companies, table
 
 
 def sent(companies, name="airport", run="small"):

@@ -1,0 +1,255 @@
+"""Boosted trees on folds: each fold's trees never see its own rows, all folds stop together, scores are their mean.
+
+With labels that are mostly noise, one early stop on one part of the rows is a lottery; the loss of all rows, each under
+trees that did not see it, is not, and the mean over folds is steadier than any of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError, UsageError
+from tacit.one_shot._rows import Progress, Target, loss
+
+__all__ = ["Forest", "Growth"]
+
+_ROWS = 32768  # rows that are sent through the trees at once
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How trees grow: the options that learners and heads set apart.
+
+    Attributes:
+        folds: how many parts the rows are cut in, each with trees of its own.
+        rounds: how often each fold's trees are added to at most.
+        step: after how many rounds the loss of the rows left out is looked at.
+        patience: after how many looks without a better loss growing ends.
+        leaves: the leaves of a tree at most.
+        leaf_rows: the rows of a leaf at least, where there are many rows; fewer for small tables.
+        rate: what share of a tree's advice is taken.
+        shrink: what is added to a leaf's curvature, which pulls its value to 0.
+        columns: the share of columns that a tree may use; at least four of them.
+        rows: the share of rows that a tree sees.
+        bins: how finely a column is cut.
+    """
+
+    folds: int = 4
+    rounds: int = 100
+    step: int = 10
+    patience: int = 2
+    leaves: int = 31
+    leaf_rows: int = 200
+    rate: float = 0.07
+    shrink: float = 30.0
+    columns: float = 0.3
+    rows: float = 0.7
+    bins: int = 127
+
+    def options(self, target: Target, shape: tuple[int, ...], seed: int, threads: int) -> dict[str, Any]:
+        """What LightGBM calls these."""
+        objective = "l2" if target.classes is None else "binary" if target.outputs == 1 else "multiclass"
+        many = {"num_class": target.classes} if objective == "multiclass" else {}
+        return many | {
+            "objective": objective,
+            "metric": "None",
+            "num_leaves": self.leaves,
+            "min_data_in_leaf": max(2, min(self.leaf_rows, shape[0] // 50)),
+            "learning_rate": self.rate,
+            "lambda_l2": self.shrink,
+            "feature_fraction": min(1.0, max(self.columns, 4 / shape[1])),
+            "bagging_fraction": self.rows,
+            "bagging_freq": 1,
+            "max_bin": self.bins,
+            "feature_pre_filter": False,
+            "seed": seed,
+            "num_threads": threads,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees of all folds.
+
+    Attributes:
+        models: LightGBM's own boosters, one for each fold.
+        outputs: scores a row.
+    """
+
+    models: tuple[Any, ...]
+    outputs: int
+
+    @classmethod
+    def fit(
+        cls,
+        table: NDArray[np.float32],
+        target: Target,
+        growth: Growth,
+        *,
+        unordered: Sequence[int] = (),
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress = lambda *_: None,
+    ) -> Self:
+        """Grow trees on every fold until the loss of the rows left out grows no better."""
+        lightgbm = _lightgbm()
+        shared = growth.options(target, table.shape, seed, threads)
+        data = lightgbm.Dataset(
+            table, target.values, categorical_feature=list(unordered), params=shared, free_raw_data=False
+        ).construct()
+        folds = max(1, min(growth.folds, len(table) // 2))
+        fold = np.random.default_rng([seed, 1]).permutation(len(table)) % max(2, folds)
+        out = [np.flatnonzero(fold == k) for k in range(folds)]
+        models = [
+            lightgbm.Booster(shared | {"seed": seed + k}, data.subset(np.flatnonzero(fold != k), params=shared))
+            for k in range(folds)
+        ]
+        best = _grow(models, table, target, out, growth, threads, progress)
+        texts = [model.model_to_string(num_iteration=best) for model in models]
+        return cls.read(texts, target.outputs)
+
+    @classmethod
+    def read(cls, texts: Sequence[str], outputs: int) -> Self:
+        """Trees from LightGBM's own text."""
+        lightgbm = _lightgbm()
+        try:
+            models = tuple(lightgbm.Booster(model_str=text) for text in texts)
+        except lightgbm.basic.LightGBMError as error:
+            raise DataError(f"this is no text of LightGBM's trees ({error}): the file is damaged, fit again") from None
+        if any(model.num_model_per_iteration() != outputs for model in models):
+            raise DataError(f"these trees do not give {outputs} scores a row: the file is damaged, fit again")
+        return cls(models, outputs)
+
+    def texts(self) -> list[str]:
+        """LightGBM's own text of each fold."""
+        return [model.model_to_string() for model in self.models]
+
+    def digest(self) -> str:
+        """A SHA-256 of all trees."""
+        return hashlib.sha256("\0".join(self.texts()).encode()).hexdigest()
+
+    def scores(self, table: NDArray[np.float32], threads: int = 1) -> NDArray[np.float64]:
+        """The mean of the folds' scores, before any link function.  (rows, outputs)"""
+        total = np.zeros((len(table), self.outputs))
+        for model in self.models:
+            total += _raw(model, table, threads=threads)
+        return total / len(self.models)
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """What makes scores of the trees' values.  (trees, outputs)"""
+        of = np.concatenate([np.arange(model.num_trees()) % self.outputs for model in self.models])
+        return np.asarray((of[:, None] == np.arange(self.outputs)) / len(self.models))
+
+    def values(self, table: NDArray[np.float32], threads: int = 1) -> Iterator[NDArray[np.float64]]:
+        """What each tree says about each row, some rows at a time.  (some rows, trees)"""
+        leaves = [_leaf_values(model) for model in self.models]
+        for start in range(0, len(table), _ROWS):
+            rows = table[start : start + _ROWS]
+            yield np.concatenate([self._of(*each, rows, threads) for each in zip(self.models, leaves, strict=True)], 1)
+
+    @staticmethod
+    def _of(model: Any, leaves: NDArray[np.float64], rows: NDArray[np.float32], threads: int) -> NDArray[np.float64]:
+        if not len(leaves):
+            return np.zeros((len(rows), 0))
+        found = model.predict(rows, pred_leaf=True, num_threads=threads).reshape(len(rows), -1).astype(np.int64)
+        return np.asarray(leaves[np.arange(len(leaves)), found])
+
+    def save(self, folder: Path) -> None:
+        """One text file for each fold."""
+        for number, text in enumerate(self.texts()):
+            (folder / f"trees{number}.txt").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, folds: int, outputs: int) -> Self:
+        """What `save` wrote."""
+        try:
+            texts = [(folder / f"trees{number}.txt").read_text(encoding="utf-8") for number in range(folds)]
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"the trees in {folder} can't be read ({error}): fit again") from None
+        return cls.read(texts, outputs)
+
+
+def _grow(
+    models: Sequence[Any],
+    table: NDArray[np.float32],
+    target: Target,
+    out: Sequence[NDArray[np.intp]],
+    growth: Growth,
+    threads: int,
+    progress: Progress,
+) -> int:
+    """Add trees to all folds; how many rounds were best for the rows that each fold left out."""
+    left = np.concatenate(out)
+    judged = Target(target.values[left], target.classes)
+    totals = [np.zeros((len(rows), target.outputs)) for rows in out]
+    tables = [np.ascontiguousarray(table[rows]) for rows in out]
+    best, best_loss = 0, np.inf
+    for done in range(growth.step, growth.rounds + 1, growth.step):
+        ended = [_update(model, growth.step) for model in models]
+        for total, rows, model in zip(totals, tables, models, strict=True):
+            total += _raw(model, rows, start=done - growth.step, count=growth.step, threads=threads)
+        found = loss(np.concatenate(totals), judged)
+        progress("growing trees", done, growth.rounds)
+        if found < best_loss:
+            best, best_loss = done, found
+        if all(ended) or done - best >= growth.patience * growth.step:
+            break
+    progress("growing trees", growth.rounds, growth.rounds)
+    return best or growth.step
+
+
+def _update(model: Any, rounds: int) -> bool:
+    """Some rounds more; whether nothing is left to split."""
+    ended = [bool(model.update()) for _ in range(rounds)]
+    return all(ended)
+
+
+def _raw(
+    model: Any, table: NDArray[np.float32], *, start: int = 0, count: int = -1, threads: int = 1
+) -> NDArray[np.float64]:
+    """Scores of one fold's trees, of some rounds alone.  (rows, outputs)"""
+    if not model.num_trees() or start >= model.current_iteration():
+        return np.zeros((len(table), model.num_model_per_iteration()))
+    raw = model.predict(table, raw_score=True, start_iteration=start, num_iteration=count, num_threads=threads)
+    return np.asarray(raw, dtype=np.float64).reshape(len(table), -1)
+
+
+def _leaf_values(model: Any) -> NDArray[np.float64]:
+    """The value of each leaf of each tree, filled up with 0.  (trees, most leaves)"""
+    trees = [info["tree_structure"] for info in model.dump_model()["tree_info"]]
+    rows = [dict(_leaves(tree)) for tree in trees]
+    values = np.zeros((len(rows), 1 + max((max(row) for row in rows), default=0)))
+    for place, row in enumerate(rows):
+        values[place, list(row)] = list(row.values())
+    return values
+
+
+def _leaves(node: dict[str, Any]) -> Iterator[tuple[int, float]]:
+    """Number and value of each leaf below a node; a tree of one leaf has no number."""
+    if "leaf_value" in node:
+        yield node.get("leaf_index", 0), node["leaf_value"]
+        return
+    yield from _leaves(node["left_child"])
+    yield from _leaves(node["right_child"])
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError:
+        raise UsageError(
+            "boosted trees need LightGBM, which is not installed: pip install 'tacit[trees]', or choose 'network' or "
+            "'linear'"
+        ) from None
+    return lightgbm

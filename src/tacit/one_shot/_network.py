@@ -1,0 +1,282 @@
+"""Small networks for tables and pictures, and one way to fit them: on a part of the rows, stopped on the others."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from tacit.align.encoder import Inputs
+from tacit.errors import DataError
+from tacit.models import Columns
+from tacit.one_shot._rows import Progress, Target, loss
+
+__all__ = [
+    "Fitting",
+    "HeadNetwork",
+    "PictureTrunk",
+    "Scorer",
+    "TableTrunk",
+    "fit_network",
+    "fit_scorer",
+    "load_network",
+    "same_draws",
+    "save_network",
+    "scores_of",
+]
+
+_BATCH = 8192  # rows that are sent through at once where nothing is learnt
+
+
+class TableTrunk(nn.Module):
+    """The columns of a table to hidden units.
+
+    Args:
+        cardinalities: the number of codes of each categorical column.
+        numeric: the number of numeric columns.
+        width: the units of each layer.
+        embedding: the width of a category.
+        dropout: the share of units that are left out while learning.
+    """
+
+    def __init__(
+        self, cardinalities: Sequence[int], numeric: int, width: int = 64, embedding: int = 8, dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.shape = {"cardinalities": list(cardinalities), "numeric": numeric, "width": width, "embedding": embedding}
+        self.bare = not len(cardinalities) and not numeric  # then there is a number that is always 0
+        self.columns = Columns(list(cardinalities), max(numeric, int(self.bare)), embedding)
+        layers: list[nn.Module] = []
+        for inputs in (self.columns.width, width):
+            layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
+        self.layers = nn.Sequential(*layers)
+        self.width = width
+
+    def forward(self, categorical: Tensor, numeric: Tensor) -> Tensor:
+        """Codes (batch, c) and numbers (batch, m) to units (batch, width)."""
+        if self.bare:
+            numeric = torch.zeros(len(numeric), 1, device=numeric.device)
+        units: Tensor = self.layers(self.columns(categorical, numeric))
+        return units
+
+
+class PictureTrunk(nn.Module):
+    """Pictures of any size to hidden units: three convolutions, each halving the size, then the mean over places.
+
+    Args:
+        channels: the channels of a picture.
+        width: the units.
+    """
+
+    def __init__(self, channels: int, width: int = 64) -> None:
+        super().__init__()
+        self.shape = {"channels": channels, "width": width}
+        layers: list[nn.Module] = []
+        for inputs, outputs in ((channels, 16), (16, 32), (32, width)):
+            layers += [nn.Conv2d(inputs, outputs, 3, stride=2, padding=1), nn.GroupNorm(4, outputs), nn.ReLU()]
+        self.layers = nn.Sequential(*layers)
+        self.width = width
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Pictures (batch, channels, height, width) to units (batch, width)."""
+        units: Tensor = self.layers(pictures.float()).mean(dim=(2, 3))
+        return units
+
+
+class Scorer(nn.Module):
+    """A trunk and a linear layer: units to scores."""
+
+    def __init__(self, trunk: nn.Module, width: int, outputs: int) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.score = nn.Linear(width, outputs)
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """Rows to scores (batch, outputs)."""
+        scores: Tensor = self.score(self.trunk(*tensors))
+        return scores
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How a network is fitted.
+
+    Attributes:
+        epochs: how often it sees all rows at most.
+        patience: after how many epochs without a better loss of the rows left out it ends.
+        batch: rows a step at most; fewer where there would be fewer than 64 steps an epoch, but 32 at least.
+        rate: the size of a step.
+        decay: how much weights are pulled to 0.
+        out: the share of rows that are left out, to stop on.
+    """
+
+    epochs: int = 12
+    patience: int = 2
+    batch: int = 1024
+    rate: float = 2e-3
+    decay: float = 1e-3
+    out: float = 0.1
+
+
+@contextmanager
+def same_draws(seed: int, threads: int) -> Iterator[None]:
+    """Draw from this seed and use this many threads inside; what was before comes back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def fit_scorer(
+    net: nn.Module,
+    tensors: Sequence[Tensor],
+    target: Target,
+    fitting: Fitting,
+    *,
+    link: Callable[[Tensor], Tensor] | None = None,
+    progress: Progress = lambda *_: None,
+) -> None:
+    """Fit a network of scores in place, and leave the weights that were best for the rows left out.
+
+    Args:
+        net: rows to scores (batch, outputs).
+        tensors: the rows; call inside `same_draws`.
+        target: what the scores are for.
+        fitting: how.
+        link: from scores to the logits that the target is compared with; None for the scores themselves.
+        progress: is told how far it is.
+    """
+    rows = len(target.values)
+    order = torch.randperm(rows)
+    out = order[: max(1, int(rows * fitting.out))] if rows > 1 else order
+    kept = order[len(out) :] if rows > 1 else order
+    values = torch.from_numpy(target.values).float() if target.outputs == 1 else torch.from_numpy(target.values)
+    judge, size = _judge(target), max(32, min(fitting.batch, len(kept) // 64))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=fitting.rate, weight_decay=fitting.decay)
+    best, best_loss, best_epoch = copy.deepcopy(net.state_dict()), np.inf, 0
+    judged = Target(target.values[out.numpy()], target.classes)
+    for epoch in range(1, fitting.epochs + 1):
+        net.train()
+        for batch in kept[torch.randperm(len(kept))].split(size):
+            scores = net(*(tensor[batch] for tensor in tensors))
+            optimizer.zero_grad()
+            judge(scores if link is None else link(scores), values[batch]).backward()
+            optimizer.step()
+        found = scores_of(net, [tensor[out] for tensor in tensors])
+        linked = found if link is None else link(torch.from_numpy(found)).numpy()
+        now = loss(linked, judged)
+        progress("fitting a network", epoch, fitting.epochs)
+        if now < best_loss:
+            best, best_loss, best_epoch = copy.deepcopy(net.state_dict()), now, epoch
+        if epoch - best_epoch >= fitting.patience:
+            break
+    net.load_state_dict(best)
+    net.eval()
+    progress("fitting a network", fitting.epochs, fitting.epochs)
+
+
+def scores_of(net: nn.Module, tensors: Sequence[Tensor]) -> NDArray[np.float64]:
+    """What a network gives for any rows, without learning.  (rows, outputs)"""
+    net.eval()
+    with torch.no_grad():
+        blocks = [net(*some) for some in zip(*(tensor.split(_BATCH) for tensor in tensors), strict=True)]
+    return torch.cat(blocks).double().numpy()
+
+
+def _judge(target: Target) -> Callable[[Tensor, Tensor], Tensor]:
+    if target.classes is None:
+        return lambda scores, values: nn.functional.mse_loss(scores[:, 0], values)
+    if target.outputs == 1:
+        return lambda scores, values: nn.functional.binary_cross_entropy_with_logits(scores[:, 0], values)
+    return nn.functional.cross_entropy
+
+
+# --- the label party's network ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeadNetwork:
+    """A network of own columns and ranks.
+
+    Attributes:
+        net: rows to scores.
+        shift: what is added to a score of numbers.
+        scale: what it is multiplied with before.
+    """
+
+    net: Scorer
+    shift: float = 0.0
+    scale: float = 1.0
+
+    def scores(self, codes: NDArray[np.uint8] | None, own: Inputs | None) -> NDArray[np.float64]:
+        """Scores before any link function.  (rows, outputs)"""
+        return scores_of(self.net, _tensors(codes, own)) * self.scale + self.shift
+
+
+def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None) -> list[Tensor]:
+    """Own codes, and own numbers with ranks from -2 to 2 beside them."""
+    rows = len(own) if own is not None else 0 if codes is None else len(codes)
+    categorical = torch.zeros(rows, 0, dtype=torch.int64) if own is None else own.categorical
+    numbers = [] if own is None else [own.numeric]
+    numbers += [] if codes is None else [torch.from_numpy(codes.astype(np.float32) / 63.75 - 2)]
+    return [categorical, torch.cat(numbers, dim=1) if numbers else torch.zeros(rows, 0)]
+
+
+def fit_network(
+    codes: NDArray[np.uint8] | None,
+    own: Inputs | None,
+    known: NDArray[np.intp],
+    target: Target,
+    *,
+    seed: int,
+    threads: int,
+    progress: Progress,
+    fitting: Fitting | None = None,
+) -> HeadNetwork:
+    """A head's network, fitted on the rows whose labels are known."""
+    rows = torch.from_numpy(known)
+    tensors = [tensor[rows] for tensor in _tensors(codes, own)]
+    shift, scale = (
+        (float(target.values.mean()), float(target.values.std()) or 1.0) if target.classes is None else (0.0, 1.0)
+    )
+    scaled = Target((target.values - shift) / scale, None) if target.classes is None else target
+    with same_draws(seed, threads):
+        trunk = TableTrunk(() if own is None else own.cardinalities, tensors[1].shape[1])
+        net = Scorer(trunk, trunk.width, target.outputs)
+        fit_scorer(net, tensors, scaled, fitting or Fitting(), progress=progress)
+    return HeadNetwork(net, shift, scale)
+
+
+def save_network(network: HeadNetwork, folder: Path) -> None:
+    """Weights as safetensors, their shape as JSON."""
+    save_file(network.net.state_dict(), folder / "network.safetensors")
+    outputs = network.net.score.out_features
+    state = {"trunk": network.net.trunk.shape, "outputs": outputs, "shift": network.shift, "scale": network.scale}
+    (folder / "network.json").write_text(json.dumps(state), encoding="utf-8")
+
+
+def load_network(folder: Path) -> HeadNetwork:
+    """What `save_network` wrote."""
+    try:
+        state: Mapping[str, Any] = json.loads((folder / "network.json").read_text(encoding="utf-8"))
+        trunk = TableTrunk(**state["trunk"])
+        net = Scorer(trunk, trunk.width, state["outputs"])
+        net.load_state_dict(load_file(folder / "network.safetensors"))
+        return HeadNetwork(net.eval(), float(state["shift"]), float(state["scale"]))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise DataError(f"{folder} holds no network ({error}): fit again") from None

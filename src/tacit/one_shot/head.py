@@ -1,0 +1,262 @@
+"""The private head: any model of the label party's, on true labels, its own columns and the embedding. Nothing leaves.
+
+`codes=None` fits the fallback, which has no embedding: it tells what the other side is worth, and scores rows that have
+no partner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.align.encoder import Inputs
+from tacit.errors import DataError, TensorError, UsageError
+from tacit.models._checks import count
+from tacit.one_shot._forest import Forest, Growth
+from tacit.one_shot._network import HeadNetwork, fit_network, load_network, save_network
+from tacit.one_shot._rows import Progress, Target, matrix, softmax, true_target, unordered
+
+__all__ = ["HEADS", "Head", "Shape", "fit_head", "load_head"]
+
+HEADS = ("trees", "network")
+"""The heads that have a name; anything else is an object or a factory of the user's."""
+
+FILE = "head.json"
+_GROWTH = Growth(
+    folds=3, rounds=160, step=20, patience=2, leaf_rows=100, rate=0.15, shrink=10.0, columns=0.4, rows=0.8, bins=255
+)
+_FEW_CODES = 2  # true labels tell categories apart, so that no order of theirs is needed
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a head is for: it refuses rows of another shape.
+
+    Attributes:
+        width: the numbers a row of the embedding; 0 for the fallback.
+        categorical: the label party's own categorical columns.
+        numeric: its own numeric columns.
+        classes: how many classes there are; None for numbers.
+    """
+
+    width: int
+    categorical: int
+    numeric: int
+    classes: int | None
+
+    @classmethod
+    def of(cls, codes: NDArray[np.uint8] | None, own: Inputs | None, classes: int | None) -> Shape:
+        """The shape of these rows."""
+        wide = (0, 0) if own is None else (own.categorical.shape[1], own.numeric.shape[1])
+        return cls(0 if codes is None else codes.shape[1], *wide, classes)
+
+    def check(self, codes: NDArray[np.uint8] | None, own: Inputs | None) -> None:
+        """Refuse rows that the head was not fitted for."""
+        if codes is not None and (codes.ndim != 2 or codes.dtype != np.uint8):
+            raise TensorError(f"codes must be ranks of shape (rows, width) and dtype uint8, not {codes.dtype}")
+        if codes is None and own is None:
+            raise UsageError("there are neither codes nor own columns: pass at least one, if only to count the rows")
+        if codes is not None and own is not None and len(codes) != len(own):
+            raise TensorError(f"codes have {len(codes)} rows and own columns {len(own)}: pass the same rows")
+        if Shape.of(codes, own, self.classes) != self:
+            raise TensorError(f"the head was fitted for {self}, not for {Shape.of(codes, own, self.classes)}")
+
+
+class Head(Protocol):
+    """A fitted head."""
+
+    @property
+    def shape(self) -> Shape:
+        """What it is for."""
+        ...
+
+    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
+        """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write it to a folder, without pickle."""
+        ...
+
+
+def fit_head(
+    kind: Any,
+    codes: NDArray[np.uint8] | None,
+    own: Inputs | None,
+    labels: NDArray[Any],
+    *,
+    classes: int | None = 2,
+    train: int | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Progress = lambda *_: None,
+) -> Head:
+    """Fit a head on the training rows' true labels; it validates in private and shows nothing.
+
+    Args:
+        kind: "trees", "network", an object with `fit` and `predict_proba` (`predict` for numbers), or a factory of
+            such objects.
+        codes: the embedding in ranks; None for the fallback.  (rows, width)
+        own: the label party's own columns, or None.
+        labels: classes from 0 on, -1 where there is none; numbers, NaN where there is none.  (rows,) or (train,)
+        classes: how many there are; None for numbers.
+        train: how many of the first rows are for training; None for as many as there are labels.
+        seed: what is drawn.
+        threads: how many may be used.
+        progress: is told how far fitting is.
+    """
+    if classes is not None:
+        count("classes", classes, low=2)
+    shape = Shape.of(codes, own, classes)
+    shape.check(codes, own)
+    labels = np.asarray(labels)[: len(labels) if train is None else count("train", train)]
+    known = np.flatnonzero(~np.isnan(labels) if classes is None else labels >= 0)
+    if not len(known):
+        raise UsageError("no training row has a label: a head can't be fitted")
+    target = true_target(labels[known], classes)
+    if kind == "trees":
+        table = matrix(own, codes)[known]
+        plain = unordered(own, _FEW_CODES)
+        grown = Forest.fit(table, target, _GROWTH, unordered=plain, seed=seed, threads=threads, progress=progress)
+        return TreesHead(shape, grown)
+    if kind == "network":
+        return NetworkHead(shape, fit_network(codes, own, known, target, seed=seed, threads=threads, progress=progress))
+    if isinstance(kind, str):
+        raise UsageError(f"there is no head {kind!r}; there are: {', '.join(HEADS)}, or pass an object or a factory")
+    return _fit_own(kind, shape, matrix(own, codes)[known], target)
+
+
+def load_head(folder: Path) -> Head:
+    """What the head of a named kind saved; nothing in its files is run."""
+    try:
+        state = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        kind, shape = state["kind"], Shape(**state["shape"])
+        folds = count("folds", state["folds"]) if kind == "trees" else 0
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder} holds no head ({error!r}): fit again") from None
+    if kind == "trees":
+        return TreesHead(shape, Forest.load(folder, folds, _outputs(shape)))
+    if kind == "network":
+        return NetworkHead(shape, load_network(folder))
+    raise DataError(f"{folder} holds a head of kind {kind!r}, not of {', '.join(HEADS)}: fit again")
+
+
+@dataclass(frozen=True)
+class TreesHead:
+    """Boosted trees.
+
+    Attributes:
+        shape: what it is for.
+        forest: the trees of all folds.
+    """
+
+    shape: Shape
+    forest: Forest
+
+    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
+        """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
+        self.shape.check(codes, own)
+        return _linked(self.forest.scores(matrix(own, codes), threads), self.shape)
+
+    def save(self, folder: Path) -> None:
+        """Write LightGBM's own text."""
+        _save_state(folder, "trees", self.shape, folds=len(self.forest.models))
+        self.forest.save(folder)
+
+
+@dataclass(frozen=True)
+class NetworkHead:
+    """A small network.
+
+    Attributes:
+        shape: what it is for.
+        network: it scores rows.
+    """
+
+    shape: Shape
+    network: HeadNetwork
+
+    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
+        """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
+        self.shape.check(codes, own)
+        return _linked(self.network.scores(codes, own), self.shape)
+
+    def save(self, folder: Path) -> None:
+        """Write its weights as safetensors."""
+        _save_state(folder, "network", self.shape)
+        save_network(self.network, folder)
+
+
+@dataclass(frozen=True)
+class OwnHead:
+    """An object of the user's with `predict_proba`, or `predict` for numbers.
+
+    Attributes:
+        shape: what it is for.
+        model: the fitted object; it gets codes of categories, numbers and ranks side by side.
+        present: the classes that it saw.
+    """
+
+    shape: Shape
+    model: Any
+    present: tuple[int, ...]
+
+    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
+        """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
+        self.shape.check(codes, own)
+        table = matrix(own, codes)
+        if self.shape.classes is None:
+            return np.asarray(self.model.predict(table), dtype=np.float64)
+        found = np.asarray(self.model.predict_proba(table), dtype=np.float64)
+        if found.shape != (len(table), len(self.present)):
+            raise TensorError(f"predict_proba gave {found.shape}, not ({len(table)}, {len(self.present)})")
+        full = np.zeros((len(table), self.shape.classes))
+        full[:, list(self.present)] = found
+        return full[:, 1] if self.shape.classes == 2 else full
+
+    def save(self, folder: Path) -> None:
+        """Call the object's own `save(folder)`; Tacit writes no pickle."""
+        if not hasattr(self.model, "save"):
+            raise UsageError(
+                f"{type(self.model).__name__} has no save(folder), and Tacit writes no pickle: give it one, or fit it "
+                "again where it is needed"
+            )
+        _save_state(folder, "own", self.shape)
+        self.model.save(folder)
+
+
+def _fit_own(kind: Any, shape: Shape, table: NDArray[np.float32], target: Target) -> OwnHead:
+    """Fit what the user brought: a factory is called first."""
+    model = kind if hasattr(kind, "fit") and not isinstance(kind, type) else _made(kind)
+    wanted = "predict" if shape.classes is None else "predict_proba"
+    if not hasattr(model, "fit") or not hasattr(model, wanted):
+        raise UsageError(f"{type(model).__name__} has no fit and {wanted}: a head needs both")
+    fitted = model.fit(table, target.values)
+    present = () if shape.classes is None else tuple(np.unique(target.values).tolist())
+    return OwnHead(shape, model if fitted is None else fitted, present)
+
+
+def _made(kind: Callable[[], Any]) -> Any:
+    if not callable(kind):
+        raise UsageError(f"a head is 'trees', 'network', an object with fit, or a factory of one, not {kind!r}")
+    return kind()
+
+
+def _linked(scores: NDArray[np.float64], shape: Shape) -> NDArray[np.float64]:
+    return np.asarray(scores[:, 0]) if shape.classes is None else softmax(scores)
+
+
+def _outputs(shape: Shape) -> int:
+    return Target(np.zeros(1), shape.classes).outputs
+
+
+def _save_state(folder: Path, kind: str, shape: Shape, **more: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    state: Mapping[str, Any] = {"kind": kind, "shape": vars(shape), **more}
+    (folder / FILE).write_text(json.dumps(state), encoding="utf-8")

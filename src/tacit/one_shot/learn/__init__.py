@@ -1,0 +1,105 @@
+"""What the feature party learns at home from flipped labels: rows in, `width` numbers a row out.
+
+A learner sees rows, the labels as they were sent and how they were flipped, nothing else. One file each; the
+file's name is the learner's name in configs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.align.encoder import Inputs
+from tacit.errors import DataError, UsageError
+from tacit.one_shot._rows import Progress
+
+__all__ = ["LEARNERS", "Bottom", "Learner", "learner", "load_bottom"]
+
+LEARNERS = ("trees", "network", "linear")
+"""The learners that have a name; `own` takes an object of the user's."""
+
+FILE = "bottom.json"
+
+
+class Bottom(Protocol):
+    """What was learnt: it embeds any row alike, now and when the model serves."""
+
+    @property
+    def name(self) -> str:
+        """The name of the learner."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row gets."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of everything that decides an embedding: the version of the embedding."""
+        ...
+
+    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+        """The numbers of any rows, the score first.  (rows, width)"""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write it to a folder, without pickle."""
+        ...
+
+
+class Learner(Protocol):
+    """How to learn; `name` is that of its file."""
+
+    @property
+    def name(self) -> str:
+        """The name in configs."""
+        ...
+
+    def fit(
+        self,
+        inputs: Inputs | Tensor,
+        sent: NDArray[Any],
+        mechanism: Any,
+        width: int,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress = lambda *_: None,
+    ) -> Bottom:
+        """Learn from the first `len(sent)` rows, which have labels; rows after them help where no label is needed."""
+        ...
+
+
+def learner(name: str, **options: Any) -> Learner:
+    """A learner by its name.
+
+    >>> learner("trees").name
+    'trees'
+    """
+    if name not in LEARNERS:
+        raise UsageError(f"there is no learner {name!r}; there are: {', '.join(LEARNERS)}, or own(...) for yours")
+    try:
+        made: Learner = getattr(importlib.import_module(f"tacit.one_shot.learn.{name}"), name)(**options)
+    except TypeError as error:
+        raise UsageError(f"the learner {name!r} can't be made so ({error}): see its docstring") from None
+    return made
+
+
+def load_bottom(folder: Path) -> Bottom:
+    """What a named learner's bottom saved; only files of known learners are read, and nothing in them is run."""
+    try:
+        state = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        name = state["learner"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder} holds no bottom ({error!r}): learn again") from None
+    if name not in LEARNERS:
+        raise DataError(f"{folder} holds a bottom of {name!r}, not of {', '.join(LEARNERS)}: load it with own(...)")
+    loaded: Bottom = importlib.import_module(f"tacit.one_shot.learn.{name}").load(folder, state)
+    return loaded

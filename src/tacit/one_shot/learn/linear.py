@@ -1,0 +1,212 @@
+"""A linear score of columns: the smallest learner, which needs nothing beyond NumPy.
+
+A category counts as one column for each of its codes, a number as three: itself, its square and its distance from the
+mean. The parts of its directions are the columns' shares of the score.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.align.encoder import Inputs
+from tacit.errors import DataError, TensorError, UsageError
+from tacit.models._checks import count
+from tacit.one_shot._rows import Progress, Target, sent_target
+from tacit.one_shot.learn import FILE
+from tacit.one_shot.learn._mix import covariance, mixing
+
+__all__ = ["Linear", "LinearBottom", "linear", "load"]
+
+_SHRINKS = (1.0, 10.0, 100.0, 1000.0, 10000.0)
+_FOLDS = 4
+_BASES = 3  # of a number
+
+
+@dataclass(frozen=True)
+class LinearBottom:
+    """Weights of columns, and what makes `width` numbers of their shares of the scores.
+
+    Attributes:
+        cardinalities: the number of codes of each categorical column.
+        weights: of each code and each basis of each number; one column for each score.
+        mix: a matrix (columns x scores, width).
+    """
+
+    cardinalities: tuple[int, ...]
+    weights: NDArray[np.float64]
+    mix: NDArray[np.float64]
+    name: str = field(default="linear", init=False)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row gets."""
+        return int(self.mix.shape[1])
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 of weights and matrix."""
+        return hashlib.sha256(json.dumps(self._state(), sort_keys=True).encode()).hexdigest()
+
+    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+        """The numbers of any rows, the score first.  (rows, width)"""
+        return (self.shares(_table(inputs)) @ self.mix).astype(np.float32)
+
+    def shares(self, inputs: Inputs) -> NDArray[np.float64]:
+        """What each column adds to each score.  (rows, columns x scores)"""
+        if inputs.cardinalities != self.cardinalities or _places(inputs)[-1] != len(self.weights):
+            raise TensorError("these rows have other columns than those that were learnt from")
+        starts = _places(inputs)
+        shares = [
+            self.weights[start + inputs.categorical[:, place].numpy()]
+            for place, start in enumerate(starts[: len(self.cardinalities)])
+        ]
+        for place, start in enumerate(starts[len(self.cardinalities) : -1]):
+            shares.append(_bases(inputs.numeric[:, place].numpy()) @ self.weights[start : start + _BASES])
+        return np.concatenate(shares, axis=1) if shares else np.zeros((len(inputs), 0))
+
+    def save(self, folder: Path) -> None:
+        """Write everything as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).write_text(json.dumps(self._state()), encoding="utf-8")
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "learner": self.name,
+            "cardinalities": list(self.cardinalities),
+            "weights": self.weights.tolist(),
+            "mix": self.mix.tolist(),
+        }
+
+
+def load(folder: Path, state: Mapping[str, Any]) -> LinearBottom:
+    """What `LinearBottom.save` wrote; `state` is its JSON."""
+    try:
+        sizes = tuple(count("cardinality", size) for size in state["cardinalities"])
+        weights, mix = (np.asarray(state[key], dtype=np.float64) for key in ("weights", "mix"))
+        if weights.ndim != 2 or mix.ndim != 2 or not (np.isfinite(weights).all() and np.isfinite(mix).all()):
+            raise ValueError("weights and mix must be tables of finite numbers")
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder / FILE} is no linear bottom ({error!r}): learn again") from None
+    return LinearBottom(sizes, weights, mix)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A learner of linear scores: least squares, shrunk as much as is best for rows left out."""
+
+    name: str = field(default="linear", init=False)
+
+    def fit(
+        self,
+        inputs: Inputs | Tensor,
+        sent: NDArray[Any],
+        mechanism: Any,
+        width: int,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress = lambda *_: None,
+    ) -> LinearBottom:
+        """Learn from the first `len(sent)` rows; how much to shrink is chosen on folds of them."""
+        rows, target = _table(inputs), sent_target(sent, mechanism)
+        count("width", width, high=64)
+        if len(rows) < len(sent):
+            raise UsageError(f"{len(sent)} labels were sent for {len(rows)} rows: pass inputs in the common order")
+        rows = rows[slice(len(sent))]
+        wanted = _indicators(target)
+        fold = np.random.default_rng([seed, 2]).permutation(len(rows)) % _FOLDS
+        sums = []
+        for k in range(_FOLDS):
+            sums.append(_sums(rows, wanted, np.flatnonzero(fold == k)))
+            progress("adding up columns", k + 1, _FOLDS)
+        weights = _best(sums)
+        bare = LinearBottom(rows.cardinalities, weights, np.zeros((0, width)))
+        shares = bare.shares(rows)
+        scores = np.tile(np.eye(weights.shape[1]), (shares.shape[1] // weights.shape[1], 1))
+        return LinearBottom(rows.cardinalities, weights, mixing(covariance([shares]), scores, width))
+
+
+def linear() -> Linear:
+    """A linear learner; it has no options.
+
+    >>> linear().name
+    'linear'
+    """
+    return Linear()
+
+
+Sums = tuple[NDArray[np.float64], NDArray[np.float64], float]
+
+
+def _indicators(target: Target) -> NDArray[np.float64]:
+    """Classes as 0 and 1 for each score, numbers with variance 1; with mean 0.  (rows, scores)"""
+    if target.outputs > 1:
+        wanted = (target.values[:, None] == np.arange(target.outputs)).astype(np.float64)
+    else:
+        wanted = target.values[:, None] / (float(np.std(target.values)) or 1.0)
+    return np.asarray(wanted - wanted.mean(axis=0))
+
+
+def _sums(inputs: Inputs, wanted: NDArray[np.float64], chosen: NDArray[np.intp]) -> Sums:
+    """X'X, X'y and y'y of some rows, a block at a time."""
+    starts = _places(inputs)
+    inner, outer = np.zeros((starts[-1], starts[-1])), np.zeros((starts[-1], wanted.shape[1]))
+    for block in np.array_split(chosen, max(1, len(chosen) // 8192)):
+        design = _design(inputs, block, starts)
+        inner += design.T @ design
+        outer += design.T @ wanted[block]
+    return inner, outer, float((wanted[chosen] ** 2).sum())
+
+
+def _design(inputs: Inputs, block: NDArray[np.intp], starts: list[int]) -> NDArray[np.float64]:
+    design = np.zeros((len(block), starts[-1]))
+    codes, numbers = inputs.categorical.numpy()[block], inputs.numeric.numpy()[block]
+    for place, start in enumerate(starts[: codes.shape[1]]):
+        design[np.arange(len(block)), start + codes[:, place]] = 1
+    for place, start in enumerate(starts[codes.shape[1] : -1]):
+        design[:, start : start + _BASES] = _bases(numbers[:, place])
+    return design
+
+
+def _best(sums: list[Sums]) -> NDArray[np.float64]:
+    """The weights under the shrinking that is best for folds that had no say in them."""
+    inner, outer, _ = (sum(part) for part in zip(*sums, strict=True))
+    eye = np.eye(len(np.asarray(inner)))
+
+    def left_out(shrink: float) -> float:
+        total = 0.0
+        for within, across, square in sums:
+            weights = np.linalg.solve(inner - within + shrink * eye, outer - across)
+            total += float((weights * (within @ weights)).sum() - 2 * (weights * across).sum() + square)
+        return total
+
+    shrink = min(_SHRINKS, key=left_out)
+    return np.asarray(np.linalg.solve(inner + shrink * eye, outer))
+
+
+def _bases(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """A number, its square and its distance from the mean, far values drawn in.  (rows, 3)"""
+    drawn = np.clip(values.astype(np.float64), -4, 4)
+    return np.stack([drawn, drawn**2 - 1, np.abs(drawn)], axis=1)
+
+
+def _places(inputs: Inputs) -> list[int]:
+    """Where each column's weights start, and where the last one's end."""
+    sizes = [*inputs.cardinalities, *[_BASES] * inputs.numeric.shape[1]]
+    return [0, *np.cumsum(sizes).tolist()]
+
+
+def _table(inputs: Inputs | Tensor) -> Inputs:
+    if not isinstance(inputs, Inputs):
+        raise UsageError("the linear learner takes tables, not pictures: choose the learner 'network' for those")
+    return inputs

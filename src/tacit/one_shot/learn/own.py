@@ -1,0 +1,135 @@
+"""A learner of the user's: any object with `fit`, such as scikit-learn's, a factory of one, or an `nn.Module`.
+
+An estimator gets the codes of categories and the numbers side by side. Its embedding is what `transform` gives where it
+has one, else its score: `decision_function`, `predict_proba` or `predict`. A module is a trunk: rows to units, which
+are fitted and mixed as those of the learner `network` are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.align.encoder import Inputs
+from tacit.errors import TensorError, UsageError
+from tacit.models._checks import count
+from tacit.one_shot._rows import Progress, matrix, sent_target
+from tacit.one_shot.learn import Bottom, Learner
+from tacit.one_shot.learn.network import network
+
+__all__ = ["Own", "OwnBottom", "own"]
+
+_SCORES = ("transform", "decision_function", "predict_proba", "predict")
+
+
+@dataclass(frozen=True)
+class OwnBottom:
+    """A fitted object of the user's.
+
+    Attributes:
+        model: the object.
+        width: how many numbers a row gets.
+        digest: a SHA-256 of the embedding of the training rows, the version of the embedding: nobody can look inside.
+    """
+
+    model: Any
+    width: int
+    digest: str = ""
+    name: str = field(default="own", init=False)
+
+    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+        """The numbers of any rows, the score first.  (rows, width)"""
+        found = _numbers(self.model, _rows(inputs))
+        if found.shape[1] < self.width:
+            raise UsageError(
+                f"{type(self.model).__name__} gives {found.shape[1]} numbers a row, fewer than the width {self.width}: "
+                "give it a transform with more, or lower the width"
+            )
+        return found[:, : self.width]
+
+    def save(self, folder: Path) -> None:
+        """Call the object's own `save(folder)`; Tacit writes no pickle."""
+        if not hasattr(self.model, "save"):
+            raise UsageError(
+                f"{type(self.model).__name__} has no save(folder), and Tacit writes no pickle: give it one, or fit it "
+                "again where it is needed"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save(folder)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A learner around an object of the user's or a factory of one."""
+
+    made: Any
+    name: str = field(default="own", init=False)
+
+    def fit(
+        self,
+        inputs: Inputs | Tensor,
+        sent: NDArray[Any],
+        mechanism: Any,
+        width: int,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress = lambda *_: None,
+    ) -> Bottom:
+        """Fit it to the labels as they were sent, on the first `len(sent)` rows."""
+        target = sent_target(sent, mechanism)
+        model = self.made if hasattr(self.made, "fit") and not isinstance(self.made, type) else self.made()
+        if isinstance(model, nn.Module):
+            return _module(model).fit(inputs, sent, mechanism, width, seed=seed, threads=threads, progress=progress)
+        if not hasattr(model, "fit") or not any(hasattr(model, name) for name in _SCORES):
+            raise UsageError(
+                f"{type(model).__name__} has no fit with one of {', '.join(_SCORES)}: a learner needs both"
+            )
+        rows = _rows(inputs)[: len(sent)]
+        fitted = model.fit(rows, target.values)
+        bottom = OwnBottom(model if fitted is None else fitted, count("width", width, high=64))
+        version = hashlib.sha256(bottom.embed(inputs[: len(sent)]).tobytes())
+        progress("fitting", 1, 1)
+        return OwnBottom(bottom.model, width, version.hexdigest())
+
+
+def own(made: Any) -> Learner:
+    """A learner from an estimator, an `nn.Module`, or a factory of either.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> own(LogisticRegression()).name
+    'own'
+    """
+    if isinstance(made, nn.Module):
+        return _module(made)
+    if not (hasattr(made, "fit") or callable(made)):
+        raise UsageError(f"a learner is an object with fit, an nn.Module or a factory of one, not {made!r}")
+    return Own(made)
+
+
+def _module(module: nn.Module) -> Learner:
+    return network(pretraining=module)
+
+
+def _rows(inputs: Inputs | Tensor) -> NDArray[np.float32]:
+    return matrix(inputs) if isinstance(inputs, Inputs) else inputs.flatten(1).numpy()
+
+
+def _numbers(model: Any, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What the object says about rows: its `transform`, or its score.  (rows, numbers)"""
+    name = next(each for each in _SCORES if hasattr(model, each))
+    found = np.asarray(getattr(model, name)(rows), dtype=np.float32)
+    if name == "predict_proba" and found.ndim == 2 and found.shape[1] == 2:
+        found = found[:, 1]
+    found = found[:, None] if found.ndim == 1 else found
+    if found.ndim != 2 or len(found) != len(rows) or not np.isfinite(found).all():
+        raise TensorError(
+            f"{name} of {type(model).__name__} gave {found.shape}, not finite numbers of {len(rows)} rows"
+        )
+    return found

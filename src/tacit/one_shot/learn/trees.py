@@ -1,0 +1,156 @@
+"""Boosted trees (LightGBM): the best learner for tables whose labels are mostly noise, and the default."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.align.encoder import Inputs
+from tacit.errors import DataError, UsageError
+from tacit.models._checks import count
+from tacit.one_shot._forest import Forest, Growth
+from tacit.one_shot._rows import Progress, Target, matrix, sent_target, unordered
+from tacit.one_shot.learn import FILE
+from tacit.one_shot.learn._mix import covariance, mixing
+
+__all__ = ["Trees", "TreesBottom", "load", "trees"]
+
+_SAMPLE = 20_000  # rows from which directions are worked out
+_MANY_CODES = 64  # from here on the order of a column's codes says nothing to a tree
+_MOST_TREES = 1600  # of all folds and classes together: directions of more take longer than the trees
+
+
+@dataclass(frozen=True)
+class TreesBottom:
+    """Trees, and what makes `width` numbers of their values.
+
+    Attributes:
+        forest: the trees of all folds.
+        mix: a matrix (trees, width).
+    """
+
+    forest: Forest
+    mix: NDArray[np.float64]
+    name: str = field(default="trees", init=False)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row gets."""
+        return int(self.mix.shape[1])
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 of trees and matrix."""
+        return hashlib.sha256(f"{self.forest.digest()} {self.mix.tolist()!r}".encode()).hexdigest()
+
+    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+        """The numbers of any rows, the score first.  (rows, width)"""
+        table = matrix(_table(inputs))
+        blocks = [(values @ self.mix).astype(np.float32) for values in self.forest.values(table, threads)]
+        return np.concatenate(blocks) if blocks else np.zeros((0, self.width), dtype=np.float32)
+
+    def save(self, folder: Path) -> None:
+        """Write LightGBM's own text of the trees, and the matrix as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.forest.save(folder)
+        state = {
+            "learner": self.name,
+            "folds": len(self.forest.models),
+            "outputs": self.forest.outputs,
+            "mix": self.mix.tolist(),
+            "width": self.width,
+        }
+        (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
+
+
+def load(folder: Path, state: Mapping[str, Any]) -> TreesBottom:
+    """What `TreesBottom.save` wrote; `state` is its JSON."""
+    try:
+        folds, outputs = count("folds", state["folds"]), count("outputs", state["outputs"])
+        mix = np.asarray(state["mix"], dtype=np.float64).reshape(-1, count("width", state["width"], high=64))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder / FILE} is no bottom of trees ({error!r}): learn again") from None
+    forest = Forest.load(folder, folds, outputs)
+    if len(mix) != len(forest.weights) or not np.isfinite(mix).all():
+        raise DataError(f"{folder / FILE} does not fit the trees beside it: learn again")
+    return TreesBottom(forest, mix)
+
+
+@dataclass(frozen=True)
+class Trees:
+    """A learner of boosted trees.
+
+    Attributes:
+        growth: how trees grow.
+    """
+
+    growth: Growth
+    name: str = field(default="trees", init=False)
+
+    def fit(
+        self,
+        inputs: Inputs | Tensor,
+        sent: NDArray[Any],
+        mechanism: Any,
+        width: int,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress = lambda *_: None,
+    ) -> TreesBottom:
+        """Learn from the first `len(sent)` rows; plain cross entropy, which ranks as well as a corrected one."""
+        rows, target = _table(inputs), sent_target(sent, mechanism)
+        count("width", width, high=64)
+        if len(rows) < len(sent):
+            raise UsageError(f"{len(sent)} labels were sent for {len(rows)} rows: pass inputs in the common order")
+        table = matrix(rows)[: len(sent)]
+        scaled, codes = _unit(target), unordered(rows, _MANY_CODES)
+        growth = _fewer(self.growth, target.outputs)
+        forest = Forest.fit(table, scaled, growth, unordered=codes, seed=seed, threads=threads, progress=progress)
+        some = table[np.linspace(0, len(table) - 1, min(_SAMPLE, len(table))).astype(np.intp)]
+        mix = forest.weights
+        if width > 1 or target.outputs > 1:
+            progress("choosing directions", 0, 1)
+            mix = mixing(covariance(forest.values(some, threads)), forest.weights, width)
+            progress("choosing directions", 1, 1)
+        return TreesBottom(forest, mix)
+
+
+def trees(**growth: Any) -> Trees:
+    """Boosted trees; the options are those of `Growth`.
+
+    >>> trees(rounds=20).growth.rounds
+    20
+    """
+    return Trees(Growth(**growth))
+
+
+def _fewer(growth: Growth, outputs: int) -> Growth:
+    """Fewer rounds and folds where each round has a tree for each of many classes."""
+    if outputs == 1:
+        return growth
+    folds = min(growth.folds, 2)
+    rounds = max(growth.step, min(growth.rounds, _MOST_TREES // (folds * outputs)))
+    return Growth(**(vars(growth) | {"folds": folds, "rounds": rounds}))
+
+
+def _unit(target: Target) -> Target:
+    """Numbers with mean 0 and variance 1, so that options mean the same for all; classes as they are."""
+    if target.classes is not None:
+        return target
+    return Target((target.values - target.values.mean()) / (target.values.std() or 1.0), None)
+
+
+def _table(inputs: Inputs | Tensor) -> Inputs:
+    if not isinstance(inputs, Inputs):
+        raise UsageError("trees learn from tables, not from pictures: choose the learner 'network' for those")
+    return inputs

@@ -1,0 +1,154 @@
+"""Learners: one contract for all of them; the score ranks unseen rows, the same seed gives the same bytes."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from tacit.align.encoder import Inputs
+from tacit.errors import DataError, LabelsError, UsageError
+from tacit.one_shot.learn import LEARNERS, learner, load_bottom
+from tacit.one_shot.learn._mix import covariance, mixing
+from tacit.one_shot.learn.network import network
+from tacit.one_shot.learn.own import own
+
+QUICK = {"trees": {"rounds": 40}, "network": {"epochs": 6}, "linear": {}}
+
+
+@pytest.fixture(name="fitted", scope="module", params=LEARNERS)
+def _fitted(request, made_up):
+    chosen = learner(request.param, **QUICK[request.param])
+    return chosen, chosen.fit(made_up.inputs, made_up.sent[: made_up.train], made_up.coin, 3, seed=1)
+
+
+def test_the_score_ranks_rows_that_were_never_seen(fitted, made_up):
+    z = fitted[1].embed(made_up.inputs)
+    assert z.shape == (3000, 3)
+    assert z.dtype == np.float32
+    assert roc_auc_score(made_up.labels[made_up.train :], z[made_up.train :, 0]) > 0.75
+
+
+def test_directions_are_not_the_score_again(fitted, made_up):
+    z = fitted[1].embed(made_up.inputs)[: made_up.train].astype(np.float64)
+    alike = np.abs(np.corrcoef(z.T) - np.eye(3))
+    assert alike.max() < 0.05
+    assert z.std(axis=0).min() > 0
+
+
+def test_the_same_seed_gives_the_same_bytes(fitted, made_up):
+    again = fitted[0].fit(made_up.inputs, made_up.sent[: made_up.train], made_up.coin, 3, seed=1)
+    other = fitted[0].fit(made_up.inputs, made_up.sent[::-1][: made_up.train], made_up.coin, 3, seed=1)
+    assert again.digest == fitted[1].digest != other.digest
+    assert again.embed(made_up.inputs).tobytes() == fitted[1].embed(made_up.inputs).tobytes()
+
+
+def test_a_row_is_embedded_alike_in_any_company(fitted, made_up):
+    some = torch.tensor([5, 2999, 17])
+    np.testing.assert_allclose(
+        fitted[1].embed(made_up.inputs[some]), fitted[1].embed(made_up.inputs)[some.numpy()], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_saved_and_loaded_it_embeds_the_same(fitted, made_up, tmp_path):
+    fitted[1].save(tmp_path / "bottom")
+    again = load_bottom(tmp_path / "bottom")
+    assert again.digest == fitted[1].digest
+    assert again.embed(made_up.inputs).tobytes() == fitted[1].embed(made_up.inputs).tobytes()
+    assert {path.suffix for path in (tmp_path / "bottom").iterdir()} <= {".txt", ".json", ".safetensors"}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_three_classes(name, made_up):
+    sent = made_up.three[: made_up.train].astype(np.int16)
+    bottom = learner(name, **QUICK[name]).fit(made_up.inputs, sent, made_up.three_classes, 4)
+    z = bottom.embed(made_up.inputs)[made_up.train :]
+    truth = made_up.three[made_up.train :]
+    assert z.shape[1] == 4
+    assert max(abs(roc_auc_score(truth == 2, column) - 0.5) for column in z[:, :2].T) > 0.25
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_numbers(name, made_up):
+    cells = np.clip(np.round(made_up.score * 10), -100, 100).astype(np.int16)
+    bottom = learner(name, **QUICK[name]).fit(made_up.inputs, cells[: made_up.train], made_up.numbers, 1)
+    z = bottom.embed(made_up.inputs)[made_up.train :, 0]
+    assert np.corrcoef(z, made_up.score[made_up.train :])[0, 1] > 0.6
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_labels_of_one_class_teach_nothing_and_break_nothing(name, made_up):
+    sent = np.zeros(200, dtype=np.uint8)
+    z = learner(name, **QUICK[name]).fit(made_up.inputs, sent, made_up.coin, 2).embed(made_up.inputs)
+    assert np.isfinite(z).all()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_more_numbers_than_the_columns_can_fill(name):
+    rows = Inputs(torch.zeros(60, 0, dtype=torch.int64), torch.linspace(-1, 1, 60)[:, None], ())
+    sent = (np.arange(60) > 30).astype(np.uint8)
+    z = learner(name, **QUICK[name]).fit(rows, sent, type("Coin", (), {"classes": 2, "a": 1, "b": 0}), 8).embed(rows)
+    assert z.shape == (60, 8)
+    assert np.isfinite(z).all()
+
+
+def test_pictures(made_up):
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, 300)
+    pictures = draw.normal(size=(300, 1, 8, 8)).astype(np.float32)
+    pictures[labels == 1, :, 2:6, 2:6] += 2
+    bottom = network(epochs=8).fit(torch.from_numpy(pictures), labels[:240], made_up.coin, 2)
+    assert roc_auc_score(labels[240:], bottom.embed(torch.from_numpy(pictures))[240:, 0]) > 0.9
+
+
+def test_the_corrected_loss_ranks_too(made_up):
+    bottom = network(epochs=6, corrected=True).fit(made_up.inputs, made_up.sent[:2400], made_up.coin, 1)
+    assert roc_auc_score(made_up.labels[2400:], bottom.embed(made_up.inputs)[2400:, 0]) > 0.75
+
+
+def test_an_own_estimator_a_factory_and_a_module(made_up):
+    sent = made_up.sent[: made_up.train]
+    for made in (LogisticRegression(max_iter=500), lambda: LogisticRegression(max_iter=500)):
+        bottom = own(made).fit(made_up.inputs, sent, made_up.coin, 1)
+        assert roc_auc_score(made_up.labels[2400:], bottom.embed(made_up.inputs)[2400:, 0]) > 0.65
+        with pytest.raises(UsageError, match="fewer than the width"):
+            own(made).fit(made_up.inputs, sent, made_up.coin, 2)
+    assert own(PCA(3)).fit(made_up.inputs, sent, made_up.coin, 2).embed(made_up.inputs).shape == (3000, 2)
+
+    class Trunk(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 5)
+
+        def forward(self, categorical, numeric):
+            return self.layer(numeric).relu()
+
+    bottom = own(Trunk()).fit(made_up.inputs, sent, made_up.coin, 2)
+    assert roc_auc_score(made_up.labels[2400:], bottom.embed(made_up.inputs)[2400:, 0]) > 0.6
+
+
+def test_mixing_takes_the_score_out_of_the_directions():
+    parts = np.random.default_rng(1).normal(size=(500, 6)) * np.arange(1, 7)
+    mix = mixing(covariance([parts[:200], parts[200:]]), np.ones((6, 1)), 4)
+    z = parts @ mix
+    np.testing.assert_allclose(z[:, 0], parts.sum(axis=1))
+    np.testing.assert_allclose(np.corrcoef(z.T), np.eye(4), atol=1e-9)
+    assert (np.diff(z.std(axis=0)[1:]) < 0).all()
+
+
+def test_wrong_use_is_named(made_up, tmp_path):
+    with pytest.raises(UsageError, match="no learner 'bayes'"):
+        learner("bayes")
+    with pytest.raises(UsageError, match="can't be made so"):
+        learner("trees", depth=3)
+    with pytest.raises(UsageError, match="width"):
+        learner("linear").fit(made_up.inputs, made_up.sent, made_up.coin, 65)
+    with pytest.raises(UsageError, match="common order"):
+        learner("trees").fit(made_up.inputs[slice(9)], made_up.sent, made_up.coin, 1)
+    with pytest.raises(UsageError, match="not from pictures"):
+        learner("trees").fit(torch.zeros(4, 1, 8, 8), made_up.sent[:4], made_up.coin, 1)
+    with pytest.raises(LabelsError, match="from 0 to 1"):
+        learner("linear").fit(made_up.inputs, made_up.sent + 1, made_up.coin, 1)
+    with pytest.raises(DataError, match="no bottom"):
+        load_bottom(tmp_path)
