@@ -215,7 +215,7 @@ class _Attack:
     def given(self) -> Iterator[Finding]:
         """Each question with all other columns known: the best decoder with the embedding against the best without."""
         self.tell("given the other columns", 0, 1)
-        cut = min(GIVEN, len(self.drawn.check))
+        cut = min(GIVEN // 4, len(self.drawn.check))
         rows = np.concatenate([self.drawn.check[:cut], self.drawn.judged[:GIVEN]])
         found = given(self.level, self.questions, self.drawn.fit, rows, seed=self.seed)
         start = len(self.drawn.check)
