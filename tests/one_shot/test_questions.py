@@ -89,6 +89,13 @@ def test_tails_of_columns_with_few_values_hold_some_rows_and_at_most_half():
             assert 0.01 < answers[:, 1 + place].mean() <= 0.5
 
 
+def test_tails_are_wider_where_few_rows_are_judged():
+    made = table(np.random.default_rng(0).random(2000), np.zeros(2000, dtype=int))
+    for judged, share in ((20_000, 0.05), (1000, 0.26), (300, 0.5)):
+        questions = Questions.of(made, Columns(("town",), ("x",)), np.arange(2000), judged)
+        assert questions.answers(np.arange(2000))[:, 1:].mean(0) == pytest.approx([share, share], abs=0.002)
+
+
 def test_rare_categories_are_asked_for_together():
     codes = np.repeat(np.arange(5), [1000, 900, 95, 3, 2])
     made = table(np.zeros(2000), codes)

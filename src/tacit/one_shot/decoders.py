@@ -50,7 +50,7 @@ _HIDDEN = 128
 _PRIOR = 4.0  # rows' worth of the mean that a leaf's mean is mixed with
 _NEIGHBOURS = 16
 _WIDE = 10  # numbers a row above which a tree of neighbours is no faster than to look at all rows
-_FEW = 6_000  # known rows that are looked at then
+_FEW = 4_000  # known rows that are looked at then
 
 
 def ranked(z: Codes, known: Places) -> Floats:
