@@ -20,6 +20,7 @@ from tacit.audit.input_attacks import _fit
 from tacit.contracts import noise_source
 
 __all__ = [
+    "FEW",
     "LEVELS",
     "Bag",
     "Table",
@@ -42,11 +43,14 @@ Places = NDArray[np.intp]
 LEVELS = 256
 """Of each number of an embedding, as the decoders that learn see it; ranks have no more."""
 
+FEW = 4
+"""An embedding that so few known rows have, or fewer, is a fingerprint."""
+
 _HIDDEN = 128
-_PRIOR = 4.0  # rows' worth of the mean that an exact match is mixed with
+_PRIOR = 4.0  # rows' worth of the mean that a leaf's mean is mixed with
 _NEIGHBOURS = 16
 _WIDE = 10  # numbers a row above which a tree of neighbours is no faster than to look at all rows
-_FEW = 6_000  # known rows that are looked at then
+_FEW = 4_000  # known rows that are looked at then
 
 
 def ranked(z: Codes, known: Places) -> Floats:
@@ -215,12 +219,17 @@ def _gain(node: Places, right: NDArray[np.bool_], mixtures: NDArray[np.float64],
 
 def _means(group: Places, answers: Floats, groups: int) -> Floats:
     """The mean answers of each group, mixed with those of all rows as if these were a few more."""
-    order = np.argsort(group, kind="stable")
-    present, starts, counts = np.unique(group[order], return_index=True, return_counts=True)
-    sums = np.add.reduceat(answers[order], starts, axis=0)
+    present, counts, sums = _sums(group, answers)
     out = np.tile(answers.mean(0), (groups, 1))
     out[present] = (sums + _PRIOR * out[0]) / (counts[:, None] + _PRIOR)
     return out.astype(np.float32)
+
+
+def _sums(group: Places, answers: Floats) -> tuple[Places, Places, Floats]:
+    """The groups that there are, how many rows each has, and the sums of their answers."""
+    order = np.argsort(group, kind="stable")
+    present, starts, counts = np.unique(group[order], return_index=True, return_counts=True)
+    return present, counts, np.add.reduceat(answers[order], starts, axis=0)
 
 
 # --- rows that are alike ---------------------------------------------------------------------------------------------
@@ -264,10 +273,39 @@ class Table:
 def exact(table: Table, answers: Floats) -> Floats:
     """The mean answers of the known rows with the same embedding; of all known rows where there is none.
 
-    For embeddings of few different values nobody does better; for others it finds fingerprints.
+    For embeddings of few different values nobody does better; for others it finds fingerprints. How far a mean of few
+    rows is drawn to that of all depends on how alike rows of one embedding are, question by question.
     """
-    means = _means(table.group, answers, len(table.rows) + 1)  # the last one has no row: the mean of all
-    return means[table.of]
+    _, counts, sums = _sums(table.group, answers)
+    middle = answers.mean(0)
+    means = np.tile(middle, (len(counts) + 1, 1))  # the last one has no row
+    for some in (counts <= FEW, counts > FEW):  # fingerprints are not judged by what others have in common
+        if some.any():
+            prior = _drawn_to_all(answers[some[table.group]], counts[some], sums[some])
+            means[:-1][some] = (sums[some] + prior * middle) / (counts[some, None] + prior)
+    return means[table.of].astype(np.float32)
+
+
+def _drawn_to_all(answers: Floats, counts: Places, sums: Floats) -> Floats:
+    """For each question the variance within groups over that between them: so many rows the mean of all is worth.
+
+    By the analysis of variance; where no two rows are of one group there is nothing to learn it from, and it is small.
+
+    Args:
+        answers: of all rows.  (rows, questions)
+        counts: how many rows a group has.  (groups,)
+        sums: of its answers.  (groups, questions)
+    """
+    rows, groups = len(answers), len(counts)
+    if groups in (1, rows):
+        return np.full(answers.shape[1], 0.1, dtype=np.float32)
+    alike = np.square(sums / np.sqrt(counts)[:, None]).sum(0, dtype=np.float64)
+    whole = rows * np.square(answers.mean(0, dtype=np.float64))
+    within = np.maximum(np.square(answers).sum(0, dtype=np.float64) - alike, 0.0) / (rows - groups)
+    usual = (rows - np.square(counts.astype(np.float64)).sum() / rows) / (groups - 1)
+    between = np.maximum((alike - whole) / (groups - 1) - within, 0.0) / usual
+    prior = within / np.maximum(between, 1e-9)
+    return np.asarray(np.clip(prior, 0.1, 1e4), dtype=np.float32)
 
 
 def grouped(groups: NDArray[np.integer[Any]], known: Places, answers: Floats, asked: Places) -> Floats:
@@ -289,9 +327,7 @@ def nearest(known: Floats, answers: Floats, asked: Floats, table: Table, *, seed
 
     Where an embedding is wide, only some of the known rows are looked at, because that takes long.
     """
-    order = np.argsort(table.group, kind="stable")
-    starts = np.searchsorted(table.group[order], np.arange(len(table.rows)))
-    means = np.add.reduceat(answers[order], starts, axis=0) / table.counts[:, None].astype(np.float32)
+    means = _sums(table.group, answers)[2] / table.counts[:, None].astype(np.float32)
     spots = known[table.rows]
     chosen = np.arange(len(spots))
     k = min(_NEIGHBOURS, len(spots))

@@ -24,11 +24,14 @@ Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 _BINS = 64  # of a number, as the network sees it beside the number itself
+_CODES = 100  # of a category that lines see one by one: the first ones
+_RIDGE = 1e-4  # times the number of rows
+_TIMES, _ENOUGH = 4, 32_000  # how often a row is learnt from at most, each time with other columns hidden; and rows
 _HIDDEN = 0.1  # of the columns of a row it learns from, besides one
 
 
-def given(level: Bins, questions: Questions, fit: Rows, asked: Rows, *, seed: int) -> tuple[Floats, Floats]:
-    """Beliefs about each column from all others, with and without the embedding.
+def given(level: Bins, questions: Questions, fit: Rows, asked: Rows, *, seed: int) -> dict[str, tuple[Floats, Floats]]:
+    """Beliefs of each decoder about each column from all others, with and without the embedding.
 
     Args:
         level: levels of the embedding of all rows.  (rows, width)
@@ -38,26 +41,53 @@ def given(level: Bins, questions: Questions, fit: Rows, asked: Rows, *, seed: in
         seed: of what is hidden, of first weights and batches.
     """
     view = _View(level, questions, fit)
+    away = torch.from_numpy(view.owner == view.count)
+    z = view(asked)
+    without = torch.where(away, view.blank, z)
+    model = _trained(view, questions, fit, seed)
+    network = _filled_in(model, view, questions, z), _filled_in(model, view, questions, without)
+    return {"line": _lines(view, questions, fit, asked), "network": network}
+
+
+def _trained(view: _View, questions: Questions, fit: Rows, seed: int) -> Bag:
+    """A network that fills in what is hidden; each row is learnt from several times if they are few."""
     rng = np.random.default_rng(seed)
-    hidden = rng.random((len(fit), view.count + 1)) < _HIDDEN
-    hidden[np.arange(len(fit)), rng.integers(view.count, size=len(fit))] = True
-    hidden[:, -1] = rng.random(len(fit)) < 0.5  # the embedding
-    numbers, target = len(questions.numbers), questions.answers(fit)
+    rows = np.repeat(fit, max(1, min(_TIMES, _ENOUGH // len(fit))))
+    rng.shuffle(rows)
+    hidden = rng.random((len(rows), view.count + 1)) < _HIDDEN
+    hidden[np.arange(len(rows)), rng.integers(view.count, size=len(rows))] = True
+    hidden[:, -1] = rng.random(len(rows)) < 0.5  # the embedding
+    numbers, target = len(questions.numbers), questions.answers(rows)
     model = Bag(view.sizes, view.plain, len(questions), seed=seed)
     with torch.no_grad():
         model.offset.copy_(first_guess(torch.from_numpy(target), numbers))
     target[~hidden[:, questions.units]] = np.nan
-    z = view(fit)
-    z = torch.where(torch.from_numpy(hidden[:, view.owner]), view.blank, z)
-    learnt, held = torch.arange(len(fit)).tensor_split([len(fit) - max(1, len(fit) // 16)])
+    z = torch.where(torch.from_numpy(hidden[:, view.owner]), view.blank, view(rows))
+    learnt, held = torch.arange(len(rows)).tensor_split([len(rows) - max(1, len(rows) // 16)])
     source = noise_source(torch.Generator().manual_seed(seed))
-    count = updates_for(len(learnt))
-    loss, answers = _loss(numbers), torch.from_numpy(target)
-    _fit.trained(model, z, answers, learnt, held, source, updates=count, loss=loss, rate=4e-3, decay=1e-3)
-    z = view(asked)
-    with_it = _filled_in(model, view, questions, z)
-    z[:, view.owner == view.count] = view.blank[view.owner == view.count]
-    return with_it, _filled_in(model, view, questions, z)
+    count, loss, answers = updates_for(len(learnt)), _loss(numbers), torch.from_numpy(target)
+    _fit.trained(model, z, answers, learnt, held, source, updates=count, loss=loss, rate=4e-3, decay=0.05)
+    return model
+
+
+def _lines(view: _View, questions: Questions, fit: Rows, asked: Rows) -> tuple[Floats, Floats]:
+    """Ridge regression on the other columns and on their squares, with the embedding and without it."""
+    x, owner = view.straight(fit)
+    mean = x.mean(0)
+    x = x - mean
+    y = questions.answers(fit).astype(np.float64)
+    middle = y.mean(0)
+    inner, cross, there = x.T @ x, x.T @ (y - middle), view.straight(asked)[0] - mean
+    found = []
+    for seen in (True, False):
+        out = np.empty((len(asked), len(questions)), dtype=np.float32)
+        for unit in range(view.count):
+            places = np.flatnonzero(questions.units == unit)
+            used = np.flatnonzero((owner != unit) & (seen | (owner != view.count)))
+            ridge = inner[np.ix_(used, used)] + _RIDGE * len(fit) * np.eye(len(used))
+            out[:, places] = there[:, used] @ np.linalg.solve(ridge, cross[np.ix_(used, places)]) + middle[places]
+        found.append(out)
+    return found[0], found[1]
 
 
 def _filled_in(model: Bag, view: _View, questions: Questions, z: Tensor) -> Floats:
@@ -90,7 +120,21 @@ class _View:
         numbers, codes = np.split(of, [self.numeric.shape[1]])
         embedding = np.full(level.shape[1], self.count)
         self.owner = np.concatenate([embedding, codes, numbers, embedding, numbers])
+        self.parts = np.cumsum([len(embedding), len(codes), len(numbers), len(embedding)])
+        self.sizes_of_codes = inputs.cardinalities
         self.blank = torch.tensor([-1.0] * len(self.sizes) + [0.0] * self.plain)
+
+    def straight(self, rows: Rows) -> tuple[NDArray[np.float64], Rows]:
+        """Numbers and their squares, and a column for each common code, of some rows; and which column each is of."""
+        z, numbers = self.level[rows] / (LEVELS / 2) - 1.0, np.clip(self.numeric[rows], -8, 8).astype(np.float64)
+        embedding, codes, units, _, _ = np.split(self.owner, self.parts)
+        ones = [
+            self.codes[rows, place, None] == np.arange(min(size, _CODES))
+            for place, size in enumerate(self.sizes_of_codes)
+        ]
+        owner = [embedding, embedding, units, units]
+        owner += [np.full(one.shape[1], codes[place]) for place, one in enumerate(ones)]
+        return np.concatenate([z, z * z, numbers, numbers * numbers, *ones], axis=1), np.concatenate(owner)
 
     def __call__(self, rows: Rows) -> Tensor:
         """Some rows with nothing hidden."""

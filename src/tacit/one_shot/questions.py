@@ -18,7 +18,7 @@ from tacit.errors import TensorError, UsageError
 __all__ = ["LEAST", "TAIL", "Questions", "areas", "codes_read", "shares"]
 
 TAIL = 0.05
-"""The share of the rows that a column's lowest and its highest numbers are, ties aside."""
+"""The share of the rows that a column's lowest and its highest numbers are, ties aside; more where rows are few."""
 
 LEAST = 200
 """A category or tail with fewer rows among those judged has an interval too wide to be held against a limit."""
@@ -63,7 +63,8 @@ class Questions:
             raise TensorError("some numeric inputs are not finite: look for overflow in what produced them")
         x, codes = inputs.numeric.numpy()[known], inputs.categorical.numpy()[known]
         numbers = tuple(place for place in range(x.shape[1]) if x[:, place].min() < x[:, place].max())
-        tails = tuple(tail for place in numbers for tail in _tails(place, x[:, place]))
+        share = min(0.5, max(TAIL, 1.3 * LEAST / max(1, judged)))  # such that a tail has rows enough to be judged
+        tails = tuple(tail for place in numbers for tail in _tails(place, x[:, place], share))
         counts = [np.bincount(codes[:, place], minlength=1) for place in range(codes.shape[1])]
         least = max(2, round(_SURE * len(known) / max(1, judged)))
         while sum(int((count >= least).sum()) for count in counts) > _MOST:
@@ -120,12 +121,12 @@ class Questions:
         return len(self.numbers) + len(self.tails) + len(self.categories)
 
 
-def _tails(column: int, x: Floats) -> list[tuple[int, float, bool]]:
+def _tails(column: int, x: Floats, share: float) -> list[tuple[int, float, bool]]:
     """The edges of a column's tails, such that each holds some rows and not more than half of them."""
     found = []
     for above in (False, True):
         turned = x if above else -x
-        edge = float(np.quantile(turned, 1 - TAIL, method="higher"))
+        edge = float(np.quantile(turned, 1 - share, method="higher"))
         if (turned >= edge).mean() > 0.5:  # most rows have this very number: only what lies beyond it is a tail
             beyond = turned[turned > edge]
             if not len(beyond):

@@ -36,9 +36,6 @@ OUTLYING = 0.05
 GIVEN = 8_000
 """How many of the judged rows are also judged with all other columns known."""
 
-FEW = 4
-"""A row whose embedding is that of so few known rows, or fewer, is matched: its embedding is a fingerprint."""
-
 _ANSWERS = 60_000_000  # answers of known rows that are looked up at most
 
 
@@ -53,6 +50,7 @@ def attack_release(
     threads: int = 1,
     progress: Progress | None = None,
     groups: NDArray[np.integer[Any]] | None = None,
+    others: bool = True,
     known_rows: int = 40_000,
     judged_rows: int = 40_000,
 ) -> ReleaseAudit:
@@ -68,6 +66,7 @@ def attack_release(
         threads: that decoders may use.
         progress: called with the part, what is done of it and its total.
         groups: the group of each row in each partition that is sent as well, for sums in the clear.  (rows, partitions)
+        others: also ask what the embedding adds for somebody who knows all other columns; a third of the time.
         known_rows: of the known rows, how many decoders that learn get at most; look-ups get more.
         judged_rows: of the other rows, how many are judged at most.
     """
@@ -79,7 +78,7 @@ def attack_release(
         raise UsageError("no column of the known rows varies, so there is nothing to hide: leave the audit out")
     with _threads(threads):
         attack = _Attack(z, groups, questions, drawn, seed, tell)
-        found = [*attack.findings()]
+        found = [*attack.findings(), *(attack.given() if others else ())]
     return _summary(found, attack)
 
 
@@ -193,7 +192,7 @@ class _Attack:
             "train": asked < self.drawn.train,
             "test": asked >= self.drawn.train,
             "outlying": _outlying(self.questions.inputs, self.drawn.fit, asked),
-            "matched": (matches > 0) & (matches <= FEW),
+            "matched": (matches > 0) & (matches <= decoders.FEW),
         }
 
     def findings(self) -> Iterator[Finding]:
@@ -205,28 +204,36 @@ class _Attack:
                 continue
             yield from self._asked(rows, check if check.sum() >= LEAST else np.ones_like(check), judged)
         self.tell("judging", len(self.slices), len(self.slices))
-        self.tell("given the other columns", 0, 1)
-        yield from self._given()
-        self.tell("given the other columns", 1, 1)
 
     def _asked(self, rows: str, check: NDArray[np.bool_], judged: NDArray[np.bool_]) -> Iterator[Finding]:
         """Each question about some rows, answered by the decoder that is best on known rows of that kind."""
-        cut, names = len(self.drawn.check), list(self.beliefs)
-        tried = np.stack(
-            [self._figures(belief[:cut][check], self.truth[:cut][check])[0] for belief in self.beliefs.values()]
-        )
-        best = np.nan_to_num(tried, nan=-1.0).argmax(0)
-        belief = np.stack([self.beliefs[names[one]][cut:, place] for place, one in enumerate(best)], axis=1)[judged]
-        truth = self.truth[cut:][judged]
-        yield from self._judged(rows, [names[one] for one in best], belief, truth)
+        cut = len(self.drawn.check)
+        names, belief = self._chosen(self.beliefs, self.truth, cut, check)
+        yield from self._judged(rows, names, belief[cut:][judged], self.truth[cut:][judged])
         yield from self._codes(rows, check, judged)
 
-    def _given(self) -> Iterator[Finding]:
-        """Each question about some of the judged rows, with all other columns known."""
-        judged = self.drawn.judged[:GIVEN]
-        belief, before = given(self.level, self.questions, self.drawn.fit, judged, seed=self.seed)
-        truth = self.truth[len(self.drawn.check) :][:GIVEN]
-        yield from self._judged("all", ["network"] * len(self.questions), belief, truth, before)
+    def given(self) -> Iterator[Finding]:
+        """Each question with all other columns known: the best decoder with the embedding against the best without."""
+        self.tell("given the other columns", 0, 1)
+        cut = min(GIVEN // 4, len(self.drawn.check))
+        rows = np.concatenate([self.drawn.check[:cut], self.drawn.judged[:GIVEN]])
+        found = given(self.level, self.questions, self.drawn.fit, rows, seed=self.seed)
+        start = len(self.drawn.check)
+        truth = np.concatenate([self.truth[:cut], self.truth[start : start + GIVEN]])
+        sides = [self._chosen({name: each[side] for name, each in found.items()}, truth, cut) for side in (0, 1)]
+        (names, belief), (_, before) = sides
+        yield from self._judged("all", names, belief[cut:], truth[cut:], before[cut:])
+        self.tell("given the other columns", 1, 1)
+
+    def _chosen(
+        self, beliefs: Beliefs, truth: Floats, cut: int, counted: Any = slice(None)
+    ) -> tuple[list[str], Floats]:
+        """For each question the decoder that answers it best on the first rows, and what it says about all."""
+        names = list(beliefs)
+        tried = [self._figures(belief[:cut][counted], truth[:cut][counted])[0] for belief in beliefs.values()]
+        best = np.nan_to_num(np.stack(tried), nan=-1.0).argmax(0)
+        chosen = np.stack([beliefs[names[one]][:, place] for place, one in enumerate(best)], axis=1)
+        return [names[one] for one in best], chosen
 
     def _judged(
         self, rows: str, names: list[str], belief: Floats, truth: Floats, before: Floats | None = None
@@ -313,7 +320,7 @@ def _summary(found: list[Finding], attack: _Attack) -> ReleaseAudit:
         known={"learnt": len(draw.fit), "looked up": attack.looked_up, "checked": cut},
         judged={name: int(member[cut:].sum()) for name, member in attack.slices.items()},
         matched=float((matches > 0).mean()),
-        fingerprints=float(((matches > 0) & (matches <= FEW)).mean()),
+        fingerprints=float(((matches > 0) & (matches <= decoders.FEW)).mean()),
         equal=_equal(attack.z, attack.questions.inputs, np.concatenate([draw.looked_up, draw.judged])),
         notes=_notes(found, attack),
     )

@@ -1,0 +1,92 @@
+"""What Gaussian noise behind a smooth bottom hides of numbers from every unbiased decoder: a bound by Cramer and Rao.
+
+The Fisher information of a row's numbers in its noised embedding is J'J / scale^2, J being the bottom's slope (Hannun,
+Guo and van der Maaten 2021). Its trace over the number of columns is the dFIL of Maeng, Guo, Kariyappa and Suh (2023).
+A single column's entry is stronger: its inverse bounds the error of any unbiased decoder of that column, even of one
+that knows all other columns of the row, categories included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from tacit.align.encoder import Columns, Inputs
+from tacit.errors import UsageError
+
+__all__ = ["FisherBound", "fisher_bound"]
+
+
+@dataclass(frozen=True)
+class FisherBound:
+    """The least squared error of unbiased decoders, in units of a column's variance over the training rows.
+
+    It is no bound for decoders that use what they know of other rows (those are biased, and the audit measures them),
+    and no word about categories. At 1 and above, an unbiased decoder is no better than the mean.
+
+    Attributes:
+        columns: for each numeric column the mean over rows of its least error.
+        worst: for each numeric column the least error that 95 of 100 rows have at least.
+        dfil: the mean over rows of the diagonal Fisher information leakage; its inverse bounds the mean over columns.
+    """
+
+    columns: Mapping[str, float]
+    worst: Mapping[str, float]
+    dfil: float
+
+
+def fisher_bound(
+    bottom: nn.Module, inputs: Inputs, columns: Columns, scale: float | Tensor, *, rows: int = 4096
+) -> FisherBound:
+    """The bound for a bottom whose embedding gets Gaussian noise before it is ranked and sent; ranks take nothing back.
+
+    Args:
+        bottom: a network, called with codes and numbers of rows and differentiable in the numbers.
+        inputs: rows; the first `rows` of them are looked at.
+        columns: the names of their columns.
+        scale: the noise's standard deviation, one for all or one for each number of the embedding.  (width,)
+        rows: how many to look at.
+    """
+    if not isinstance(bottom, nn.Module):
+        raise UsageError(
+            f"the Fisher bound is for smooth bottoms, and a {type(bottom).__name__} is none: the score of trees has no "
+            "slope, and its steps give rows away; rely on the audit there"
+        )
+    if not inputs.numeric.shape[1]:
+        raise UsageError("the Fisher bound is for numbers, and these rows have none: for categories rely on the audit")
+    spread = torch.as_tensor(scale, dtype=torch.float32)
+    if not bool((torch.isfinite(spread) & (spread > 0)).all()):
+        raise UsageError(f"the Fisher bound needs noise: scale is {scale}, pass positive numbers")
+    information = _information(bottom, inputs[slice(0, rows)], spread)
+    error = 1 / information.clamp_min(1e-12)
+    named = (*columns.numeric, *columns.flagged)
+    low = torch.quantile(error, 0.05, dim=0)
+    return FisherBound(
+        MappingProxyType(dict(zip(named, error.mean(0).tolist(), strict=True))),
+        MappingProxyType(dict(zip(named, low.tolist(), strict=True))),
+        float(information.mean()),
+    )
+
+
+def _information(bottom: nn.Module, inputs: Inputs, spread: Tensor) -> Tensor:
+    """The diagonal of each row's Fisher information.  (rows, numeric columns) float64"""
+    x = inputs.numeric.detach().clone().requires_grad_()
+    training = bottom.training
+    bottom.eval()  # a row's embedding must not depend on other rows
+    try:
+        with torch.enable_grad():
+            z = bottom(inputs.categorical, x)
+            if not isinstance(z, Tensor) or not z.requires_grad:
+                raise UsageError("the bottom's embedding has no slope in its numbers: rely on the audit for this one")
+            z = z.flatten(1) / spread
+            total = torch.zeros(x.shape, dtype=torch.float64)
+            for place in range(z.shape[1]):
+                (slope,) = torch.autograd.grad(z[:, place].sum(), x, retain_graph=True)
+                total += slope.double().square()
+    finally:
+        bottom.train(training)
+    return total

@@ -1,0 +1,255 @@
+"""Embeddings that no label had a part in: what a learnt one must be worth more than, at the same leak.
+
+Each is a bottom like a learner's. Which is best is decided on flipped labels, which the feature party has anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.align.encoder import Inputs
+from tacit.audit.input_attacks import _fit
+from tacit.contracts import Estimate, noise_source
+from tacit.errors import DataError, LabelsError, UsageError
+from tacit.one_shot.decoders import forest, ranked, updates_for
+from tacit.one_shot.questions import areas, shares
+
+__all__ = ["FLOORS", "Floor", "best_floor", "clusters", "pca", "waist", "worth"]
+
+Floats = NDArray[np.float32]
+Arrays = dict[str, NDArray[Any]]
+
+FLOORS = ("pca", "waist", "clusters")
+"""Their names, which are those of the functions that make them."""
+
+_FILE = "floor.safetensors"
+_LEARNT = 20_000  # rows that one is made from
+_JUDGED = 60_000  # rows that show its worth, and as many to learn it from
+_CODES = 64  # of a category that are told apart: the most common ones
+_CLUSTERS = 64
+_ROUNDS = 12
+_BLOCK = 1 << 15  # rows at once
+_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
+
+
+@dataclass(frozen=True)
+class Floor:
+    """An embedding without labels; it embeds any row alike.
+
+    Attributes:
+        name: one of `FLOORS`.
+        width: how many numbers a row gets.
+        arrays: all that decides an embedding.
+    """
+
+    name: str
+    width: int
+    arrays: Arrays
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of everything that decides an embedding: its version."""
+        made = hashlib.sha256(self.name.encode())
+        for key, value in sorted(self.arrays.items()):
+            made.update(f"|{key}|{value.dtype.str}|{value.shape}|".encode() + np.ascontiguousarray(value).tobytes())
+        return made.hexdigest()
+
+    def embed(self, inputs: Inputs, *, threads: int = 1) -> Floats:
+        """The numbers of any rows.  (rows, width)"""
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            parts = range(0, max(1, len(inputs)), _BLOCK)
+            blocks = [_MAPS[self.name](self.arrays, _flat(inputs[slice(at, at + _BLOCK)], self.arrays)) for at in parts]
+        finally:
+            torch.set_num_threads(before)
+        return torch.cat(blocks).numpy()
+
+    def save(self, folder: Path) -> None:
+        """Write it to a folder, without pickle."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(self.arrays, folder / _FILE, metadata={"name": self.name, "width": str(self.width)})
+
+    @classmethod
+    def load(cls, folder: Path) -> Floor:
+        """What `save` wrote; nothing in it is run."""
+        try:
+            arrays = load_file(folder / _FILE)
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{folder} holds no label-free embedding ({error}): make it again") from None
+        name, width = FLOORS[int(arrays["kind"][0])], int(arrays["kind"][1])
+        return cls(name, width, arrays)
+
+
+def pca(inputs: Inputs, width: int, *, seed: int = 0) -> Floor:
+    """The principal components of columns and codes."""
+    x, arrays = _start("pca", inputs, width, seed)
+    return Floor("pca", width, arrays | {"axes": _axes(x, width).contiguous().numpy()})
+
+
+def clusters(inputs: Inputs, width: int, *, seed: int = 0) -> Floor:
+    """Which of 64 groups of alike rows a row is in, in `width` groupings; groups are numbered along the first axis."""
+    x, arrays = _start("clusters", inputs, width, seed)
+    draw = torch.Generator().manual_seed(seed)
+    axis = _axes(x, 1)[:, 0]
+    found = []
+    for _ in range(width):
+        centres = x[torch.randperm(len(x), generator=draw)[:_CLUSTERS]].clone()
+        for _ in range(_ROUNDS):
+            of = _closest(x, centres)
+            counts = torch.bincount(of, minlength=len(centres))
+            sums = torch.zeros_like(centres).index_add_(0, of, x)
+            centres = torch.where(counts[:, None] > 0, sums / counts.clamp_min(1)[:, None], centres)
+        found.append(centres[(centres @ axis).argsort()])
+    return Floor("clusters", width, arrays | {"centres": torch.stack(found).numpy()})
+
+
+def waist(inputs: Inputs, width: int, *, seed: int = 0) -> Floor:
+    """The waist of a network that learnt to give rows back through it."""
+    x, arrays = _start("waist", inputs, width, seed)
+    source = noise_source(torch.Generator().manual_seed(seed))
+    hidden = 64
+    layers = [nn.Linear(x.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, width)]
+    network = nn.Sequential(*layers, nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, x.shape[1]))
+    _fit.drawn(network, source, x.device)
+    fit, held = torch.arange(len(x)).tensor_split([len(x) - max(1, len(x) // 8)])
+    updates = updates_for(len(fit))
+    _fit.trained(network, x, x, fit, held, source, updates=updates, loss=functional.mse_loss, rate=3e-3)
+    state = {key: value.numpy() for key, value in network.state_dict().items() if key.startswith(("0.", "2."))}
+    return Floor("waist", width, arrays | state)
+
+
+def best_floor(
+    inputs: Inputs,
+    sent: NDArray[Any],
+    mechanism: Any,
+    width: int,
+    *,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> tuple[Floor, dict[str, Estimate]]:
+    """The label-free embedding that tells most about flipped labels, and what each is worth.
+
+    Args:
+        inputs: the rows.
+        sent: labels as they were sent, of the first rows.
+        mechanism: how they were flipped: its `classes`, or for numbers its `value_of`.
+        width: how many numbers a row.
+        seed: of all that is drawn.
+        threads: to use.
+        progress: called with the part, what is done of it and its total.
+    """
+    train, found, told = inputs[slice(0, len(sent))], {}, {}
+    for done, make in enumerate((pca, waist, clusters)):
+        progress("label-free embeddings", done, len(FLOORS))
+        floor = make(train, width, seed=seed)
+        found[floor.name] = floor
+        told[floor.name] = worth(floor.embed(train, threads=threads), sent, mechanism, seed=seed)
+    progress("label-free embeddings", len(FLOORS), len(FLOORS))
+    return found[max(told, key=lambda name: told[name].value)], told
+
+
+def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0) -> Estimate:
+    """How well flipped labels are told from an embedding, on rows that had no part in learning it: 0 nothing, 1 all.
+
+    Of classes 2 AUC - 1 (the mean over classes, by how often they come), of numbers the share of the variance. Trees
+    answer, so that embeddings of any kind are compared alike. A coin limits it: 2 limit - 1 is the most.
+
+    Args:
+        z: the embedding of the first rows, ranked or not.  (rows, width)
+        sent: their labels as they were sent.  (rows,)
+        mechanism: how they were flipped.
+        seed: which rows are learnt from and judged.
+    """
+    if len(z) != len(sent) or len(z) < 10:
+        raise LabelsError(f"{len(z)} embeddings and {len(sent)} labels: pass one label for each row, ten or more")
+    order = np.random.default_rng(seed).permutation(len(z))
+    learnt, judged = order[: 4 * len(z) // 5][:_JUDGED], order[4 * len(z) // 5 :][:_JUDGED]
+    level = ranked(np.asarray(z), learnt).astype(np.uint8)
+    number = hasattr(mechanism, "value_of")
+    values = np.asarray(mechanism.value_of(sent) if number else sent)
+    kinds = np.arange(1, 2) if number or mechanism.classes == 2 else np.arange(mechanism.classes)
+    answers = (values[:, None] if number else values[:, None] == kinds).astype(np.float32)
+    belief = forest(level[learnt], answers[learnt], level[judged], seed=seed, trees=24, depth=7)
+    if number:
+        value, error = shares(belief, answers[judged], answers[learnt].mean(0, dtype=np.float64))
+        weight = np.ones(1)
+    else:
+        value, error = areas(belief, answers[judged])
+        weight = np.where(np.isfinite(value), answers[judged].mean(0), 0.0)
+        weight = weight / max(weight.sum(), 1e-12)
+    told, half = float(np.nansum(weight * value)), _Z95 * float(np.nansum(weight * error))
+    return Estimate(told, told - half, told + half)
+
+
+# --- rows as numbers -------------------------------------------------------------------------------------------------
+
+
+def _start(name: str, inputs: Inputs, width: int, seed: int) -> tuple[Tensor, Arrays]:
+    """Some rows as numbers, and what made them so."""
+    if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= 64:
+        raise UsageError(f"width = {width!r}: an embedding has 1 to 64 numbers a row")
+    some = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))[:_LEARNT]
+    rows, pairs = inputs[some], []
+    for place, size in enumerate(inputs.cardinalities):
+        count = torch.bincount(rows.categorical[:, place], minlength=size)
+        common = count.argsort(descending=True, stable=True)[:_CODES].sort().values
+        pairs += [[place, code] for code in common.tolist()]
+    kind = np.array([FLOORS.index(name), width], dtype=np.int64)
+    arrays: Arrays = {"kind": kind, "codes": np.array(pairs, dtype=np.int64).reshape(-1, 2)}
+    arrays["mean"] = np.zeros(len(pairs) + inputs.numeric.shape[1], dtype=np.float32)
+    x = _flat(rows, arrays)
+    arrays["mean"] = x.mean(0).numpy()
+    return _flat(rows, arrays), arrays
+
+
+def _flat(inputs: Inputs, arrays: Arrays) -> Tensor:
+    """Common codes as columns of 0 and 1 beside the numbers, all around their mean.  (rows, columns)"""
+    columns, codes = torch.from_numpy(arrays["codes"]).unbind(1)
+    ones = (inputs.categorical[:, columns] == codes).float()
+    return torch.cat([ones, inputs.numeric.clamp(-8, 8)], dim=1) - torch.from_numpy(arrays["mean"])
+
+
+def _axes(x: Tensor, width: int) -> Tensor:
+    """The directions of most variance, each with its largest entry positive; 0 where there are no more."""
+    _, vectors = torch.linalg.eigh((x.mT @ x).double())
+    axes = vectors.flip(1)[:, :width].float()
+    axes = axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
+    return functional.pad(axes, (0, width - axes.shape[1]))
+
+
+def _closest(x: Tensor, centres: Tensor) -> Tensor:
+    return (centres.square().sum(1) - 2 * x @ centres.mT).argmin(1)
+
+
+def _principal(arrays: Arrays, x: Tensor) -> Tensor:
+    return x @ torch.from_numpy(arrays["axes"])
+
+
+def _through_waist(arrays: Arrays, x: Tensor) -> Tensor:
+    first, second = ([torch.from_numpy(arrays[f"{at}.{part}"]) for part in ("weight", "bias")] for at in (0, 2))
+    return functional.linear(functional.relu(functional.linear(x, *first)), *second)
+
+
+def _grouped(arrays: Arrays, x: Tensor) -> Tensor:
+    return torch.stack([_closest(x, centres) for centres in torch.from_numpy(arrays["centres"])], dim=1).float()
+
+
+_MAPS: dict[str, Callable[[Arrays, Tensor], Tensor]] = {
+    "pca": _principal,
+    "waist": _through_waist,
+    "clusters": _grouped,
+}

@@ -1,0 +1,232 @@
+"""Each scene gives something away in a way that a mean over columns does not show; the audit must name it."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.align.encoder import Columns, Inputs
+from tacit.errors import TensorError, UsageError
+from tacit.one_shot.release import attack_release
+
+ROWS, TRAIN = 12_000, 9_000
+COLUMNS = Columns(("town", "kind"), ("a", "b", "c"))
+
+
+def rows(seed=0, count=ROWS):
+    """Independent columns: towns from common to rare, four kinds, three normal numbers."""
+    rng = np.random.default_rng(seed)
+    share = 0.8 ** np.arange(20)
+    town = rng.choice(20, size=count, p=share / share.sum())
+    codes = np.stack([town, rng.integers(4, size=count)], axis=1)
+    numbers = rng.standard_normal((count, 3)).astype(np.float32)
+    return Inputs(torch.from_numpy(codes), torch.from_numpy(numbers), (20, 4))
+
+
+def ranks(z, levels=256):
+    z = z.reshape(len(z), -1)
+    cuts = [np.quantile(column, np.arange(1, levels) / levels) for column in z.T]
+    return np.stack([np.searchsorted(c, x, side="right") for c, x in zip(cuts, z.T, strict=True)], 1).astype(np.uint8)
+
+
+def noise(seed, count=ROWS):
+    return np.random.default_rng(seed).standard_normal(count)
+
+
+def flat(inputs):
+    parts = [np.eye(size)[inputs.categorical[:, place]] for place, size in enumerate(inputs.cardinalities)]
+    return np.concatenate([*parts, inputs.numeric.numpy()], axis=1)
+
+
+def audit(codes, inputs=None, **options):
+    options = {"others": False, "train": TRAIN} | options
+    return attack_release(codes, rows() if inputs is None else inputs, COLUMNS, **options)
+
+
+@cache
+def blind():
+    """The audit of an embedding that tells nothing."""
+    return audit(ranks(noise(1)))
+
+
+def of(found, column, question, kind="all", given=False):
+    asked = (column, question, kind, given)
+    return next(one for one in found.findings if (one.column, one.question, one.rows, one.given) == asked)
+
+
+def test_an_embedding_that_tells_nothing_passes():
+    """Nothing is surely read, and the worst upper end stays within the slack: false-alarm rate 5%, here none."""
+    found = blind()
+    assert found.worst < found.slack < 0.35
+    assert found.sure < 0.01
+    assert found.equal is None
+    assert found.holds(0.35)
+    assert not found.holds(0.05)  # nor can so few rows show that nothing is read
+
+
+def test_a_column_in_plain_sight_is_read_in_full():
+    inputs = rows()
+    found = audit(ranks(inputs.numeric[:, 1].numpy()), inputs)
+    assert of(found, "b", "variance").read.value > 0.98
+    assert of(found, "b", "variance", "test").read.low > 0.95
+    assert of(found, "b", "highest").read.low > 0.98
+    assert of(found, "b", "lowest", "train").read.low > 0.98
+    assert of(found, "a", "variance").read.high < 0.05
+    assert found.columns()["b"].read.high > 0.98
+    assert found.worst > 0.98
+    assert found.sure > 0.95
+
+
+def hijacked(inputs, town, tenth=0.1):
+    """A score learnt from what a label party sent as flips: fair coins, but a town for the rows where it knows it."""
+    rng = np.random.default_rng(3)
+    sent = rng.random(ROWS) < 0.5
+    marked = rng.random(ROWS) < tenth
+    sent[marked] = inputs.categorical[marked, 0].numpy() == town
+    x = flat(inputs)
+    x = x - x[:TRAIN].mean(0)
+    weight = np.linalg.solve(x[:TRAIN].T @ x[:TRAIN] + 100 * np.eye(x.shape[1]), x[:TRAIN].T @ sent[:TRAIN])
+    return x @ weight
+
+
+def test_a_hijack_by_labels_is_seen_though_means_look_harmless():
+    inputs = rows()
+    found = audit(ranks(hijacked(inputs, town=9, tenth=0.3)), inputs)
+    assert found.numbers < 0.1
+    assert found.codes < 0.35
+    assert of(found, "town", "category 9").read.low > 0.9
+    assert found.worst > 0.9
+    assert not found.holds(0.5)
+    assert found.findings[0].column == "town"
+
+
+def repeated(times=4):
+    """A table in which every row comes several times, in random order."""
+    distinct = rows(5, ROWS // times)
+    order = torch.from_numpy(np.random.default_rng(6).permutation(ROWS) % (ROWS // times))
+    return distinct[order], order.numpy()
+
+
+def test_exact_floats_are_fingerprints_and_few_ranks_are_not():
+    inputs, of_row = repeated()
+    score = noise(7, ROWS)[of_row][:, None]  # a number of its own for each different row, in no order
+    found = audit(score, inputs)
+    assert found.matched > 0.7
+    assert found.fingerprints > 0.7
+    assert found.equal == 1.0
+    assert of(found, "a", "variance", "matched").read.low > 0.9
+    assert of(found, "town", "codes", "matched").decoder in ("exact", "nearest")
+    assert of(found, "town", "category 2", "matched").read.low > 0.9
+    coarse = audit(ranks(score, 16), inputs)
+    assert coarse.fingerprints == 0.0
+    assert coarse.worst < 0.4 < 0.9 < found.worst
+
+
+def test_fingerprints_of_few_rows_count_on_their_own():
+    """A twentieth of the rows is given away outright: every mean over all rows is small, that over them is not."""
+    inputs, of_row = repeated()
+    score = np.where(of_row < ROWS // 4 // 10, noise(7)[of_row], np.round(noise(8), 1))[:, None]
+    found = audit(score, inputs)
+    assert 0.05 < found.fingerprints < 0.15
+    assert of(found, "a", "variance").read.high < 0.2
+    assert of(found, "a", "variance", "matched").read.low > 0.4
+    assert found.worst > 0.8
+
+
+def test_a_rare_category_counts_once_it_is_surely_read():
+    inputs = rows()
+    rare = 15  # of 0.7% of the rows
+    member = inputs.categorical[:, 0].numpy() == rare
+    assert 60 < member.sum() < 120
+    found = audit(ranks(noise(1) + 100 * member, 256), inputs)
+    finding = of(found, "town", f"category {rare}")
+    assert not finding.counted
+    assert finding.read.value > 0.9
+    assert found.sure > 0.4
+    assert found.worst >= found.sure
+    assert not found.holds(0.4)
+
+
+def test_outlying_rows_are_judged_apart():
+    inputs = rows()
+    numbers = inputs.numeric.clone()
+    numbers[:, 0] = numbers[:, 0] ** 3 / 4  # heavy tails
+    inputs = replace(inputs, numeric=numbers)
+    far = numbers[:, 0].abs().numpy() > 2.5
+    assert 0.02 < far.mean() < 0.06
+    code = np.where(far, 128 + ranks(numbers[:, 1].numpy(), 128)[:, 0], ranks(noise(1), 128)[:, 0]).astype(np.uint8)
+    found = audit(code[:, None], inputs)
+    assert of(found, "b", "variance").read.high < 0.08
+    assert of(found, "b", "variance", "outlying").read.low > 0.15
+
+
+def test_what_other_columns_open_is_seen():
+    """A sum in which one number drowns the other, until that one is known."""
+    inputs = rows()
+    a, b = inputs.numeric[:, :2].numpy().T
+    found = audit(ranks(a + 4 * b), inputs, others=True)
+    assert of(found, "a", "variance").read.high < 0.15
+    assert of(found, "a", "highest", given=True).read.low > 0.5
+    assert of(found, "c", "variance", given=True).read.high < 0.05
+
+
+def test_what_only_two_columns_together_open_is_seen():
+    """The sum of two codes modulo four says nothing about either of them, and everything with the other one known."""
+    inputs = rows()
+    code = (inputs.categorical[:, 1].numpy() + ranks(inputs.numeric[:, 1].numpy(), 4)[:, 0]) % 4 * 60
+    found = audit(code.astype(np.uint8)[:, None], inputs, others=True)
+    assert of(found, "kind", "category 2").read.high < 0.15
+    assert of(found, "kind", "category 2", given=True).read.low > 0.5
+
+
+def test_fresh_noise_on_equal_rows_is_noticed():
+    assert audit(ranks(noise(1)), repeated()[0]).equal < 0.05
+
+
+def test_groups_are_part_of_what_is_sent():
+    inputs = rows()
+    order = np.argsort(inputs.numeric[:, 2].numpy())
+    group = np.empty(ROWS, dtype=np.int64)
+    group[order] = np.arange(ROWS) // 32
+    both = audit(ranks(noise(1)), inputs, groups=group[:, None])
+    assert of(blind(), "c", "variance").read.high < 0.1
+    assert of(both, "c", "variance").read.low > 0.8
+    assert of(both, "c", "variance").decoder == "groups"
+
+
+def test_the_result_is_the_same_again_and_json_holds_it():
+    told = []
+    one = audit(ranks(noise(1)), progress=lambda *step: told.append(step))
+    assert one == blind()
+    assert json.loads(json.dumps(one.as_dict()))["worst"] == one.worst
+    assert told[0] == ("decoders", 0, 4)
+    assert told[-1][1] == told[-1][2]
+    assert one.known == {"learnt": 4800, "looked up": 4800, "checked": 1200}
+    assert one.judged["all"] == 6000
+    assert any("fewer than 200" in note for note in one.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"codes": np.zeros((5, 1), np.uint8)}, TensorError, "for 12000 rows"),
+        ({"codes": np.full((ROWS, 1), np.nan)}, TensorError, "not finite"),
+        ({"train": ROWS + 1}, UsageError, "train ="),
+        ({"known": 1.0}, UsageError, "known = 1.0"),
+        ({"known": 0.001}, UsageError, "too few to audit"),
+        ({"groups": np.zeros((3, 1), int)}, TensorError, "groups are"),
+    ],
+)
+def test_what_can_not_be_audited_is_refused(change, error, match):
+    options = {"codes": np.zeros((ROWS, 1), np.uint8), "train": TRAIN} | change
+    with pytest.raises(error, match=match):
+        attack_release(options.pop("codes"), rows(), COLUMNS, **options)
+
+
+def test_rows_that_never_vary_are_refused():
+    same = Inputs(torch.zeros(1000, 1, dtype=torch.int64), torch.zeros(1000, 1), (2,))
+    with pytest.raises(UsageError, match="nothing to hide"):
+        attack_release(np.zeros((1000, 1), np.uint8), same, Columns(("a",), ("b",)), train=800)
