@@ -88,7 +88,7 @@ class Sums:
         return self._loss.auc()
 
     def odds(self, delta: float) -> float:
-        """The factor that odds pass for at most this share of rows; never below it. None is finite for all rows."""
+        """The factor that odds pass for at most this share of rows (`Loss.odds`); for all rows there is none."""
         return self._loss.odds(delta)
 
     @property
@@ -239,7 +239,7 @@ def sums(
         rows: of one unit, as `Sums.rows` counts them.
 
     >>> mechanism = sums(0.6)
-    >>> mechanism.auc <= 0.6, round(float(mechanism.variance), 1), round(mechanism.odds(0.002), 1)
+    >>> mechanism.auc <= 0.6, round(float(mechanism.variance), 1), round(mechanism.odds(0.005), 1)
     (True, 31.1, 3.0)
     """
     sizes = {"partitions": partitions, "groups": groups, "classes": classes, "span": span, "rows": rows}
