@@ -17,7 +17,7 @@ from tacit.errors import LabelsError, UsageError
 from tacit.one_shot.coins import Coins, _Stream
 from tacit.one_shot.flips import WHOLE, Flips, flips
 
-ROWS = 50_000
+ROWS = 30_000
 ALARM = 1e-6
 SECRET = bytes(range(32))
 
@@ -108,7 +108,7 @@ def joint_auc(tables):
 
 def test_two_limits_leak_as_the_weaker_and_one_uniform_number_would_leak_more():
     right = [(drawn(flips(0.6), label), drawn(flips(0.7), label)) for label in (1, 0)]
-    assert joint_auc(right) == pytest.approx(0.7, abs=0.012)  # five standard errors
+    assert joint_auc(right) == pytest.approx(0.7, abs=0.015)  # five standard errors
     assert all((np.bincount(2 * first + second, minlength=4) > 0).all() for first, second in right)
     words = _Stream(hashlib.blake2b(b"one number for all limits"), KEYS).take(np.arange(ROWS))
     wrong = [
@@ -130,7 +130,7 @@ def test_missing_labels_look_like_labels_at_every_limit():
 def test_the_same_row_has_the_same_bit_in_any_order_and_company():
     labels = np.arange(ROWS) % 3 - 1
     sent = coins().draw(flips(0.6), KEYS, labels)
-    order = np.random.default_rng(0).permutation(ROWS)[:40_000]
+    order = np.random.default_rng(0).permutation(ROWS)[:20_000]
     assert (coins().draw(flips(0.6), KEYS[order], labels[order]) == sent[order]).all()
     assert len(coins().draw(flips(0.6), KEYS[:0], labels[:0])) == 0
 

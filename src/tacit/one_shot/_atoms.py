@@ -79,16 +79,21 @@ class Atoms:
         return Fraction(twice + 2 * only_one * below, 2 * self.whole**2)
 
     def odds(self, delta: Fraction) -> Fraction | None:
-        """The smallest factor that the odds pass, either way, with a probability of at most `delta`; None: none is."""
-        found = [atoms._top(delta) for atoms in (self, self.swapped())]
+        """The smallest factor that no event of a probability above `delta` passes, either way; None: none is finite.
+
+        `delta` lies between 0 and 1, both excluded.
+        """
+        found = [atoms._factor(delta) for atoms in (self, self.swapped())]
         return None if None in found else max(Fraction(1), *(factor for factor in found if factor is not None))
 
-    def _top(self, delta: Fraction) -> Fraction | None:
-        above, allowed = self.only[0], delta * self.whole
-        if above > allowed:
+    def _factor(self, delta: Fraction) -> Fraction | None:
+        """`delta` over the least probability under the other label of an event that has `delta` under the one."""
+        left, other = delta * self.whole - self.only[0], Fraction(0)
+        if left <= 0:
             return None
-        for p, q in self.pairs:
-            above += p
-            if above > allowed:
-                return Fraction(p, q)
-        return Fraction(1)
+        for p, q in self.pairs:  # they hold more than `left`, as delta is below 1
+            if left <= p:
+                other += left * q / p
+                break
+            left, other = left - p, other + q
+        return delta * self.whole / other

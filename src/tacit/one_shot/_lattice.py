@@ -42,12 +42,10 @@ class Lattice:
     Attributes:
         first: the power that `masses` begin at.
         masses: under the one label, of each power from `first` on, in parts of 2**64.
-        moved: how many steps an outcome's ratio can be off by now; for odds, which are raised by as much.
     """
 
     first: int
     masses: tuple[int, ...]
-    moved: int
 
     @classmethod
     def over(cls, atoms: Atoms) -> Lattice:
@@ -62,12 +60,12 @@ class Lattice:
                 for place, part in ((power, p - high), (power + 1, high)):
                     found[place] = found.get(place, 0) + max(0, int(gmpy2.floor(part * scale)))
         first = min(found, default=0)
-        return _cut(first, [found.get(place, 0) for place in range(first, max(found, default=-1) + 1)], 1)
+        return _cut(first, [found.get(place, 0) for place in range(first, max(found, default=-1) + 1)])
 
     def then(self, other: Lattice) -> Lattice:
         """Both seen, drawn independently given the label."""
         masses = [mass >> _BITS for mass in product(self.masses, other.masses, 2 * _BITS)]
-        return _cut(self.first + other.first, masses, self.moved + other.moved)
+        return _cut(self.first + other.first, masses)
 
     def atoms(self) -> Atoms:
         """As outcomes with a probability under either label, rounded down."""
@@ -86,8 +84,7 @@ class Lattice:
 
     def odds(self, delta: Fraction) -> Fraction | None:
         """As of `Atoms`, not below the truth."""
-        found = self.atoms().odds(delta)
-        return None if found is None else found * (_STEP**self.moved) / _SAFE
+        return self.atoms().odds(delta)
 
 
 def product(one: tuple[int, ...], other: tuple[int, ...], bits: int) -> list[int]:
@@ -109,7 +106,7 @@ def product(one: tuple[int, ...], other: tuple[int, ...], bits: int) -> list[int
     return [int.from_bytes(raw[place : place + slot], "little") for place in range(0, slot * size, slot)]
 
 
-def _cut(first: int, masses: list[int], moved: int) -> Lattice:
+def _cut(first: int, masses: list[int]) -> Lattice:
     """Without what lies beyond the ends, and without ends that hardly ever come up under the label they speak for."""
     low, high = max(0, -_END - first), max(0, min(len(masses), _END - first + 1))
     cut = 0.0
@@ -122,4 +119,4 @@ def _cut(first: int, masses: list[int], moved: int) -> Lattice:
     while high > low and masses[high - 1] <= left:
         left -= masses[high - 1]
         high -= 1
-    return Lattice(first + low, tuple(masses[low:high]), moved)
+    return Lattice(first + low, tuple(masses[low:high]))

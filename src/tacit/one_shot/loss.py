@@ -134,11 +134,15 @@ class Loss:
         return min(1.0, up(self.atoms.auc()))
 
     def odds(self, delta: float = 0.0) -> float:
-        """The largest factor by which the odds change, but for outcomes of probability `delta`; rounded up.
+        """The factor that the odds change by at most, but for a share of the rows; rounded up.
 
         Args:
-            delta: the share of rows that may have more, under either label. With 0 the factor holds for every row and
-                multiplies over releases; for a mechanism without a finite factor it is infinite then.
+            delta: whatever anybody computes from what was sent, results that change the odds by more come up for no
+                more than this share of the rows, under either label. With 0 the factor holds for every row and
+                multiplies over releases; it is infinite for a mechanism that has no such factor.
+
+        Above 0 it holds for labels that differ in the directions that were added up, which makes no difference but for
+        rows of one unit under coins that are not symmetric: take 0 for these.
         """
         if not 0 <= delta < 1:
             raise UsageError(f"Loss.odds({delta!r}): delta is a share, from 0 to below 1")

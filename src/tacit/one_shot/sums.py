@@ -1,0 +1,285 @@
+"""Sums of labels over groups of rows that the feature party chose, with discrete Gaussian noise.
+
+The feature party sends partitions of the rows; the label party answers with each group's sum of labels and noise. A
+label is in one group of each partition, whatever the groups are, crafted ones included, so what the answers tell about
+it is what as many noisy copies of it tell. That is computed from the noise's own distribution, not from a
+formula for continuous noise, which is too low where there is little of it.
+
+In the clear the label party sees which rows are alike: for features that are not secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import LabelsError, ProtocolError, UsageError
+from tacit.one_shot._checked import limit_of, odds_of, share_of, word_of
+from tacit.one_shot._gaussian import BITS, KeyedBits, discrete_gaussian, masses_of
+from tacit.one_shot.loss import Loss
+
+__all__ = ["Sums", "sums"]
+
+_NAME, _VERSION = "sums", 1
+_PARTS = 1 << 16  # variances are whole parts of this
+_MOST = {"partitions": 256, "groups": 1 << 20, "classes": 1024, "span": 1023, "rows": 1024}
+_LITTLE = 64 * _PARTS  # a variance below which the formula is off by more than 1e-5
+_WIDEST = 20_000  # standard deviation of a sum over all partitions whose distribution is computed, in seconds
+_LEAST = {"partitions": 1, "groups": 2, "classes": 2, "span": 1, "rows": 1}
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The mechanism; made by `sums`, or read from a peer by `Sums.read`.
+
+    Attributes:
+        scaled: the noise's variance, in parts of 2**-16.
+        partitions: how many are answered, once each.
+        groups: how many rows a group has, about; at least half of that in each.
+        classes: of the labels: one sum for two, one for each of more; 2 for numbers.
+        span: numbers go from 0 to this; 1 for classes.
+        rows: of one unit: how many groups it is in, times how many of its rows are in one of them, at most.
+    """
+
+    scaled: int
+    partitions: int
+    groups: int
+    classes: int = 2
+    span: int = 1
+    rows: int = 1
+
+    @property
+    def variance(self) -> Fraction:
+        """Of the discrete Gaussian on each sum, as a parameter; that of the noise is the same but where it is small."""
+        return Fraction(self.scaled, _PARTS)
+
+    @property
+    def copies(self) -> int:
+        """Noisy sums that a label has an effect on; another one of many classes makes one fall and one rise."""
+        return self.partitions * (1 if self.classes == 2 else 2)
+
+    @cached_property
+    def _loss(self) -> Loss:
+        shift = self.rows * self.span
+        _, masses = masses_of(self.variance, self.copies)
+        blank = (0,) * min(self.copies * shift, len(masses))
+        return Loss.counted(zip(masses + blank, blank + masses, strict=True), 1 << BITS)
+
+    def loss(self) -> Loss:
+        """Of one unit's labels over all partitions, from the discrete noise; probabilities rounded down, rest revealed.
+
+        A unit with s rows at most in each of k groups tells no more than one sum that its labels move by k s spans: the
+        sum of its k sums moves by that and has more noise.
+        """
+        return self._loss
+
+    @property
+    def auc(self) -> float:
+        """The leak AUC of a unit's labels, over all partitions; never below it."""
+        return self._loss.auc()
+
+    def odds(self, delta: float) -> float:
+        """The factor that odds pass for at most this share of rows (`Loss.odds`); for all rows there is none."""
+        return self._loss.odds(delta)
+
+    @property
+    def series(self) -> str:
+        """What makes answers comparable: nothing is nested here, so all that the mechanism is."""
+        return " ".join(
+            [_NAME, *(f"{name} {value}" for name, value in self.parameters().items() if name != "mechanism")]
+        )
+
+    def check(self, partition: NDArray[Any], rows: int, units: NDArray[Any] | None = None) -> int:
+        """How many groups a partition has that a peer sent; it may be anything.
+
+        Args:
+            partition: (rows,) the number of each row's group, from 0 on, none left out.
+            rows: how many there are.
+            units: (rows,) the number of each row's unit; without it each row is its own.
+
+        Raises:
+            ProtocolError: it is none, or has a group that is too small, of one unit alone, or of too much of a unit.
+        """
+        if not isinstance(partition, np.ndarray) or partition.shape != (rows,) or partition.dtype.kind not in "iu":
+            raise ProtocolError(f"a partition is a whole number for each of {rows} rows")
+        if not rows or partition.min() < 0 or partition.max() >= rows:
+            raise ProtocolError("a partition's groups are counted from 0 on, none left out")
+        groups = partition.astype(np.int64)
+        sizes = np.bincount(groups)
+        if sizes.min() < max(2, self.groups // 2):
+            raise ProtocolError(
+                f"group {int(sizes.argmin())} of a partition has {int(sizes.min())} rows: "
+                f"at least {max(2, self.groups // 2)} are agreed"
+            )
+        if units is not None:
+            self._check_units(groups, np.unique(units, return_inverse=True)[1].astype(np.int64))
+        return len(sizes)
+
+    def _check_units(self, groups: NDArray[np.int64], units: NDArray[np.int64]) -> None:
+        if len(units) != len(groups):
+            raise UsageError(f"{len(units)} units for {len(groups)} rows: pass one for each")
+        pairs, counts = np.unique(units * (groups.max() + 1) + groups, return_counts=True)
+        if np.bincount(pairs % (groups.max() + 1)).min() < 2:
+            raise ProtocolError("a group of a partition has rows of one unit alone")
+        of = pairs // (groups.max() + 1)
+        touched, most = np.bincount(of), np.zeros(of.max() + 1, np.int64)
+        np.maximum.at(most, of, counts)
+        if (touched * most).max() > self.rows:
+            raise ProtocolError(
+                f"a unit has {int((touched * most).max())} rows in a partition (groups, times the most in one), and "
+                f"noise is for {self.rows}: agree on more rows of a unit, or keep fewer"
+            )
+
+    def answer(
+        self,
+        secret: bytes,
+        partition: NDArray[Any],
+        labels: NDArray[np.int64],
+        *,
+        number: int,
+        run: str,
+        units: NDArray[Any] | None = None,
+    ) -> NDArray[np.int64]:
+        """Each group's sum of labels plus noise: (groups,), or (groups, classes) for more than two.
+
+        Noise is keyed by the whole partition: asked again, the answer is the same; another partition has noise that has
+        nothing to do with it.
+
+        Args:
+            secret: at least 32 random bytes that never leave the label party.
+            partition: as the peer sent it; it is checked here.
+            labels: as they were frozen at the first release; a row with -1 has none and adds nothing.
+            number: of the partition, from 0 on, below `partitions`.
+            run: that it is for.
+            units: (rows,), as of `check`.
+        """
+        if not isinstance(secret, bytes) or len(secret) < 32:
+            raise UsageError("sums: the secret is too short: pass at least 32 random bytes")
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < self.partitions:
+            raise ProtocolError(f"partition {number!r}: {self.partitions} are agreed, counted from 0")
+        labels = self._checked_labels(labels)
+        groups = self.check(partition, len(labels), units)
+        where = partition.astype("<i8")
+        if self.classes == 2:
+            totals = np.bincount(where, weights=np.maximum(labels, 0), minlength=groups).astype(np.int64)
+        else:
+            totals = np.zeros((groups, self.classes), np.int64)
+            np.add.at(totals, (where[labels >= 0], labels[labels >= 0]), 1)
+        whole = hashlib.sha256(where.tobytes()).digest()
+        parts = (b"tacit sums 1", self.series.encode(), run.encode(), number.to_bytes(8, "little"), whole)
+        bits = KeyedBits(secret, *parts)
+        noise = [discrete_gaussian(bits, self.variance) for _ in range(totals.size)]
+        noisy: NDArray[np.int64] = totals + np.array(noise, np.int64).reshape(totals.shape)
+        return noisy
+
+    def _checked_labels(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        labels = np.asarray(labels)
+        top = self.classes - 1 if self.span == 1 else self.span
+        if labels.ndim != 1 or labels.dtype.kind != "i" or ((labels < -1) | (labels > top)).any():
+            raise LabelsError(f"labels are whole numbers from 0 to {top}, one for each row, or -1 where there is none")
+        return labels.astype(np.int64)
+
+    def parameters(self) -> dict[str, int | str]:
+        """The mechanism for a peer or a ledger, for JSON."""
+        sizes = {name: getattr(self, name) for name in _MOST}
+        return {"mechanism": _NAME, "version": _VERSION, "scaled": str(self.scaled), **sizes}
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, Any]) -> Sums:
+        """What `parameters` gave, from somebody who may send anything.
+
+        Raises:
+            ProtocolError: it is no such mechanism.
+        """
+        names = {"mechanism", "version", "scaled", *_MOST}
+        if not isinstance(parameters, Mapping) or set(parameters) != names:
+            raise ProtocolError(f"sums have {sorted(names)} and nothing else: both sides need the same version")
+        version = parameters["version"]
+        if parameters["mechanism"] != _NAME or type(version) is not int or version != _VERSION:
+            raise ProtocolError(f"no {_NAME} of version {_VERSION}: both sides need the same version")
+        scaled, wrong = word_of(parameters["scaled"]), _wrong({name: parameters[name] for name in _MOST})
+        if wrong or not scaled:
+            raise ProtocolError(f"sums: {wrong or 'no noise'}")
+        found = cls(scaled, *(parameters[name] for name in _MOST))
+        if found.copies * found.variance > _WIDEST**2:
+            raise ProtocolError(f"sums: noise of variance {float(found.variance):.4g} is beyond what is computed")
+        return found
+
+
+def sums(
+    limit: float,
+    *,
+    odds: float | None = None,
+    delta: float | None = None,
+    groups: int = 32,
+    partitions: int = 4,
+    classes: int = 2,
+    span: int = 1,
+    rows: int = 1,
+) -> Sums:
+    """The least noise that keeps a label to the limits over all partitions, whatever the groups are.
+
+    Args:
+        limit: leak AUC, above 0.5 and below 1.
+        odds: a factor that odds pass for a share of at most `delta` of the rows; both or neither.
+        delta: that share. Gaussian noise has no factor that holds for all rows.
+        groups: rows of a group, about.
+        partitions: how many are answered.
+        classes: of the labels.
+        span: for numbers, which are whole from 0 to this (cells of a public range); with `classes` 2.
+        rows: of one unit, as `Sums.rows` counts them.
+
+    >>> mechanism = sums(0.6)
+    >>> mechanism.auc <= 0.6, round(float(mechanism.variance), 1), round(mechanism.odds(0.005), 1)
+    (True, 31.1, 3.0)
+    """
+    sizes = {"partitions": partitions, "groups": groups, "classes": classes, "span": span, "rows": rows}
+    wrong = _wrong(sizes)
+    if wrong:
+        raise UsageError(f"sums: {wrong}")
+    if (odds is None) != (delta is None):
+        raise UsageError("sums: Gaussian noise has no odds that hold for all rows: set odds and delta, or use flips")
+    allowed = limit_of(limit)
+    most, share = (None, 0.0) if odds is None else (odds_of(odds), float(share_of(delta, "delta")))
+    if most is not None and not 2.0**-40 < share < 1:
+        raise UsageError(f"sums: delta = {delta!r}: a share of the rows above 1e-12 and below 1, as 0.002")
+
+    def holds(scaled: int) -> bool:
+        made = Sums(scaled, *sizes.values())
+        return made.auc <= allowed and (most is None or made.odds(share) <= most)
+
+    copies = Sums(1, *sizes.values()).copies
+    first = copies * (rows * span) ** 2 / (2 * NormalDist().inv_cdf(float(allowed)) ** 2) * _PARTS
+    if copies * first > _WIDEST**2 * _PARTS / 2:
+        raise UsageError("sums: this needs more noise than can be certified: raise limit, or lower span or partitions")
+    return Sums(_least(math.ceil(first * (1 + 2.0**-30)), holds), *sizes.values())
+
+
+def _least(first: int, holds: Callable[[int], bool]) -> int:
+    """About the least number that holds, to 1 in 1,000: near `first`, the formula's, but for little noise."""
+    low, high, step = first // 2 if first < _LITTLE else first - 1, first, max(1, first >> 20)
+    while not holds(high):
+        low, high, step = high, high + step, 4 * step
+    while high - low > max(1, high >> 10):
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _wrong(sizes: Mapping[str, Any]) -> str:
+    """What is wrong with the sizes, if anything."""
+    for name, value in sizes.items():
+        if type(value) is not int or not _LEAST[name] <= value <= _MOST[name]:
+            return f"{name} = {str(value)[:40]}: from {_LEAST[name]} to {_MOST[name]} are possible"
+    if sizes["classes"] > 2 and (sizes["span"] > 1 or sizes["rows"] > 1):
+        return "with more than two classes there is no span, and a unit has one row"
+    return ""
