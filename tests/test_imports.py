@@ -23,17 +23,8 @@ ALLOWED = {
     "ledger": {"contracts", "errors", "align", "wire"},
     "report": {"errors"},
     "one_shot": {
-        "contracts",
-        "errors",
-        "config",
-        "align",
-        "models",
-        "protect",
-        "audit",
-        "wire",
-        "ledger",
-        "dependence",
-    },
+        "_version", "align", "audit", "config", "contracts", "dependence", "errors", "ledger", "models", "protect", "wire",
+    },  # fmt: skip
 }
 
 
