@@ -79,7 +79,7 @@ def test_a_feature_party_holds_a_limit_of_its_own(gated):
 
 @pytest.mark.parametrize("follow", [400, 8])
 def test_early_decisions_attack_what_was_sent_though_no_batch_was_kept_yet(gated, follow):
-    """One batch of eight is kept, and that is not one of the first two; few visits are no reason to end with an error."""
+    """One batch of eight is kept, and that is not one of the first two; few visits are no reason to end."""
     gated.set(
         f'protect.gradient = {{ name = "iso", t = 30.0 }}\nlimit = 0.999\nrecord = {{ last = 1, follow = {follow} }}',
         f"{GAUSSIAN}\nlimit = 0.999\nrecord = {{ last = 1, follow = {follow} }}",
