@@ -46,9 +46,7 @@ def test_an_older_copy_is_refused_before_anybody_is_spoken_to(trained, tmp_path)
     shutil.rmtree(trained)
     shutil.copytree(tmp_path / "backup", trained)
     for _ in range(2):
-        with pytest.raises(
-            StorageError, match=r"older copy: its ledger has 0 records, and \d+ were written.*--after-restore"
-        ):
+        with pytest.raises(StorageError, match=r"its ledger has 0 records, and \d+ were written.*--after-restore"):
             train(trained, waiting=lambda *_: pytest.fail("it waits for a peer"))
 
 
