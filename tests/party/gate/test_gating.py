@@ -71,7 +71,8 @@ def test_a_feature_party_holds_a_limit_of_its_own(gated):
     _, airport = gated.train()
     told = gated.told(gated.airport)
     assert told[0]["decision"] == "raise"
-    assert told[-1]["level"] > told[0]["level"], "the model grows, and more can be read"
+    levels = [one["level"] for one in told]
+    assert levels == sorted(levels), "less is tried two epochs after a raise; whether more is needed hangs on the model"
     assert airport.party.shield.protect[0].snr == 20.0 / 2 ** told[-1]["level"]
     assert told[-1]["foreseen"]["upper"] <= 0.5
     assert not gated.told(gated.airline)
