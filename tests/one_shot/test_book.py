@@ -68,7 +68,7 @@ def test_rows_of_one_unit_are_charged_together(book):
     book.release("a", rows_of(90, per_unit=3), flips(0.6), **ABOUT, unit="person")
     (charge,) = book.summary().charges
     assert (charge.units, charge.auc) == (30, flips(0.6).loss().times(3).auc())
-    with pytest.raises(UsageError, match="unit = 'person'"):
+    with pytest.raises(UsageError, match="unit = person before"):
         book.release("b", rows_of(90), flips(0.6), **ABOUT)
     with pytest.raises(UsageError, match="another unit"):
         book.release("c", rows_of(90, per_unit=2), flips(0.6), **ABOUT, unit="person")
@@ -121,3 +121,18 @@ def test_rows_without_a_label_stay_in_and_stay_without_one(book):
     sent = book.release("a", Rows(rows.keys, rows.units, np.full(4000, -1)), flips(0.9), **ABOUT)
     assert 0.45 < sent.mean() < 0.55  # 6 deviations
     assert np.array_equal(book.release("b", rows, flips(0.9), **ABOUT), sent), "frozen as unknown"
+
+
+def test_a_book_knows_rows_by_one_coin_id_for_good(book):
+    book.release("a", rows_of(50), flips(0.6), **ABOUT, coin_id=["id"])
+    with pytest.raises(UsageError, match=r"coin_id = \['id'\]"):
+        book.release("b", rows_of(50, first=50), flips(0.6), **ABOUT, coin_id=["ticket"])
+    assert book.summary().labels == 50
+
+
+def test_a_row_has_one_unit_under_all_coins(book):
+    book.release("a", rows_of(90, per_unit=3), flips(0.6), **ABOUT, unit="person")
+    rows = rows_of(90, per_unit=3)
+    moved = Rows(rows.keys, np.roll(rows.units, 1, axis=1), rows.labels)
+    with pytest.raises(UsageError, match="87 rows were released under another unit"):
+        book.release("b", moved, flips(0.6, 7.4, rare="positive"), **ABOUT, unit="person")

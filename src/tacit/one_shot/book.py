@@ -125,6 +125,7 @@ class Book:
         label: str,
         definition: str,
         unit: str = "row",
+        coin_id: Sequence[str] = (),
         budget: float | None = None,
         odds_budget: float | None = None,
         epoch: int = 0,
@@ -140,6 +141,7 @@ class Book:
             label: the column.
             definition: what its values mean; other values of the same column are other labels.
             unit: what is counted: "row", or a column's name. A book has one for good.
+            coin_id: the columns that name a row. A book has them for good, too: by others a row would have new coins.
             budget: the leak AUC that all releases together may reach for any unit; None for no budget.
             odds_budget: likewise, the factor of the odds.
             epoch: of the coins; another one draws them all anew, and costs as much again.
@@ -152,7 +154,9 @@ class Book:
             ).fetchone()
             if known is not None:
                 return self._again(known[0], known[1], parameters, rows.keys)
-            self._one_unit(unit)
+            self._for_good("unit", unit, "what they add up to is counted by it: agree on that unit in contract.toml")
+            by = str(list(coin_id))
+            self._for_good("coin_id", by, "by another one each row would have new coins, uncharged: put that one back")
             series = self._series(label, definition, mechanism, epoch)
             mine = self._mechanism(series, parameters)
             labels = self._freeze(series, mine, mechanism, rows)
@@ -171,14 +175,11 @@ class Book:
             )
         return sent
 
-    def _one_unit(self, unit: str) -> None:
-        self._db.execute("INSERT OR IGNORE INTO facts VALUES ('unit', ?)", (unit,))
-        (known,) = self._db.execute("SELECT value FROM facts WHERE name = 'unit'").fetchone()
-        if known != unit:
-            raise UsageError(
-                f"labels were released by {known!r} before, and what they add up to is counted by it: agree on "
-                f"unit = {known!r} in contract.toml"
-            )
+    def _for_good(self, name: str, value: str, why: str) -> None:
+        self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+        (known,) = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        if known != value:
+            raise UsageError(f"labels were released with {name} = {known} before, and {why}")
 
     def _series(self, label: str, definition: str, mechanism: Mechanism, epoch: int) -> int:
         asked = (label, definition, mechanism.series, epoch)
@@ -222,8 +223,8 @@ class Book:
             (mine, series, *weaker),
         )
         moved = db.execute(
-            "SELECT COUNT(*) FROM temp.asked a JOIN frozen f ON f.series = ? AND f.key = a.key WHERE f.unit != a.unit",
-            (series,),
+            "SELECT COUNT(DISTINCT a.key) FROM series s CROSS JOIN temp.asked a JOIN frozen f"
+            " ON f.series = s.id AND f.key = a.key WHERE f.unit != a.unit"
         ).fetchone()[0]
         if moved:
             raise UsageError(
@@ -273,6 +274,11 @@ class Book:
         )
 
     # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def releases(self) -> int:
+        """How many there were."""
+        return int(self._db.execute("SELECT COUNT(*) FROM releases").fetchone()[0])
 
     def summary(self) -> Summary:
         """What was released and what it adds up to, by unit."""
