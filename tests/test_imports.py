@@ -23,7 +23,17 @@ ALLOWED = {
     "ledger": {"contracts", "errors", "align", "wire"},
     "report": {"errors"},
     "one_shot": {
-        "_version", "align", "audit", "config", "contracts", "dependence", "errors", "ledger", "models", "protect", "wire",
+        "_version",
+        "align",
+        "audit",
+        "config",
+        "contracts",
+        "dependence",
+        "errors",
+        "ledger",
+        "models",
+        "protect",
+        "wire",
     },  # fmt: skip
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from tacit.party.meeting import server
 from tacit.party.models import load_factory
 from tacit.party.one_shot_common import Telling, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Desk
+from tacit.wire.tally import Tally
 
 __all__ = ["LabelOutcome", "train_label"]
 
@@ -59,21 +61,38 @@ class LabelOutcome:
     received: int
 
 
-def train_label(folder: Folder, telling: Telling) -> LabelOutcome:
-    """Train as the label party. Started again after whatever ended it, it goes on where it was."""
+class _Releases(Tally):
+    """Counts what was ever sent of labels, apart from the folder: an older copy of the book would forget it.
+
+    Frozen labels would thaw, a bit that a correction changes would give the label away, and what another coin
+    told before would not be charged.
+    """
+
+    advice = "What was sent of labels may not be forgotten: bring back the newest copy of coins/"
+
+
+def train_label(folder: Folder, telling: Telling, restored: Callable[[str], None] | None = None) -> LabelOutcome:
+    """Train as the label party. Started again after whatever ended it, it goes on where it was.
+
+    Args:
+        folder: of the party.
+        telling: where the run stands.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    """
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
     target = _target(folder, contract, rows, train)
     mechanism = _mechanism(folder, contract)
     guard(where / "guard.json", _facts(folder, contract, rows, mechanism))
-    sent, certificate = _released(folder, contract, rows, train, target, mechanism)
+    sent, certificate = _released(folder, contract, rows, train, target, mechanism, restored)
     telling.trace("flips entered")
     store_json(where / "certificate.json", certificate.as_dict())
     received = Received(where / "received", rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
-        _meet(folder, contract, rows, packed(sent, outcomes(mechanism)), received, mechanism, telling)
-        store_json(where / "closed", {"time": time.time()})
+        done = _meet(folder, contract, rows, packed(sent, outcomes(mechanism)), received, mechanism, telling)
+        if done >= set(contract.feature_parties):  # else the door is opened again at the next start, for a while
+            store_json(where / "closed", {"time": time.time()})
     return _fit(folder, contract, rows, train, target, received, certificate, telling)
 
 
@@ -110,11 +129,23 @@ def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, mechanism: 
 
 
 def _released(
-    folder: Folder, contract: OneShotContract, rows: Aligned, train: int, target: Target, mechanism: Mechanism
+    folder: Folder,
+    contract: OneShotContract,
+    rows: Aligned,
+    train: int,
+    target: Target,
+    mechanism: Mechanism,
+    restored: Callable[[str], None] | None,
 ) -> tuple[NDArray[Any], Certificate]:
     """What is sent of the training rows' labels: in the book, and paid for, before anybody is met."""
-    book = open_book(folder.path / "coins", folder.secret)
-    try:
+    apart = folder.tally_path(contract, b"coins")
+    with ExitStack() as stack:
+        book = open_book(folder.path / "coins", folder.secret)
+        stack.callback(book.close)
+        tally = _Releases(apart.with_name("coins" + apart.name.removeprefix(contract.run)), restored)
+        stack.callback(tally.close)
+        tally.begin(begun=book.releases > 0)
+        tally.check(book.releases, book.releases)
         keys, units = _keys(folder, contract, rows, book)
         labels = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
         asked = Rows(keys[:train], units[:train], np.where(target.known, labels, -1).astype(np.int64)[:train])
@@ -130,13 +161,13 @@ def _released(
             label=config.data.label,
             definition=target.definition,
             unit=contract.exchange.unit,
+            coin_id=folder.table.coin_id or folder.table.ids,
             budget=config.spendable,
             odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
         )
         share = float(target.values[target.known].mean()) if target.classes == 2 else None
+        tally.reach(book.releases)
         return sent, certify(mechanism, train, book.summary(), share)
-    finally:
-        book.close()
 
 
 def _keys(
@@ -183,8 +214,11 @@ def _meet(
     received: Received,
     mechanism: Mechanism,
     telling: Telling,
-) -> None:
-    """Answer the feature parties until all embeddings are here. Nothing but flips and acknowledgements leaves."""
+) -> set[str]:
+    """Answer the feature parties until all embeddings are here; who has said that it has heard so.
+
+    Nothing but flips and acknowledgements leaves.
+    """
     names = contract.feature_parties
     greeting = Greeting(
         contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism.parameters()
@@ -209,6 +243,7 @@ def _meet(
         for name in names:
             if name not in done:
                 telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")
+        return done
 
 
 # --- in private ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,10 @@ class Tally:
         restored: told what is missing where somebody answers for going on all the same; without it that is refused.
     """
 
+    advice = (
+        "What was answered may not be answered again: bring back the newest copy, or start a new run under another name"
+    )
+
     def __init__(self, path: Path, restored: Restored | None = None) -> None:
         self.path = path
         self._restored = restored
@@ -66,8 +70,7 @@ class Tally:
         problem = self._problem(known)
         if problem and self._restored is None:
             raise StorageError(
-                f"{self.path}: {problem}. What was answered may not be answered again: bring back the newest copy, or "
-                "start a new run under another name; who answers for going on all the same says so with "
+                f"{self.path}: {problem}. {self.advice}; who answers for going on all the same says so with "
                 "--after-restore NAME --reason WHY, which stays on record"
             )
         if problem and self._restored is not None:
