@@ -165,7 +165,11 @@ def _end(event):
 def enter(companies, **how):
     """The airline up to the point at which its flips may leave."""
     with pytest.raises(EnoughError):
-        train_one_shot(companies.folder("airline"), trace=until("flips entered"), **how)
+        alone(companies, trace=until("flips entered"), **how)
+
+
+def alone(companies, **how):
+    train_one_shot(companies.folder("airline"), waiting=lambda *_: pytest.fail("it waits for a peer"), **how)
 
 
 def test_an_older_copy_of_the_folder_is_refused_once_labels_have_left(companies, tmp_path):
@@ -177,9 +181,9 @@ def test_an_older_copy_of_the_folder_is_refused_once_labels_have_left(companies,
     shutil.copytree(tmp_path / "backup", airline)
     for _ in range(2):
         with pytest.raises(StorageError, match=r"older copy: it knows of 0 messages, and 1 have left.*of coins/"):
-            train_one_shot(companies.folder("airline"))
+            alone(companies)
     with pytest.raises(UsageError, match="a name and a reason"):
-        train_one_shot(companies.folder("airline"), after_restore=("Ada", ""))
+        alone(companies, after_restore=("Ada", ""))
     enter(companies, after_restore=("Ada", "the disk is gone"))
     assert [one.who for one in overrides(companies.run("airline"))] == ["Ada"]
     enter(companies)
@@ -191,7 +195,7 @@ def test_rows_are_known_by_one_coin_id_for_good(companies):
     companies.agree(run="later")
     companies.align()
     with pytest.raises(UsageError, match=r"coin_id = \['id'\] before.*new coins"):
-        train_one_shot(companies.folder("airline"))
+        alone(companies)
 
 
 # --- ends that one side did not hear of ------------------------------------------------------------------------------
@@ -226,4 +230,4 @@ def test_too_few_rows_to_attack_are_told_before_labels_are_paid_for(tmp_path):
     companies = Companies(tmp_path / "few", table(300))
     companies.align()
     with pytest.raises(UsageError, match="too few to audit"):
-        train_one_shot(companies.folder("airport"))
+        train_one_shot(companies.folder("airport"), waiting=lambda *_: pytest.fail("it asks for labels"))
