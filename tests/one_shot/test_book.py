@@ -73,7 +73,7 @@ def test_rows_of_one_unit_are_charged_together(book):
     release(book, "a", rows_of(90, per_unit=3), flips(0.6), unit="person")
     (charge,) = book.summary().charges
     assert (charge.units, charge.auc) == (30, flips(0.6).loss().times(3).auc())
-    with pytest.raises(UsageError, match="unit = 'person'"):
+    with pytest.raises(UsageError, match="unit = person before"):
         release(book, "b", rows_of(90), flips(0.6))
     with pytest.raises(UsageError, match="another unit"):
         release(book, "c", rows_of(90, per_unit=2), flips(0.6), unit="person")
@@ -146,3 +146,18 @@ def test_sums_have_one_answer_and_every_question_adds_up(book):
     with pytest.raises(UsageError, match=r"budget = 0.62"):
         book.afford(["d"], rows, mechanism, Terms("r", ("airport",), "late", "2 classes", budget=0.62))
     assert len(book.summary().releases) == 2
+
+
+def test_a_book_knows_rows_by_one_coin_id_for_good(book):
+    release(book, "a", rows_of(50), flips(0.6), coin_id=("id",))
+    with pytest.raises(UsageError, match=r"coin_id = \['id'\]"):
+        release(book, "b", rows_of(50, first=50), flips(0.6), coin_id=("ticket",))
+    assert book.summary().labels == 50
+
+
+def test_a_row_has_one_unit_under_all_coins(book):
+    release(book, "a", rows_of(90, per_unit=3), flips(0.6), unit="person")
+    rows = rows_of(90, per_unit=3)
+    moved = Rows(rows.keys, np.roll(rows.units, 1, axis=1), rows.labels)
+    with pytest.raises(UsageError, match="87 rows were released under another unit"):
+        release(book, "b", moved, flips(0.6, 7.4, rare="positive"), unit="person")

@@ -162,7 +162,9 @@ class Book:
 
     def _charged(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, NDArray[np.int64]]:
         """Freeze and charge what is released; the number of the mechanism, and the labels as they are frozen."""
-        self._one_unit(terms.unit)
+        self._for_good("unit", terms.unit, "what they add up to is counted by it: agree on that unit in contract.toml")
+        by = str(list(terms.coin_id))
+        self._for_good("coin_id", by, "by another one each row would have new coins, uncharged: put that one back")
         # Limits of one coin are nested; sums have fresh noise for every question, so each is a series of its own.
         nested = f"{mechanism.series} of {run_id}" if isinstance(mechanism, Sums) else mechanism.series
         series = self._series(terms.label, terms.definition, nested, terms.epoch)
@@ -204,14 +206,11 @@ class Book:
             )
         return sent
 
-    def _one_unit(self, unit: str) -> None:
-        self._db.execute("INSERT OR IGNORE INTO facts VALUES ('unit', ?)", (unit,))
-        (known,) = self._db.execute("SELECT value FROM facts WHERE name = 'unit'").fetchone()
-        if known != unit:
-            raise UsageError(
-                f"labels were released by {known!r} before, and what they add up to is counted by it: agree on "
-                f"unit = {known!r} in contract.toml"
-            )
+    def _for_good(self, name: str, value: str, why: str) -> None:
+        self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+        (known,) = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        if known != value:
+            raise UsageError(f"labels were released with {name} = {known} before, and {why}")
 
     def _series(self, label: str, definition: str, coin: str, epoch: int) -> int:
         asked = (label, definition, coin, epoch)
@@ -255,8 +254,8 @@ class Book:
             (mine, series, *weaker),
         )
         moved = db.execute(
-            "SELECT COUNT(*) FROM temp.asked a JOIN frozen f ON f.series = ? AND f.key = a.key WHERE f.unit != a.unit",
-            (series,),
+            "SELECT COUNT(DISTINCT a.key) FROM series s CROSS JOIN temp.asked a JOIN frozen f"
+            " ON f.series = s.id AND f.key = a.key WHERE f.unit != a.unit"
         ).fetchone()[0]
         if moved:
             raise UsageError(
@@ -306,6 +305,11 @@ class Book:
         )
 
     # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def releases(self) -> int:
+        """How many there were."""
+        return int(self._db.execute("SELECT COUNT(*) FROM releases").fetchone()[0])
 
     def summary(self, delta: float = 0.0) -> Summary:
         """What was released and what it adds up to, by unit; where sums were, odds but for this probability."""

@@ -244,7 +244,10 @@ class Asking:
     def leave(self, seconds: float = 20.0) -> bool:
         """Say that nothing more comes; whether the label party has heard it."""
         self._open = None
-        return self.line.deliver(control("done", 0, {}), seconds)
+        try:
+            return self.line.deliver(control("done", 0, {}), seconds)
+        except (RefusedError, ProtocolError):  # it has everything, and means something else by now
+            return False
 
 
 # --- the label party -------------------------------------------------------------------------------------------------

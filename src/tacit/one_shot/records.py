@@ -40,6 +40,7 @@ class Terms:
         label: the column.
         definition: what its values mean; other values of the same column are other labels.
         unit: what is counted: "row", or a column's name. A book has one for good.
+        coin_id: the columns that name a row. A book has them for good, too: by others a row would have new coins.
         budget: the leak AUC that all releases together may reach for any unit; None for no budget.
         odds_budget: likewise, the factor of the odds.
         delta: the probability with which that factor may be passed, where sums were released; flips never pass it.
@@ -51,6 +52,7 @@ class Terms:
     label: str
     definition: str
     unit: str = "row"
+    coin_id: tuple[str, ...] = ()
     budget: float | None = None
     odds_budget: float | None = None
     delta: float = 0.0

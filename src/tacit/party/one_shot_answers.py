@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from tacit.one_shot.target import Target
 from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
 from tacit.party.one_shot_common import run_id
+from tacit.wire.tally import COINS, Tally
 
 __all__ = ["Answers"]
 
@@ -41,6 +42,7 @@ class Answers:
         train: how many of them are trained on, and answered about.
         target: the labels.
         mechanism: that is used.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
     """
 
     folder: Folder
@@ -49,6 +51,7 @@ class Answers:
     train: int
     target: Target
     mechanism: Mechanism
+    restored: Callable[[str], None] | None = None
 
     def prepare(self) -> None:
         """At home: flip every label, or see that sums over groups can be paid for. What can't be is an error now."""
@@ -88,11 +91,16 @@ class Answers:
 
     @contextmanager
     def _book(self) -> Iterator[Book]:
-        book = open_book(self.folder.path / "coins", self.folder.secret)
-        try:
+        """The party's book; how many releases it has is counted apart from the folder, before anything leaves."""
+        with ExitStack() as stack:
+            book = open_book(self.folder.path / "coins", self.folder.secret)
+            stack.callback(book.close)
+            tally = Tally(self.folder.coins_tally_path, self.restored, COINS)
+            stack.callback(tally.close)
+            tally.begin(begun=book.releases > 0)
+            tally.check(book.releases, book.releases)
             yield book
-        finally:
-            book.close()
+            tally.reach(book.releases)
 
     def _terms(self, partners: tuple[str, ...]) -> Terms:
         config = self.folder.config
@@ -104,6 +112,7 @@ class Answers:
             label=label,
             definition=self.target.definition,
             unit=self.contract.exchange.unit,
+            coin_id=self.folder.table.coin_id or self.folder.table.ids,
             budget=config.spendable,
             odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
             delta=config.delta,

@@ -24,7 +24,7 @@ from tacit.one_shot.mechanisms import Flipping, read_mechanism, shares
 from tacit.one_shot.noise import with_noise
 from tacit.one_shot.parts import guard, part, store_array, store_json
 from tacit.one_shot.ranks import Ranks
-from tacit.one_shot.release import attack_release
+from tacit.one_shot.release import attack_release, check_enough
 from tacit.one_shot.sums import Sums
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
@@ -62,7 +62,9 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
+    check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
+    _shown(folder, inputs)  # a wrong name is told before labels are paid for
     guard(where / "guard.json", _facts(folder, contract, rows, inputs))
     asking = _asking(folder, contract, rows, train, telling)
     try:

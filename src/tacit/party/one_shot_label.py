@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,21 +55,28 @@ class LabelOutcome:
     received: int
 
 
-def train_label(folder: Folder, telling: Telling) -> LabelOutcome:
-    """Train as the label party. Started again after whatever ended it, it goes on where it was."""
+def train_label(folder: Folder, telling: Telling, restored: Callable[[str], None] | None = None) -> LabelOutcome:
+    """Train as the label party. Started again after whatever ended it, it goes on where it was.
+
+    Args:
+        folder: of the party.
+        telling: where the run stands.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    """
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
     target = _target(folder, contract, rows, train)
     mechanism = _mechanism(folder, contract)
     guard(where / "guard.json", _facts(folder, contract, rows, mechanism))
-    answers = Answers(folder, contract, rows, train, target, mechanism)
+    answers = Answers(folder, contract, rows, train, target, mechanism, restored)
     answers.prepare()
     telling.trace("flips entered")
     received = Received(where / "received", rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
-        _meet(folder, contract, rows, train, answers, received, telling)
-        store_json(where / "closed", {"time": time.time()})
+        done = _meet(folder, contract, rows, train, answers, received, telling)
+        if done >= set(contract.feature_parties):  # else the door is opened again at the next start, for a while
+            store_json(where / "closed", {"time": time.time()})
     certificate = answers.certificate()
     store_json(where / "certificate.json", certificate.as_dict())
     return _fit(folder, contract, rows, train, target, received, certificate, telling)
@@ -117,8 +125,11 @@ def _meet(
     answers: Answers,
     received: Received,
     telling: Telling,
-) -> None:
-    """Answer the feature parties until all embeddings are here. Nothing but answers and acknowledgements leaves."""
+) -> set[str]:
+    """Answer the feature parties until all embeddings are here; who has said that it has heard so.
+
+    Nothing but answers and acknowledgements leaves.
+    """
     names, mechanism = contract.feature_parties, answers.mechanism.parameters()
     greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism)
     with ExitStack() as stack:
@@ -141,6 +152,7 @@ def _meet(
         for name in names:
             if name not in done:
                 telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")
+        return done
 
 
 # --- in private ------------------------------------------------------------------------------------------------------
