@@ -157,7 +157,7 @@ class Book:
             mine = self._mechanism(series, parameters)
             labels = self._freeze(series, mine, mechanism, rows)
             self._afford(budget, odds_budget, rows)
-            sent = self._coins(label, definition, epoch).draw(mechanism, rows.keys, labels)
+            sent = self.coins(label, definition, epoch).draw(mechanism, rows.keys, labels)
             self._enter(run_id, run, partners, mine, mechanism, rows.keys, sent)
         return sent
 
@@ -303,7 +303,7 @@ class Book:
             mechanism = read_mechanism(json.loads(parameters))
             keys, sent = self._stored(number, mechanism)
             labels = self._frozen(series, keys)
-            drawn = self._coins(*coin).draw(mechanism, keys, labels)
+            drawn = self.coins(*coin).draw(mechanism, keys, labels)
             if not np.array_equal(drawn, sent) or seal != self._seal(run_id, parameters, keys, sent):
                 raise StorageError(
                     f"{self.path}: what the run {run!r} was sent is not what the secret and the frozen labels give: the"
@@ -352,7 +352,8 @@ class Book:
         (said,) = self._db.execute("SELECT parameters FROM mechanisms WHERE id = ?", (mechanism,)).fetchone()
         return read_mechanism(json.loads(said))
 
-    def _coins(self, label: str, definition: str, epoch: int) -> Coins:
+    def coins(self, label: str, definition: str, epoch: int = 0) -> Coins:
+        """The coins of a label."""
         return Coins(self._secret, column=label, definition=definition, epoch=epoch)
 
     def _seal(self, run_id: str, parameters: str, keys: Keys, sent: NDArray[Any]) -> str:

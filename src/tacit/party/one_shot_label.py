@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit._version import __version__
 from tacit.align.ids import read_ids
 from tacit.config import ODDS_BUDGET, Head, OneShotContract
-from tacit.contracts import Link
+from tacit.contracts import Link, Message
 from tacit.errors import DataError, UsageError
 from tacit.one_shot.book import Book, open_book
 from tacit.one_shot.certificate import Certificate, certify
@@ -35,7 +35,7 @@ from tacit.party.models import load_factory
 from tacit.party.one_shot_common import Telling, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Desk
 
-__all__ = ["LabelOutcome", "train_label"]
+__all__ = ["LabelOutcome", "mechanism_of", "read_labels", "released", "train_label"]
 
 _FAREWELL = 20.0  # seconds in which a feature party that has sent everything may say that it has heard so
 
@@ -64,12 +64,13 @@ def train_label(folder: Folder, telling: Telling) -> LabelOutcome:
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
-    target = _target(folder, contract, rows, train)
-    mechanism = _mechanism(folder, contract)
+    target = read_labels(folder, contract, rows, train)
+    mechanism = mechanism_of(folder, contract)
     guard(where / "guard.json", _facts(folder, contract, rows, mechanism))
-    sent, certificate = _released(folder, contract, rows, train, target, mechanism)
+    sent, certificate = released(folder, contract, rows, train, target, mechanism)
     telling.trace("flips entered")
     store_json(where / "certificate.json", certificate.as_dict())
+    telling.status.update(certificate=brief(certificate), at_once=True)
     received = Received(where / "received", rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
         _meet(folder, contract, rows, packed(sent, outcomes(mechanism)), received, mechanism, telling)
@@ -80,14 +81,21 @@ def train_label(folder: Folder, telling: Telling) -> LabelOutcome:
 # --- at home, before anybody is met ----------------------------------------------------------------------------------
 
 
-def _target(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Target:
+def brief(certificate: Certificate) -> dict[str, Any]:
+    """A certificate in figures, for a status."""
+    return {name: getattr(certificate, name) for name in ("auc", "odds", "total_auc", "total_odds", "rows", "unit")}
+
+
+def read_labels(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Target:
+    """The labels of all aligned rows, checked."""
     label = folder.table.label
     assert label is not None  # a label party's settings were checked
     column = rows.table(folder.data, [label])[label]
     return read_target(column, contract.exchange, train=train, rows=rows.rows)
 
 
-def _mechanism(folder: Folder, contract: OneShotContract) -> Mechanism:
+def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
+    """What flips labels, at the owner's limit and odds."""
     limit, odds = folder.config.limit, folder.config.odds
     if limit is None:
         raise UsageError(
@@ -109,7 +117,7 @@ def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, mechanism: 
     }
 
 
-def _released(
+def released(
     folder: Folder, contract: OneShotContract, rows: Aligned, train: int, target: Target, mechanism: Mechanism
 ) -> tuple[NDArray[Any], Certificate]:
     """What is sent of the training rows' labels: in the book, and paid for, before anybody is met."""
@@ -204,8 +212,14 @@ def _meet(
             until.append(time.monotonic() + _FAREWELL)
             return time.monotonic() < until[0]
 
+        def sent(name: str, answer: Message) -> None:
+            what = {"flips": "flipped labels", "acknowledgement": "acknowledgement of its bytes"}.get(answer.kind)
+            if what is not None:
+                count = contract.train_count(rows.count) if answer.kind == "flips" else 0
+                telling.left(what, name, count, answer.payload.nbytes)
+
         lines = {name: desk.line(name) for name in names}
-        done = answer_all(lines, flips, received, waiting=telling.missing, farewell=farewell)
+        done = answer_all(lines, flips, received, waiting=telling.missing, farewell=farewell, sent=sent)
         for name in names:
             if name not in done:
                 telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")

@@ -198,10 +198,10 @@ def find_run(path: Folder | str | Path) -> tuple[Folder, Path]:
     path = Path(path)
     inside = path.resolve().parent.name == "runs" and not (path / "party.toml").exists()
     folder = Folder(path.resolve().parent.parent if inside else path)
-    where = folder.path / "runs" / folder.contract.run
+    where = folder.path / "runs" / folder.terms.run
     if inside and path.resolve() != where.resolve():
         raise UsageError(
-            f"{path}: the contract in {folder.path} is that of the run {folder.contract.run!r}: put the contract of "
+            f"{path}: the contract in {folder.path} is that of the run {folder.terms.run!r}: put the contract of "
             f"{path.name!r} there to audit it, since it says what labels and rows belong to it"
         )
     return folder, where
