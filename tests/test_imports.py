@@ -23,8 +23,18 @@ ALLOWED = {
     "ledger": {"contracts", "errors", "align", "wire"},
     "report": {"errors"},
     "one_shot": {
-        "_version", "align", "audit", "config", "contracts", "dependence", "errors", "ledger", "models", "protect", "wire",
-    },  # fmt: skip
+        "_version",
+        "align",
+        "audit",
+        "config",
+        "contracts",
+        "dependence",
+        "errors",
+        "ledger",
+        "models",
+        "protect",
+        "wire",
+    },
 }
 
 
