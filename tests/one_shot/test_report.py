@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from tacit.errors import UsageError
+from tacit.cli.audit import audit
+from tacit.cli.export import export
+from tacit.cli.run import status
+from tacit.errors import LimitError, UsageError
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.flips import flips
+from tacit.one_shot.head import load_head
+from tacit.one_shot.learn import load_bottom
 from tacit.one_shot.measured import canaries, most_of_flips, told_truth
 from tacit.one_shot.numbers import number_flips
+from tacit.one_shot.ranks import Ranks
 from tacit.party import sealing
+from tacit.party.doctor import examine
 from tacit.party.one_shot_report import exchange_report
 from tacit.report.rendering import read, render
 
@@ -164,3 +174,93 @@ def test_the_log_tells_the_parts_in_their_order(reported):
     assert parts[0] == "preparing"
     assert parts.index("asking for flipped labels") < parts.index("decoders") < parts.index("sending the embedding")
     assert parts[-1] == "writing the report"
+
+
+# --- what the verbs say of it ----------------------------------------------------------------------------------------
+
+
+def said(verb, *words, code=0):
+    app = typer.Typer()
+    app.command()(verb)
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def test_status_says_what_is_certified_what_was_sent_and_what_left(reported):
+    airline = said(status, "--folder", reported.path / "airline")
+    assert "certified: leak AUC 0.75, odds 3 (1,200 labels); over all exchanges 0.75 and 3 for any row" in airline
+    assert "left: flipped labels of 1,200 rows, 150 bytes to airport" in airline
+    airport = said(status, "--folder", reported.path / "airport")
+    assert "ranks" in airport
+    assert "left: embedding of 1,500 rows, 3,000 bytes to airline" in airport
+    assert "AUC" not in airport, "no figure of the airline's"
+
+
+def test_audit_says_of_each_figure_whether_it_is_a_bound(reported):
+    told = said(audit, reported.run("airline"))
+    assert "canaries measurement" in told
+    assert "All 1,200 flipped labels" in told
+    assert sealing.holds(reported.run("airline") / "report.json")
+    assert "limit 0.95: held" in said(audit, "--folder", reported.path / "airport")
+    told = said(audit, "--folder", reported.path / "airport", "--limit", "0.01", "--out", reported.path / "x", code=1)
+    assert "limit 0.01: broken" in told
+    with pytest.raises(UsageError, match="certified"):
+        said(audit, reported.run("airline"), "--limit", "0.9")
+
+
+def test_export_copies_what_is_ones_own_with_what_is_known_of_it(reported, tmp_path):
+    said(export, "--folder", reported.path / "airline", "--out", tmp_path / "mine")
+    assert load_head(tmp_path / "mine" / "head").shape.width == 2
+    assert load_head(tmp_path / "mine" / "fallback").shape.width == 0
+    about = json.loads((tmp_path / "mine" / "about.json").read_bytes())
+    assert (about["tacit_limit"], about["tacit_verdict"], about["tacit_overrides"]) == ("0.75", "held", "")
+    assert (tmp_path / "mine").stat().st_mode & 0o077 == 0
+    said(export, "--folder", reported.path / "airport", "--out", tmp_path / "theirs")
+    ranks = json.loads((tmp_path / "theirs" / "ranks.json").read_bytes())
+    assert (
+        Ranks.read(ranks["ranks"]).width == ranks["form"]["width"] <= load_bottom(tmp_path / "theirs" / "learned").width
+    )
+    with pytest.raises(UsageError, match="there already"):
+        said(export, "--folder", reported.path / "airport", "--out", tmp_path / "theirs")
+
+
+def test_a_report_that_was_changed_keeps_the_model_in_unless_somebody_answers_for_it(reported, tmp_path):
+    copy = tmp_path / "airline"
+    shutil.copytree(reported.path / "airline", copy)
+    path = copy / "runs" / "small" / "report.json"
+    path.write_text(path.read_text().replace('"held"', '"held" '))
+    with pytest.raises(LimitError, match="tacit audit"):
+        said(export, "--folder", copy, "--out", tmp_path / "out")
+    said(export, "--folder", copy, "--out", tmp_path / "out", "--override", "A. Owner", "--reason", "a test")
+    assert "A. Owner" in json.loads((tmp_path / "out" / "about.json").read_bytes())["tacit_overrides"]
+
+
+def found(companies, name):
+    return {one.name: one for one in examine(companies.path / name)}
+
+
+def test_the_doctor_knows_what_an_exchange_needs(reported, monkeypatch, tmp_path):
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path))
+    airline, airport = found(reported, "airline"), found(reported, "airport")
+    assert {"learner", "limit", "coin_id", "budget", "state outside the folder"} <= airline.keys()
+    assert airline["limit"].seen == "certified: flips at AUC 0.75, odds 3"
+    assert airline["budget"].verdict == "warning", "0.75 of 0.75 is spent"
+    assert str(tmp_path) in airline["state outside the folder"].seen
+    assert (airport["limit"].verdict, "budget" in airport) == ("ok", False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert found(reported, "airport")["learner"].verdict == "problem"
+
+
+@pytest.mark.parametrize(
+    ("limits", "columns", "name", "verdict"),
+    [
+        ("", 'label = "late"', "limit", "problem"),
+        ("limit = 0.6", 'label = "late", coin_id = ["person"]', "coin_id", "problem"),
+        ("limit = 0.6", 'label = "late"', "budget", "ok"),
+    ],
+)
+def test_the_doctor_finds_at_home_what_would_stop_an_exchange(companies, limits, columns, name, verdict):
+    companies.set("airline", limits=limits, columns=columns)
+    assert found(companies, "airline")[name].verdict == verdict
+    assert not (companies.path / "airline" / "coins").exists(), "nothing is changed"

@@ -24,7 +24,6 @@ from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.release import attack_release
-from tacit.party._files import read_lines
 from tacit.party.aligning import aligned
 from tacit.party.folder import Folder
 from tacit.party.one_shot_common import columns_of, own_inputs, seed_of, threads_of
@@ -32,6 +31,7 @@ from tacit.party.one_shot_features import shown
 from tacit.party.one_shot_label import mechanism_of, read_labels, released
 from tacit.party.records import overrides
 from tacit.party.reporting import now, versions
+from tacit.party.status import read_run
 from tacit.report.document import NotTested, Report, Subject, Worst
 from tacit.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
 from tacit.report.words import spelled
@@ -45,12 +45,18 @@ _CERTIFIED = "certified bound"
 
 
 def exchange_report(
-    folder: Folder, *, again: bool = False, repeat: Sequence[str] = (), progress: Progress = lambda *_: None
+    folder: Folder,
+    *,
+    limit: float | None = None,
+    again: bool = False,
+    repeat: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
 ) -> Report:
     """The report of a party's run, which is over.
 
     Args:
         folder: the party's.
+        limit: of a feature party, in the place of that in party.toml; a label party's limit was built into its coins.
         again: whether to attack what was sent once more, and to draw every flipped label of the book again.
         repeat: commands that make this report again.
         progress: told what is being done, how much of it is done and how much there is.
@@ -59,7 +65,10 @@ def exchange_report(
     label = folder.config.role == "label"
     if not (where / ("figures.json" if label else "delivered")).exists():
         raise UsageError(f"{where}: this training is not over: `tacit train` goes on where it was")
-    report = (_label if label else _features)(folder, where, again, progress)
+    if label and limit is not None:
+        raise UsageError(f"{where}: its limit is certified, and can't be another one afterwards: leave --limit out")
+    limit = folder.config.limit if limit is None else limit
+    report = _label(folder, where, again, progress) if label else _features(folder, where, limit, again, progress)
     return report.model_copy(
         update={
             "repeat": tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",),
@@ -78,13 +87,8 @@ def _subject(folder: Folder, protection: str, rows: int, width: int) -> Subject:
 
 
 def _departures(where: Path) -> tuple[Departure, ...]:
-    """What the log says that left, each thing once."""
-    found: dict[tuple[str, str], Departure] = {}
-    for line in [*read_lines(where / "log.older.jsonl"), *read_lines(where / "log.jsonl")]:
-        if line.get("event") == "left":
-            named = {name: line.get(name) for name in ("time", "what", "to", "rows", "bytes")}
-            found.setdefault((str(line.get("what")), str(line.get("to"))), Departure.model_validate(named))
-    return tuple(found.values())
+    """What the log says that left."""
+    return tuple(Departure(**one) for one in read_run(where).get("left", ()))
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
@@ -180,9 +184,9 @@ def _private(where: Path) -> list[Figure]:
 # --- features --------------------------------------------------------------------------------------------------------
 
 
-def _features(folder: Folder, where: Path, again: bool, progress: Progress) -> Report:
+def _features(folder: Folder, where: Path, limit: float | None, again: bool, progress: Progress) -> Report:
     contract, rows = folder.one_shot, aligned(folder)
-    train, limit = contract.train_count(rows.count), folder.config.limit
+    train = contract.train_count(rows.count)
     inputs, columns = own_inputs(folder, contract, rows, train), columns_of(folder)
     told = json.loads((where / "release" / "release.json").read_bytes())
     audit, form = told["audit"], told["form"]
