@@ -171,6 +171,10 @@ class Book:
         mine = self._mechanism(series, json.dumps(mechanism.parameters(), sort_keys=True))
         return mine, self._freeze(series, mine, mechanism, rows)
 
+    def coins(self, label: str, definition: str, epoch: int = 0) -> Coins:
+        """The coins of a label."""
+        return Coins(self._secret, column=label, definition=definition, epoch=epoch)
+
     def _drawn(
         self,
         run_id: str,
@@ -182,9 +186,7 @@ class Book:
     ) -> NDArray[Any]:
         """What leaves of these labels: a function of the secret and of what is written down."""
         if not isinstance(mechanism, Sums):
-            label, definition, epoch = coin
-            coins = Coins(self._secret, column=label, definition=definition, epoch=epoch)
-            return coins.draw(mechanism, keys, labels)
+            return self.coins(*coin).draw(mechanism, keys, labels)
         assert groups is not None
         answers = [
             mechanism.answer(self._secret, np.ascontiguousarray(partition), labels, number=number, run=run_id)

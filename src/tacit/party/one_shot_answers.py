@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -43,6 +44,7 @@ class Answers:
         target: the labels.
         mechanism: that is used.
         restored: told what is missing where somebody answers for going on from an older copy of the folder.
+        sent: what left of each row, once they are prepared; None where sums are asked for.
     """
 
     folder: Folder
@@ -52,6 +54,7 @@ class Answers:
     target: Target
     mechanism: Mechanism
     restored: Callable[[str], None] | None = None
+    sent: NDArray[Any] | None = None
 
     def prepare(self) -> None:
         """At home: flip every label, or see that sums over groups can be paid for. What can't be is an error now."""
@@ -62,8 +65,8 @@ class Answers:
                 book.afford(names, asked, self.mechanism, self._terms(self.contract.feature_parties))
                 return
             terms = self._terms(self.contract.feature_parties)
-            sent = book.release(self._run_id, asked, self.mechanism, terms)
-            self._flips = packed(sent, outcomes(self.mechanism))
+            self.sent = book.release(self._run_id, asked, self.mechanism, terms)
+            self._flips = packed(self.sent, outcomes(self.mechanism))
 
     def tell(self, name: str, message: Message) -> Message:
         """The answer to a feature party's question; the same as often as it asks."""

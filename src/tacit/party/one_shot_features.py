@@ -33,7 +33,7 @@ from tacit.party.models import load_factory
 from tacit.party.one_shot_common import Telling, columns_of, own_inputs, seed_of, threads_of
 from tacit.wire.line import Dialer
 
-__all__ = ["FeatureOutcome", "train_features"]
+__all__ = ["FeatureOutcome", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -64,13 +64,14 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     telling.part("preparing")
     check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
-    _shown(folder, inputs)  # a wrong name is told before labels are paid for
+    shown(folder, inputs)  # a wrong name is told before labels are paid for
     guard(where / "guard.json", _facts(folder, contract, rows, inputs))
     asking = _asking(folder, contract, rows, train, telling)
     try:
         sent, mechanism = _told(folder, contract, asking, inputs[:train], telling)
         bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
         codes, told = _released(folder, contract, inputs, train, bottom, telling)
+        telling.status.update(release={**told["form"], "worst": told["audit"]["worst"]}, at_once=True)
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -117,8 +118,8 @@ def _told(
     def ask(path: Path) -> None:
         if exchange.labels == "sums":
             telling.part("grouping rows that are alike")
-            shown, seed = _shown(folder, inputs), seed_of(folder)
-            groups = partitions(shown, exchange.group_size, exchange.partitions, seed=seed)
+            seen, seed = shown(folder, inputs), seed_of(folder)
+            groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
             telling.part("asking for sums")
             sent = averages(groups, asking.sums(groups))
             store_array(path / "groups.npy", groups)
@@ -170,14 +171,14 @@ def _learnt(
 
             made = own(load_factory(folder.path, learn.factory, "[learn]")())
         made.fit(
-            _shown(folder, inputs), sent, mechanism, contract.exchange.width,
+            shown(folder, inputs), sent, mechanism, contract.exchange.width,
             seed=seed_of(folder), threads=threads_of(folder), progress=telling.part,
         ).save(path)  # fmt: skip
 
     return load_bottom(part(folder.run_folder(contract), "learned", make, telling.trace))
 
 
-def _shown(folder: Folder, inputs: Inputs) -> Inputs:
+def shown(folder: Folder, inputs: Inputs) -> Inputs:
     """The inputs without the columns that the owner withholds."""
     columns, withheld = columns_of(folder), set((folder.config.learn or Learn()).withheld)
     unknown = withheld - set(columns.names)
@@ -229,7 +230,7 @@ def _released(
     def make(path: Path) -> None:
         telling.part("embedding")
         groups = _groups(folder.run_folder(contract), len(inputs))
-        z = bottom.embed(_shown(folder, inputs))
+        z = bottom.embed(shown(folder, inputs))
         tried: list[str] = []
         for form in _Form(contract.exchange.width, learn.ranks, learn.noise).weaker():
             codes, ranks = _coded(folder, contract, bottom.digest, z, train, form)
@@ -285,6 +286,7 @@ def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: T
     """Send the embedding, once; whether the label party has said goodbye."""
     if not (where / "delivered").exists():
         asking.deliver(codes, telling.bar("sending the embedding"))
+        telling.left("embedding", asking.line.peer, len(codes), codes.nbytes)
         telling.trace("acknowledged")
         store_json(where / "delivered", {"bytes": codes.nbytes})
     return asking.leave()
