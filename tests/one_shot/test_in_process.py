@@ -117,6 +117,11 @@ def test_arrays_tensors_and_inputs(features):
     assert np.isfinite(result.scores).all()
 
 
+@pytest.fixture(autouse=True)
+def _same_weights():
+    torch.manual_seed(0)
+
+
 class Units(nn.Module):
     """Numbers alone, or codes and numbers."""
 

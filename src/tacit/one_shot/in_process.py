@@ -166,7 +166,7 @@ def one_shot(
         ranks: that a number may have, at most 256.
         feature_limit: the most that decoders may read of anything, 0 to 1. Where it does not hold the embedding gets
             narrower, coarser, noisier; else it is a `LimitError`. None for none.
-        floor: whether a label-free embedding is sent where it tells no more of the rows and as much of the labels.
+        floor: whether a label-free embedding is sent where it tells no more of the rows and more of the labels.
         test_share: of the rows, drawn by `seed` alone.
         seed: of everything that is drawn but coins and noise.
         secret: of at least 32 bytes, keys coins and noise. None makes one of `seed`: good for trials in one process,

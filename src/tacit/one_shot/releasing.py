@@ -6,6 +6,7 @@ rows. Which is so, the feature party finds out at home, on flipped labels.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align.encoder import Columns, Inputs
+from tacit.contracts import Estimate
 from tacit.errors import LimitError
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.findings import ReleaseAudit
@@ -25,6 +27,7 @@ from tacit.one_shot.release import attack_release
 __all__ = ["Home", "Released", "above_floor", "release"]
 
 _GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
+_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
 
 
@@ -135,7 +138,7 @@ def release(bottom: Bottom, form: Form, home: Home) -> Released:
 
 
 def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism: Any, home: Home) -> Released:
-    """What was learnt, or a label-free embedding where that tells no more of the rows and as much of the labels.
+    """What was learnt, or a label-free embedding where that tells no more of the rows and more of the labels.
 
     Cheap where there is none that tells so little: glances at three of them. Else what is learnt from four fifths of
     the flipped labels shows on the last fifth what it is worth, as do they.
@@ -174,11 +177,14 @@ def _no_more(read: ReleaseAudit, least: ReleaseAudit) -> bool:
 def _best(
     first: Released, rivals: list[Released], learner: Learner, sent: NDArray[Any], mechanism: Any, home: Home
 ) -> Released:
-    """The rival that is worth most, where it is worth as much as what is learnt from four fifths, and is no worse."""
+    """The rival that is worth most, where it is worth more than what is learnt from four fifths, and tells no more.
+
+    More by a standard error: where flipped labels are too few to tell, what was learnt from them stays.
+    """
     form, cut = first.coding.form, 4 * home.train // 5
 
-    def worth_of(z: NDArray[Any]) -> float:
-        return worth(z, sent, mechanism, seed=home.seed, cut=cut).value
+    def worth_of(z: NDArray[Any]) -> Estimate:
+        return worth(z, sent, mechanism, seed=home.seed, cut=cut)
 
     part = learner.fit(
         home.shown[: home.train], sent[:cut], mechanism, home.width, seed=home.seed, threads=home.threads,
@@ -186,9 +192,9 @@ def _best(
     )  # fmt: skip
     z = part.embed(home.shown[: home.train], threads=home.threads)
     learnt = worth_of(home.coding(part, z, form).codes(z, home.secret)[:, : form.width])
-    best = max(rivals, key=lambda rival: worth_of(rival.codes[: home.train, : form.width]))
-    value = worth_of(best.codes[: home.train, : form.width])
-    if value < learnt:
+    worths = [worth_of(rival.codes[: home.train, : form.width]) for rival in rivals]
+    most, best = max(zip(worths, rivals, strict=True), key=lambda pair: pair[0].value)
+    if most.value < learnt.value + math.hypot(*((one.high - one.low) / (2 * _Z95) for one in (most, learnt))):
         return first
     audit = home.attack(best.codes, form)
     assert first.audit is not None
@@ -196,6 +202,6 @@ def _best(
         return first
     why = (
         f"{best.bottom.name} of {form} tells no more of the rows than what was learnt (at most {audit.worst:.3f} "
-        f"against {first.audit.worst:.3f}) and as much of flipped labels ({value:.3f} against {learnt:.3f})"
+        f"against {first.audit.worst:.3f}) and more of flipped labels ({most.value:.3f} against {learnt.value:.3f})"
     )
     return replace(best, audit=audit, tried=first.tried, why=why)
