@@ -142,7 +142,7 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
 def _certified(folder: Folder, certificate: Certificate, book: Book) -> Certified:
     total, config = book.summary(), folder.config
     return Certified(
-        **certificate.as_dict(),
+        **{**certificate.as_dict(), "parameters": json.dumps(certificate.parameters)},
         budget=config.spendable,
         odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
         releases=len(total.releases),

@@ -36,7 +36,7 @@ _SPARK = 40
 _UTILITY = ("test_auc", "test_loss", "train_loss")  # what a model is first judged by
 _CARD = (
     "run", "party", "role", "state", "alive", "time", "turn", "turns", "epoch", "epochs", "journal_bytes", "alarms",
-    "mode", "part", "done", "total", "peer", "certificate", "release",
+    "mode", "peer", "certificate", "release",
 )  # fmt: skip
 
 
@@ -139,6 +139,7 @@ class RunReader:
             "level": gate.get("level", 0), "worst": self._worst(), "verdict": (self.report or {}).get("verdict"),
             "reason": status.get("reason"), "utility": self._utility(), "spark": self._spark(), "rate": rate,
             "seconds_left": part_left(status) if self._one_shot else left / rate if rate else None,
+            "doing": {name: status.get(name) for name in ("part", "done", "total")},
             "left_bytes": sum(one["bytes"] for one in status.get("left", [])),
             "reconnects": max(0, met - 1), "problems": self.problems,
             "report": (self.place.path / "report.html").exists(),

@@ -67,7 +67,7 @@ function run(parts, card) {
   say(parts.title, card.run ?? card.name);
   const role = { label: "label party", features: "feature party" }[card.role] ?? card.role;
   say(parts.who, [card.party, role].filter(Boolean).join(" · "));
-  const [turn, turns] = card.mode === "one_shot" ? [card.done, card.total] : [card.turn, card.turns];
+  const [turn, turns] = card.mode === "one_shot" ? [card.doing?.done, card.doing?.total] : [card.turn, card.turns];
   const share = known(turn) && turns > 0 ? Math.min(turn / turns, 1) : 0;
   bar(parts.done, card.state === "finished" ? 1 : share);
   say(parts.far, progress(card) || "not begun");

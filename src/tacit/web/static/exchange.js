@@ -79,7 +79,7 @@ function hero(view, detail) {
     ["limit", known(detail.limit) ? limit(detail.limit) : "none"],
     ...own,
     [detail.utility ? `${spelled(detail.utility.name)}, private` : "private figure", detail.utility ? fixed(detail.utility.value) : "none here"],
-    [progress({ ...detail, seconds_left: null }) || "progress", detail.state === "finished" ? "100%" : detail.total > 0 ? `${Math.floor((100 * detail.done) / detail.total)}%` : "–"],
+    [progress({ ...detail, seconds_left: null }) || "progress", detail.state === "finished" ? "100%" : detail.doing?.total > 0 ? `${Math.floor((100 * detail.doing.done) / detail.doing.total)}%` : "–"],
     ["this part still takes", moves(detail) ? duration(detail.seconds_left) : "–"],
     ["left this house", bytes(detail.left_bytes ?? 0)],
   ];

@@ -48,8 +48,8 @@ export function progress(card) {
   const parts = [];
   if (card.mode === "one_shot") {
     if (card.state === "finished") return "all parts are done";
-    if (card.part) parts.push(card.part);
-    if (card.total > 0) parts.push(`${Math.floor((100 * card.done) / card.total)}%`);
+    if (card.doing?.part) parts.push(card.doing.part);
+    if (card.doing?.total > 0) parts.push(`${Math.floor((100 * card.doing.done) / card.doing.total)}%`);
   }
   if (known(card.epochs) && card.epochs > 0) parts.push(`epoch ${count(card.epoch ?? 0)} of ${count(card.epochs)}`);
   if (!parts.length && known(card.turns)) parts.push(`turn ${count(card.turn ?? 0)} of ${count(card.turns)}`);
