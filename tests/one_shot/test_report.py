@@ -7,9 +7,12 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 import typer
+from torch import nn
 from typer.testing import CliRunner
 
+from tacit.align.encoder import Inputs
 from tacit.cli.audit import audit
 from tacit.cli.export import export
 from tacit.cli.run import status
@@ -18,12 +21,14 @@ from tacit.one_shot.coins import Coins
 from tacit.one_shot.flips import flips
 from tacit.one_shot.head import load_head
 from tacit.one_shot.learn import load_bottom
+from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.measured import canaries, most_of_flips, told_truth
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.ranks import Ranks
 from tacit.party import sealing
 from tacit.party.doctor import examine
-from tacit.party.one_shot_report import exchange_report
+from tacit.party.one_shot_common import columns_of
+from tacit.party.one_shot_report import _fisher, exchange_report
 from tacit.report.rendering import read, render
 from tacit.runs import RunReader, find
 from tacit.runs.exchange import part_left
@@ -178,6 +183,29 @@ def test_the_log_tells_the_parts_in_their_order(reported):
     assert parts[0] == "preparing"
     assert parts.index("asking for flipped labels") < parts.index("decoders") < parts.index("sending the embedding")
     assert parts[-1] == "writing the report"
+
+
+class _Smooth(nn.Module):
+    """Twice the first number, and the second."""
+
+    def forward(self, categorical, numeric):
+        return numeric * torch.tensor([2.0, 1.0])
+
+
+def test_noise_behind_a_smooth_bottom_bounds_unbiased_decoders_and_nothing_else_does(companies):
+    folder, draw = companies.folder("airport"), torch.Generator().manual_seed(0)
+    numbers = torch.randn(500, 2, generator=draw)
+    inputs = Inputs(torch.zeros(500, 1, dtype=torch.int64), numbers, (4,))
+    bottom = NetworkBottom(_Smooth(), np.eye(2))
+    form = {"width": 2, "ranks": 256, "noise": 3.0}
+    bound, why = _fisher(folder, form, bottom, inputs, columns_of(folder), 500)
+    spread = numbers.std(dim=0, correction=0)
+    assert bound == pytest.approx({"wind": float(9 * spread[0] ** 2), "rain": float(9 * spread[1] ** 2)}, rel=1e-4)
+    assert why == ""
+    for changed, other in (({**form, "noise": 0.0}, bottom), (form, None)):
+        bound, why = _fisher(folder, changed, other, inputs, columns_of(folder), 500)
+        assert bound == {}
+        assert why
 
 
 # --- what the verbs say of it ----------------------------------------------------------------------------------------
