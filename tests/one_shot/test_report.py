@@ -7,9 +7,12 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 import typer
+from torch import nn
 from typer.testing import CliRunner
 
+from tacit.align.encoder import Inputs
 from tacit.cli.audit import audit
 from tacit.cli.export import export
 from tacit.cli.run import status
@@ -18,13 +21,19 @@ from tacit.one_shot.coins import Coins
 from tacit.one_shot.flips import flips
 from tacit.one_shot.head import load_head
 from tacit.one_shot.learn import load_bottom
+from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.measured import canaries, most_of_flips, told_truth
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.ranks import Ranks
 from tacit.party import sealing
 from tacit.party.doctor import examine
-from tacit.party.one_shot_report import exchange_report
+from tacit.party.one_shot_common import columns_of
+from tacit.party.one_shot_report import _fisher, exchange_report
 from tacit.report.rendering import read, render
+from tacit.runs import RunReader, find
+from tacit.runs.exchange import part_left
+from tacit.track.curves import run_curves
+from tacit.track.facts import facts_of
 
 from .companies import Companies, table
 
@@ -176,6 +185,29 @@ def test_the_log_tells_the_parts_in_their_order(reported):
     assert parts[-1] == "writing the report"
 
 
+class _Smooth(nn.Module):
+    """Twice the first number, and the second."""
+
+    def forward(self, categorical, numeric):
+        return numeric * torch.tensor([2.0, 1.0])
+
+
+def test_noise_behind_a_smooth_bottom_bounds_unbiased_decoders_and_nothing_else_does(companies):
+    folder, draw = companies.folder("airport"), torch.Generator().manual_seed(0)
+    numbers = torch.randn(500, 2, generator=draw)
+    inputs = Inputs(torch.zeros(500, 1, dtype=torch.int64), numbers, (4,))
+    bottom = NetworkBottom(_Smooth(), np.eye(2))
+    form = {"width": 2, "ranks": 256, "noise": 3.0}
+    bound, why = _fisher(folder, form, bottom, inputs, columns_of(folder), 500)
+    spread = numbers.std(dim=0, correction=0)
+    assert bound == pytest.approx({"wind": float(9 * spread[0] ** 2), "rain": float(9 * spread[1] ** 2)}, rel=1e-4)
+    assert why == ""
+    for changed, other in (({**form, "noise": 0.0}, bottom), (form, None)):
+        bound, why = _fisher(folder, changed, other, inputs, columns_of(folder), 500)
+        assert bound == {}
+        assert why
+
+
 # --- what the verbs say of it ----------------------------------------------------------------------------------------
 
 
@@ -264,3 +296,61 @@ def test_the_doctor_finds_at_home_what_would_stop_an_exchange(companies, limits,
     companies.set("airline", limits=limits, columns=columns)
     assert found(companies, "airline")[name].verdict == verdict
     assert not (companies.path / "airline" / "coins").exists(), "nothing is changed"
+
+
+# --- the page, and figures for other programs ------------------------------------------------------------------------
+
+
+def reader_of(companies, name):
+    (place,) = find([companies.run(name)])
+    reader = RunReader(place)
+    assert reader.refresh()
+    return reader
+
+
+def test_a_page_gets_parts_in_time_and_what_left(reported):
+    detail = reader_of(reported, "airport").detail()
+    parts = [one["part"] for one in detail["exchange"]["timeline"] if not one["still"]]
+    assert parts.index("asking for flipped labels") < parts.index("decoders") < parts.index("sending the embedding")
+    assert all(first <= last for one in detail["exchange"]["timeline"] for first, last in one["spans"])
+    assert [one["bytes"] for one in detail["exchange"]["left"]] == [3000]
+    assert detail["left_bytes"] == 3000
+    assert {one["column"] for one in detail["exchange"]["columns"]} == {"port", "wind", "rain"}
+    assert (detail["mode"], detail["verdict"], detail["worst"]["measure"]) == ("one_shot", "held", "variance_read")
+
+
+def test_a_card_of_a_label_party_shows_what_is_certified(reported):
+    reader = reader_of(reported, "airline")
+    card = reader.card()
+    assert (card["worst"]["attack"], card["worst"]["value"]) == ("certified bound", pytest.approx(0.75))
+    assert card["utility"]["name"] == "test_auc"
+    reader.report = None  # as before the training is over
+    assert reader.card()["worst"]["value"] == pytest.approx(0.75)
+    assert json.dumps(reader.detail())
+
+
+def test_trackers_get_the_heads_figures_at_one_side_and_the_audits_at_the_other(reported):
+    airline = {one.name: one.y[0] for one in run_curves(reader_of(reported, "airline")) if one.x}
+    assert airline["exchange/certified auc"] == pytest.approx(0.75)
+    assert airline["exchange/test AUC with partners"] == airline["utility/test_auc"]
+    assert airline["exchange/canaries.low"] < airline["exchange/canaries"] < airline["exchange/canaries.high"]
+    airport = {one.name: one.y[0] for one in run_curves(reader_of(reported, "airport")) if one.x}
+    assert {"exchange/most read", "exchange/read of wind", "exchange/read of wind.high"} <= airport.keys()
+    assert not [name for name in airport if "utility" in name or "certified" in name]
+    facts = facts_of(reader_of(reported, "airline"))
+    assert (facts["mode"], facts["limit"], facts["exchange.width"]) == ("one_shot", 0.75, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        ({"done": 1, "total": 4}, 30.0),
+        ({"done": 0, "total": 4}, None),
+        ({"done": 1, "total": 4, "alive": False}, None),
+        ({"done": 1, "total": 4, "parts": []}, None),
+    ],
+)
+def test_how_long_a_part_still_takes(status, seconds):
+    begun = [{"part": "decoders", "time": "2026-11-15T10:00:00+00:00"}]
+    told = {"alive": True, "state": "training", "time": "2026-11-15T10:00:10+00:00", "parts": begun, **status}
+    assert part_left(told) == seconds

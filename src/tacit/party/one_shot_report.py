@@ -36,7 +36,7 @@ from tacit.party.reporting import now, versions
 from tacit.party.status import read_run
 from tacit.report.document import NotTested, Report, Subject, Worst
 from tacit.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
-from tacit.report.words import spelled
+from tacit.report.words import count, spelled
 
 __all__ = ["exchange_report"]
 
@@ -148,7 +148,7 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
 def _certified(folder: Folder, certificate: Certificate, book: Book) -> Certified:
     total, config = book.summary(), folder.config
     return Certified(
-        **certificate.as_dict(),
+        **{**certificate.as_dict(), "parameters": json.dumps(certificate.parameters)},
         budget=config.spendable,
         odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
         releases=len(total.releases),
@@ -230,8 +230,8 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
 
 
 def _form(form: dict[str, Any]) -> str:
-    noise = f", under noise of {form['noise']:g} deviations" if form["noise"] else ""
-    return f"{form['width']} numbers a row in {form['ranks']} ranks{noise}"
+    noise = f", noise {form['noise']:g}" if form["noise"] else ""
+    return f"{count(form['width'], 'number')} a row in {form['ranks']} ranks{noise}"
 
 
 def _worst(audit: dict[str, Any]) -> Worst | None:

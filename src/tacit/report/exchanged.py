@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import FiniteFloat
 
@@ -61,7 +61,7 @@ class Certified(Part):
     Attributes:
         sentence: the one for a lawyer.
         mechanism: in words.
-        parameters: of it, exact.
+        parameters: of it, exact, as JSON.
         rows: whose labels were sent.
         unit: what the bound is about: one row, or all rows of one value of a column.
         auc: of this exchange.
@@ -82,7 +82,7 @@ class Certified(Part):
 
     sentence: str
     mechanism: str
-    parameters: dict[str, Any]
+    parameters: str
     rows: int
     unit: str
     auc: FiniteFloat
@@ -94,7 +94,7 @@ class Certified(Part):
     releases: int
     labels: int
     share: Missable = None
-    after: tuple[float, float] | None = None
+    after: tuple[float, ...] | None = None
     posterior: str = ""
     delta: float = 0.0
     why: str = ""
