@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -218,6 +219,8 @@ def together(
         done: exit codes of a command that has done its work.
     """
     processes = [company.start(verb, "--json") for company in companies]
+    readers = ThreadPoolExecutor(len(processes))  # a pipe that nobody empties stops who writes to it
+    reading = [readers.submit(process.communicate) for process in processes]
     paused = ""
     try:
         while any(process.poll() is None for process in processes):
@@ -231,7 +234,8 @@ def together(
         for process in processes:
             if paused or any(other.poll() not in (None, *done) for other in processes):
                 process.kill()
-    said = [process.communicate() for process in processes]
+        readers.shutdown(wait=False)
+    said = [one.result() for one in reading]
     if paused:
         raise LimitError(
             f"{paused}. With more flights (--rows) intervals are narrower, and the demo's limit can be shown to hold"
