@@ -89,7 +89,8 @@ def train(
     from tacit.party.folder import Folder as PartyFolder
 
     if PartyFolder(party_folder(where, folder)).terms.mode == "one_shot":
-        _one_shot(party_folder(where, folder), as_json=as_json, quiet=quiet)
+        answered = None if after_restore is None else (after_restore, reason or "")
+        _one_shot(party_folder(where, folder), answered, as_json=as_json, quiet=quiet)
         return
     from tacit.party.replaying import audit_trained
     from tacit.party.sealing import write_report
@@ -126,7 +127,7 @@ def train(
         raise typer.Exit(1)
 
 
-def _one_shot(path: Path, *, as_json: bool, quiet: bool) -> None:
+def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: bool, quiet: bool) -> None:
     from tacit.cli._one_shot import print_outcome
     from tacit.party.one_shot import train_one_shot
 
@@ -137,6 +138,7 @@ def _one_shot(path: Path, *, as_json: bool, quiet: bool) -> None:
             progress=show,
             waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
             alarm=_alarm,
+            after_restore=after_restore,
         )
     print_outcome(outcome, as_json=as_json, quiet=quiet)
 

@@ -16,7 +16,7 @@ from tacit.contracts import Estimate
 from tacit.one_shot.coins import KEY_SIZE, Coins
 from tacit.one_shot.flips import Flips
 from tacit.one_shot.learn import learner
-from tacit.one_shot.mechanisms import Mechanism
+from tacit.one_shot.mechanisms import Flipping, Mechanism
 from tacit.one_shot.numbers import NumberFlips
 
 __all__ = ["Area", "canaries", "most_of_flips", "read_flips", "told_truth"]
@@ -74,7 +74,7 @@ def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[
     return _area(_leaning(sent, one, other), labels == one, labels == other)
 
 
-def canaries(coins: Coins, mechanism: Mechanism, count: int, secret: bytes) -> Area | None:
+def canaries(coins: Coins, mechanism: Flipping, count: int, secret: bytes) -> Area | None:
     """The same on rows that do not exist: their labels are fair coins, and the label party's coins flip them.
 
     Whatever real labels are like, and whatever one knows of them, a canary's label hangs on nothing: what is read of it

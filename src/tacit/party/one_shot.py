@@ -16,6 +16,7 @@ from tacit.party.one_shot_common import Telling
 from tacit.party.one_shot_features import FeatureOutcome, train_features
 from tacit.party.one_shot_label import LabelOutcome, train_label
 from tacit.party.one_shot_report import exchange_report
+from tacit.party.records import restored
 from tacit.party.sealing import write_report
 from tacit.party.status import Status
 from tacit.wire._files import locked
@@ -31,6 +32,7 @@ def train_one_shot(
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
     trace: Callable[[str], None] = lambda _: None,
+    after_restore: tuple[str, str] | None = None,
 ) -> LabelOutcome | FeatureOutcome:
     """Train with the other parties of the contract in one exchange. All run this at the same time, each in its folder.
 
@@ -43,6 +45,8 @@ def train_one_shot(
         waiting: told while a peer lets us wait.
         alarm: told of everything that was refused: the peer, the field, the reason.
         trace: told of each point that the run passes.
+        after_restore: who lets a label party go on from a folder that is an older copy, or whose count of what left is
+            gone, and why. It stays on record.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     contract = folder.one_shot
@@ -56,7 +60,11 @@ def train_one_shot(
         telling = Telling(status, progress, waiting, alarm, trace)
         chained.begin(where / OVERRIDES)
         try:
-            outcome = (train_label if folder.config.role == "label" else train_features)(folder, telling)
+            if folder.config.role == "label":
+                answered = restored(where, status.log, after_restore)
+                outcome: LabelOutcome | FeatureOutcome = train_label(folder, telling, answered)
+            else:
+                outcome = train_features(folder, telling)
         except TacitError as error:
             status.update(state="stopped", reason=str(error), at_once=True)
             raise

@@ -24,11 +24,13 @@ from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.release import attack_release
+from tacit.one_shot.sums import Sums
 from tacit.party.aligning import aligned
 from tacit.party.folder import Folder
+from tacit.party.one_shot_answers import Answers
 from tacit.party.one_shot_common import columns_of, own_inputs, seed_of, threads_of
 from tacit.party.one_shot_features import shown
-from tacit.party.one_shot_label import mechanism_of, read_labels, released
+from tacit.party.one_shot_label import mechanism_of, read_labels
 from tacit.party.records import overrides
 from tacit.party.reporting import now, versions
 from tacit.party.status import read_run
@@ -99,23 +101,27 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
     train, limit = contract.train_count(rows.count), folder.config.limit
     progress("measuring what was sent", 0, 1)
     target, mechanism = read_labels(folder, contract, rows, train), mechanism_of(folder, contract)
-    sent, certificate = released(folder, contract, rows, train, target, mechanism)
+    answers = Answers(folder, contract, rows, train, target, mechanism)
+    answers.prepare()
+    certificate = answers.certificate()
     cells = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
     labels = np.where(target.known, cells, -1).astype(np.int64)[:train]
     book = open_book(folder.path / "coins", folder.secret)
     try:
         column = folder.table.label
         assert column is not None  # a label party's settings were checked
-        drawn = measured.canaries(
-            book.coins(column, target.definition), mechanism, min(_CANARIES, max(1000, train)), folder.secret
-        )
+        drawn = None
+        if not isinstance(mechanism, Sums):
+            coins = book.coins(column, target.definition)
+            drawn = measured.canaries(coins, mechanism, min(_CANARIES, max(1000, train)), folder.secret)
         certified = _certified(folder, certificate, book)
         checked = _checked(book) if again else ""
     finally:
         book.close()
+    told_truth = None if answers.sent is None else measured.told_truth(mechanism, answers.sent, labels)
     figures = [
         _area(
-            "labels told by what was sent", measured.told_truth(mechanism, sent, labels), mechanism.auc,
+            "labels told by what was sent", told_truth, mechanism.auc,
             "What left against the true labels of the training rows, as somebody sees it who knows nothing else.",
         ),
         _area(

@@ -75,6 +75,7 @@ class Certified(Part):
         share: of class 1, of two classes.
         after: how likely class 1 is after a 0 and after a 1 was sent, for whoever knows that share and nothing else.
         posterior: the same in a sentence.
+        delta: the probability with which odds may be passed; 0 but for sums.
         why: what decided, where the odds did and not the limit.
         not_covered: what no bound on messages bounds.
     """
@@ -95,6 +96,7 @@ class Certified(Part):
     share: Missable = None
     after: tuple[float, ...] | None = None
     posterior: str = ""
+    delta: float = 0.0
     why: str = ""
     not_covered: tuple[str, ...] = ()
 
