@@ -74,4 +74,4 @@ def _panel(axis: Axes, found: Sequence[Point], across: Callable[[Point], float],
                 said, (across(point), point.figure.value), textcoords="offset points", xytext=(4, 4), fontsize=7
             )
     axis.set_xlim(-0.02, 1.03)
-    axis.set_xlabel(f"read of the features, {what} (0 nothing, 1 everything)")
+    axis.set_xlabel(f"read of the features, {what} (0 to 1)")
