@@ -24,7 +24,7 @@ from tacit.models._checks import count
 from tacit.one_shot._network import TableTrunk
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.certificate import Certificate, certify
-from tacit.one_shot.coins import KEY_SIZE, Coins
+from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.findings import ReleaseAudit
 from tacit.one_shot.forms import Form, shown
 from tacit.one_shot.head import Head, fit_head
@@ -285,10 +285,8 @@ def _sent(table: _Table, mechanism: Flipping, secret: bytes) -> tuple[NDArray[An
     target, train = table.target, table.train
     labels = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
     known = np.where(target.known, labels, -1).astype(np.int64)[:train]
-    keys = np.zeros((train, KEY_SIZE), np.uint8)
-    keys[:, :8] = table.order[:train].astype("<u8")[:, None].view(np.uint8)
     coins = Coins(secret, column="labels", definition=target.definition, epoch=0)
-    sent = coins.draw(mechanism, keys, known)
+    sent = coins.draw(mechanism, counted_keys(table.order[:train]), known)
     charge = Charge(train, mechanism.auc, mechanism.odds, described(mechanism))
     share = float(target.values[:train][target.known[:train]].mean()) if target.classes == 2 else None
     return sent, certify(mechanism, train, Summary("row", (), (charge,), train), share)
