@@ -91,7 +91,7 @@ def _shell():
         "NO_COLOR": "1", "TERM": "dumb",
     }  # fmt: skip
 
-    def run(script, folder, timeout=120):
+    def run(script, folder, timeout=240):
         with (folder / ".said").open("w+") as said:
             started = subprocess.Popen(
                 ["bash", "-ec", script], cwd=folder, env={**environment, "HOME": str(folder)}, stdin=subprocess.DEVNULL,
