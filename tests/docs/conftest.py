@@ -33,10 +33,10 @@ def _finished(folder):
 
 def _exchanged(folder):
     """An airline and an airport that have trained in one exchange."""
-    companies = one_exchange.prepare(folder, rows=2048, seed=0)
+    companies = one_exchange.prepare(folder, rows=1280, seed=0)
     with ThreadPoolExecutor(2) as both:
         list(both.map(lambda company: Folder(company.folder).align(), companies, timeout=120))
-        list(both.map(lambda company: train_one_shot(company.folder), companies, timeout=240))
+        list(both.map(lambda company: train_one_shot(company.folder), companies, timeout=600))
     shutil.copy(folder / "airport" / "airport.crt", folder)
 
 
@@ -91,7 +91,7 @@ def _shell():
         "NO_COLOR": "1", "TERM": "dumb",
     }  # fmt: skip
 
-    def run(script, folder, timeout=120):
+    def run(script, folder, timeout=240):
         with (folder / ".said").open("w+") as said:
             started = subprocess.Popen(
                 ["bash", "-ec", script], cwd=folder, env={**environment, "HOME": str(folder)}, stdin=subprocess.DEVNULL,

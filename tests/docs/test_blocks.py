@@ -152,7 +152,7 @@ SMALLER = {
         "tacit train --quiet --folder airport": "tacit train --no-audit --quiet --folder airport",
     },
     "tutorial-one-shot.md": {
-        'chosen = pl.col("flight_id") % 20 == 0': 'chosen = pl.col("flight_id") % 150 == 0',
+        'chosen = pl.col("flight_id") % 20 == 0': 'chosen = pl.col("flight_id") % 200 == 0',
     },
     "tutorial-two-companies.md": {
         'chosen = pl.col("flight_id") % 20 == 0': 'chosen = pl.col("flight_id") % 40 == 0',
