@@ -8,10 +8,14 @@ come within five standard errors from below: a test whose attack is weak shows n
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from collections import defaultdict
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from scipy.stats import rankdata
@@ -27,6 +31,8 @@ from tacit.one_shot.flips import flips
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.records import Rows
 from tacit.one_shot.sums import sums
+
+from .companies import Companies, table
 
 ROWS = 20_000
 SECRET = bytes(range(32))
@@ -334,3 +340,35 @@ def test_more_partitions_than_were_paid_for_are_refused():
     mechanism = sums(0.6, groups=4, partitions=2)
     with pytest.raises(ProtocolError, match="2 are agreed"):
         mechanism.answer(SECRET, crafted(100, 0), np.zeros(400, np.int64), number=2, run="r")
+
+
+# --- two companies ---------------------------------------------------------------------------------------------------
+
+
+def test_two_companies_and_two_runs(tmp_path, monkeypatch):
+    """Real processes, TLS and folders: two runs, two limits, a new alignment; the airport has all that it got."""
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path / "state"))
+    rows = table(4000)
+    fair = dict(zip(rows["id"].to_list(), coins(4000, seed=14).tolist(), strict=True))
+    companies = Companies(tmp_path, rows.with_columns(late=np.array(list(fair.values()))))
+    linear = 'learn = { learner = "linear" }\n'
+    companies.set("airport", columns='categorical = ["port"], numeric = ["wind", "rain"]', more=linear)
+    seen = {row: [-1, -1] for row in fair}
+    for place, limit in enumerate((0.7, 0.6)):
+        companies.set("airline", limits=f"limit = {limit}", columns='label = "late", numeric = ["plane"]')
+        companies.agree(run=f"run-{place}")
+        companies.align()
+        words = (sys.executable, "-m", "tacit", "train", "--quiet", "--folder")
+        both = [subprocess.Popen([*words, companies.path / name]) for name in ("airline", "airport")]
+        assert [one.wait(200) for one in both] == [0, 0]
+        where = companies.run("airport", f"run-{place}")
+        ids = pl.read_parquet(companies.path / "airport" / "data.parquet")["id"].to_numpy()
+        sent = np.load(where / "flips" / "sent.npy")
+        for row, bit in zip(ids[np.load(where / "rows.npy")[: len(sent)]].tolist(), sent.tolist(), strict=True):
+            seen[row][place] = bit
+    certificate = json.loads((companies.run("airline", "run-1") / "certificate.json").read_bytes())
+    assert certificate["total_auc"] == flips(0.7).auc
+    patterns, labels = np.array(list(seen.values())), np.array(list(fair.values()))
+    asked = (patterns >= 0).any(1)
+    score, judged = learnt(patterns[asked], labels[asked])
+    holds("two companies, two runs over TLS", score, judged, certificate["total_auc"], reached=False)
