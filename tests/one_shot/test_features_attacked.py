@@ -1,7 +1,7 @@
 """The feature side attacked: what the audit says before release, beside what the attacker gets from what was released.
 
-A label party that hijacks the exchange sends an attribute as if it were the flipped label, for a tenth of the rows (half
-of them for a rare attribute), and coin flips else: no test on the bits can tell. What it reads of all other rows is at
+A label party that hijacks the exchange sends an attribute as if it were the flipped label, for a tenth of the rows (a
+half for a rare attribute), and coin flips else: no test on the bits can tell. What it reads of all other rows is at
 most what the audit said of that question, but for four standard errors; seeds are fixed.
 """
 
