@@ -34,7 +34,7 @@ ALLOWED = {
         "models",
         "protect",
         "wire",
-    },  # fmt: skip
+    },
 }
 
 

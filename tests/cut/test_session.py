@@ -8,6 +8,7 @@ import torch
 
 from tacit.align.batches import digest
 from tacit.contracts import Message
+from tacit.cut.session import ALIKE, _alike
 from tacit.errors import StorageError
 from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation
@@ -138,6 +139,39 @@ def test_what_a_feature_party_says_is_judged_before_it_is_written_down(parties, 
     few = Message(0, "evaluation", torch.zeros(len(evaluate.rows) - 1, 6), digest(evaluate.rows))
     assert "rows or figures came" in session._judge(evaluate)(few)
     durable.journal.close()
+
+
+def _draw(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+def _spread(count, jitter=0.0):
+    """All rows at one place but for so many of length 50, and within a jitter of it."""
+    z = torch.zeros(512, 64)
+    z[:count] = 50 * torch.eye(64)[torch.arange(count) % 64]
+    z[count:] += jitter * _draw(512 - count, 64)
+    return z
+
+
+@pytest.mark.parametrize(
+    ("z", "refused"),
+    [
+        (torch.ones(512, 64), True),
+        (torch.zeros(512, 64), True),  # a bottom that has died
+        (_spread(32), True),
+        (_spread(32, jitter=1e-4), True),
+        (_draw(512, 64), False),
+        (_draw(512, 64).relu() * (_draw(512, 1) > 0), False),  # half of the rows are zero
+        (torch.ones(31, 64), False),  # a few may be alike by chance
+        # Somebody who takes more trouble is not refused: what this stops is as the docs say, not more.
+        (_spread(32, jitter=2e-3), False),
+        (_spread(102), False),
+        (3 * torch.eye(16, 64)[torch.arange(512) % 16], False),
+    ],
+    ids=["one vector", "zeros", "most", "nearly", "honest", "half zeros", "few rows", "jitter", "80%", "16 vectors"],
+)  # fmt: skip
+def test_a_batch_in_which_nearly_all_rows_are_alike_is_refused_and_no_other(z, refused):
+    assert (_alike(z) > ALIKE) == refused
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 
+from tacit.party.aligning import align
 from tacit.party.folder import Folder, create
 from tacit.party.one_shot import train_one_shot
 
@@ -98,15 +99,19 @@ class Companies:
         return self.path / name / "runs" / run
 
     def together(self, act, patience=120):
-        """All of them at once; what each has come to, errors included."""
+        """All of them at once; what each has come to, errors included. Where one fails, those that wait for it end."""
         names = ("airline", *self.parties)
-        stop = threading.Event()
+        failed = threading.Event()
+
+        def waiting(*_):
+            if failed.is_set():
+                raise OverError
 
         def one(name):
             try:
-                return act(name)
+                return act(name, waiting)
             except Exception as error:
-                stop.set()
+                failed.set()
                 return error
 
         with ThreadPoolExecutor(len(names)) as pool:
@@ -114,8 +119,12 @@ class Companies:
             return {name: future.result(timeout=patience) for name, future in futures.items()}
 
     def align(self):
-        found = self.together(lambda name: self.folder(name).align())
+        found = self.together(lambda name, waiting: align(self.folder(name), waiting=waiting))
         assert not [one for one in found.values() if isinstance(one, Exception)], found
 
     def train(self):
-        return self.together(lambda name: train_one_shot(self.folder(name)))
+        return self.together(lambda name, waiting: train_one_shot(self.folder(name), waiting=waiting))
+
+
+class OverError(Exception):
+    """Somebody else has failed, or the test has seen enough."""

@@ -29,14 +29,14 @@ from tacit.errors import ProtocolError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.flips import flips
 from tacit.one_shot.numbers import number_flips
-from tacit.one_shot.records import Rows
+from tacit.one_shot.records import Rows, Terms
 from tacit.one_shot.sums import sums
 
 from .companies import Companies, table
 
 ROWS = 20_000
 SECRET = bytes(range(32))
-ABOUT = {"run": "r", "partners": ["airport"], "label": "late", "definition": "2 classes"}
+ABOUT = {"run": "r", "partners": ("airport",), "label": "late", "definition": "2 classes"}
 ERRORS = 5.0
 RARE = flips(0.6, 7.4, rare="positive")
 
@@ -92,7 +92,8 @@ class Owner:
         labels = self.labels if labels is None else labels
         rows = Rows(keys_of(which), keys_of(self.units[which] + 10**9), labels[which])
         self.runs += 1
-        sent = self.book.release(f"run {self.runs}", rows, mechanism, **{**ABOUT, "unit": self.unit, **about})
+        terms = Terms(**{**ABOUT, "unit": self.unit, **about})
+        sent = self.book.release(f"run {self.runs}", rows, mechanism, terms)
         row = np.full(len(self.labels), -1)
         row[which] = sent
         self.sent.append(row)
@@ -140,9 +141,9 @@ def test_rows_dropped_and_added_and_splits_that_move(owner):
 
 def test_two_partners_compare_notes(owner):
     draw = np.random.default_rng(3)
-    first, second = owner.release(flips(0.6), partners=["airport"]), None
+    first, second = owner.release(flips(0.6), partners=("airport",)), None
     order = draw.permutation(ROWS)
-    second = owner.release(flips(0.6), order, partners=["weather"], run="another")
+    second = owner.release(flips(0.6), order, partners=("weather",), run="another")
     assert np.array_equal(first[order], second)
     holds("two partners compare notes", *learnt(owner.seen, owner.labels), owner.bound)
 

@@ -222,3 +222,31 @@ def test_secrets_and_epochs_that_can_not_be():
     with pytest.raises(UsageError, match="epoch"):
         coins(epoch=-1)
     assert "hidden" in repr(coins())
+
+
+def chain(top: int, keep: tuple[int, int], sent: tuple[int, int], ones: Fraction) -> dict[tuple[int, int], Fraction]:
+    """All that a chain of positions below `top` can send at two strengths, with exact chances, position by position."""
+    found: dict[tuple[int, int], Fraction] = {}
+    for position, bit in itertools.product(range(top), (0, 1)):
+        chance = Fraction(1, top) * (ones if bit else 1 - ones)
+        now = tuple(bit if position >= limit else had for limit, had in zip(keep, sent, strict=True))
+        further = chain(position, keep, now, ones) if position > min(keep) else {now: Fraction(1)}
+        for pair, rest in further.items():
+            found[pair] = found.get(pair, Fraction(0)) + chance * rest
+    return found
+
+
+@pytest.mark.parametrize(("weak", "strong"), [(6, 3), (5, 1), (7, 6)])
+def test_the_construction_is_exactly_nested_over_8_positions(weak, strong):
+    """What `Coins` does below 2**64, done below 8 with every outcome counted: no frequencies, no tolerance."""
+    ones = Fraction(1, 3)
+    for label in (0, 1):
+        joint = chain(8, (weak, strong), (label, label), ones)
+        first = sum(chance for (bit, _), chance in joint.items() if bit)
+        second = sum(chance for (_, bit), chance in joint.items() if bit)
+        assert first == Fraction(weak, 8) * label + (1 - Fraction(weak, 8)) * ones
+        assert second == Fraction(strong, 8) * label + (1 - Fraction(strong, 8)) * ones
+        kept = Fraction(strong, weak)
+        for bit in (0, 1):  # the stronger bit given the weaker one: the same whatever the label
+            given = first if bit else 1 - first
+            assert joint.get((bit, 1), 0) == given * (kept * bit + (1 - kept) * ones)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import threading
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,7 @@ import pytest
 from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
 from tacit.party.one_shot import train_one_shot
 
-from .companies import Companies, table
+from .companies import Companies, OverError, table
 
 
 def sent(companies, name="airport", run="small"):
@@ -82,28 +81,10 @@ def _ids(companies, name, run):
     return pl.read_parquet(companies.path / name / "data.parquet")["id"].to_numpy()[rows].tolist()
 
 
-class OverError(Exception):
-    """The test has seen enough."""
-
-
 def test_a_limit_of_the_airport_keeps_what_tells_more_at_home(companies):
     companies.set("airport", limits="limit = 0.01", columns='categorical = ["port"], numeric = ["wind", "rain"]')
     companies.align()
-    ended = threading.Event()
-
-    def waiting(*_):
-        if ended.is_set():
-            raise OverError
-
-    def train(name):
-        if name == "airline":
-            train_one_shot(companies.folder(name), waiting=waiting)
-        try:
-            train_one_shot(companies.folder(name))
-        finally:
-            ended.set()
-
-    outcomes = companies.together(train)
+    outcomes = companies.train()
     assert isinstance(outcomes["airport"], LimitError)
     assert "nothing was sent" in str(outcomes["airport"])
     assert isinstance(outcomes["airline"], OverError)
@@ -172,3 +153,58 @@ def test_settings_that_change_under_a_run_are_refused(trained):
             train_one_shot(companies.folder("airport"))
     finally:
         party.write_text(before)
+
+
+# --- more than two classes, and numbers ------------------------------------------------------------------------------
+
+
+def test_three_classes(companies):
+    companies.agree("classes = 3")
+    companies.set(
+        "airline", limits="limit = 0.8\nodds = 8.0\nbudget = 0.9", columns='label = "how", numeric = ["plane"]'
+    )
+    companies.align()
+    outcomes = sound(companies.train())
+    airline = outcomes["airline"]
+    assert set(np.unique(sent(companies))) == {0, 1, 2}
+    assert airline.figures["test_auc"] > airline.alone["test_auc"] + 0.05
+    assert airline.figures["test_accuracy"] > airline.alone["test_accuracy"]
+    assert airline.certificate.auc <= 0.8
+    assert airline.certificate.odds <= 8.0
+
+
+def test_numbers(companies):
+    companies.agree('target = "number"\nlow = -4.0\nhigh = 4.0\ncells = 9')
+    companies.set(
+        "airline", limits="limit = 0.9\nodds = 12.0\nbudget = 0.95", columns='label = "delay", numeric = ["plane"]'
+    )
+    companies.align()
+    outcomes = sound(companies.train())
+    airline = outcomes["airline"]
+    assert airline.figures["test_r2"] > airline.alone["test_r2"] + 0.2
+    assert airline.certificate.auc <= 0.9
+    assert airline.certificate.odds <= 12.0
+
+
+def test_rows_of_one_person_count_together(companies):
+    companies.agree('unit = "person"')
+    companies.set("airline", limits="limit = 0.6", columns=LABEL)
+    companies.align()
+    certificate = sound(companies.train())["airline"].certificate
+    assert certificate.auc == pytest.approx(0.6)
+    assert certificate.total_auc == pytest.approx(0.648), "two rows each"
+    assert "one person" in certificate.sentence
+
+
+def test_sums_over_groups(companies):
+    companies.agree('labels = "sums"\ngroup_size = 16')
+    companies.set("airline", limits="limit = 0.75\nodds = 12.0\nbudget = 0.8", columns=LABEL)
+    companies.align()
+    outcomes = sound(companies.train())
+    airline = outcomes["airline"]
+    assert airline.figures["test_auc"] > airline.alone["test_auc"] + 0.05
+    assert airline.certificate.auc <= 0.75
+    assert airline.certificate.odds <= 12.0
+    assert "but for a probability of 0.005" in airline.certificate.sentence
+    assert np.load(companies.run("airport") / "flips" / "groups.npy").shape == (1200, 4)
+    assert train_one_shot(companies.folder("airline")).figures == airline.figures

@@ -5,7 +5,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ProtocolError, UsageError
@@ -41,6 +41,7 @@ limits = st.floats(0.5, 1, exclude_min=True, exclude_max=True)
 factors = st.floats(1, MAX_ODDS, exclude_min=True)
 
 
+@settings(deadline=None)
 @given(limits | st.none(), factors, st.sampled_from(["positive", "negative", "neither"]))
 def test_two_classes_keep_to_both_limits_exactly(limit, odds, rare):
     coin = flips(limit, odds, rare=rare)
@@ -54,6 +55,7 @@ def test_two_classes_keep_to_both_limits_exactly(limit, odds, rare):
     assert math.exp(coin.epsilon) >= coin.odds * (1 - 1e-15)
 
 
+@settings(deadline=None)
 @given(limits, factors, st.sampled_from(["positive", "negative"]))
 def test_with_a_rare_class_one_of_the_limits_is_used_up_and_mirrors_agree(limit, odds, rare):
     coin, mirror = flips(limit, odds, rare="positive"), flips(limit, odds, rare="negative")
@@ -91,6 +93,7 @@ def test_odds_decide_where_they_are_the_stricter_and_it_is_said():
     assert flips(0.6).why == flips(odds=2).why == flips(0.6, 3, rare="negative").why == ""
 
 
+@settings(deadline=None)
 @given(st.integers(3, 60), limits, factors)
 def test_more_classes_keep_to_both_limits_and_use_one_up(classes, limit, odds):
     coin = flips(limit, odds, classes=classes)
@@ -174,6 +177,7 @@ def test_a_share_that_contradicts_what_is_rare():
         flips(0.6).posterior(1.5)
 
 
+@settings(deadline=None)
 @given(limits, factors, st.integers(2, 9), st.sampled_from(["positive", "negative"]))
 def test_parameters_come_back_through_json(limit, odds, classes, rare):
     coin = flips(limit, odds, classes=classes, rare=rare if classes == 2 else "neither")

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from tacit.align.encoder import Inputs
-from tacit.errors import DataError, LabelsError, UsageError
+from tacit.errors import DataError, LabelsError, TensorError, UsageError
 from tacit.one_shot.learn import LEARNERS, learner, load_bottom
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.learn.network import network
@@ -57,6 +57,11 @@ def test_saved_and_loaded_it_embeds_the_same(fitted, made_up, tmp_path):
     assert again.digest == fitted[1].digest
     assert again.embed(made_up.inputs).tobytes() == fitted[1].embed(made_up.inputs).tobytes()
     assert {path.suffix for path in (tmp_path / "bottom").iterdir()} <= {".txt", ".json", ".safetensors"}
+
+
+def test_rows_with_other_columns_are_refused(fitted, made_up):
+    with pytest.raises(TensorError, match=r"columns|shape"):
+        fitted[1].embed(Inputs(made_up.inputs.categorical[:, :1], made_up.inputs.numeric, (6,)))
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -199,6 +199,7 @@ def test_mass_that_gives_a_label_away_stays_so_on_the_lattice():
     assert sure.then(rough).auc() == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 30), max_size=9), st.lists(st.integers(0, 1 << 30), max_size=9))
 def test_products_of_polynomials(one, other):
     expected = [0] * (len(one) + len(other) - 1 if one and other else 0)

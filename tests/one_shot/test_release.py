@@ -94,10 +94,10 @@ def hijacked(inputs, town, tenth=0.1):
 
 def test_a_hijack_by_labels_is_seen_though_means_look_harmless():
     inputs = rows()
-    found = audit(ranks(hijacked(inputs, town=9, tenth=0.3)), inputs)
+    found = audit(ranks(hijacked(inputs, town=5)), inputs)
     assert found.numbers < 0.1
     assert found.codes < 0.35
-    assert of(found, "town", "category 9").read.low > 0.9
+    assert of(found, "town", "category 5").read.low > 0.9
     assert found.worst > 0.9
     assert not found.holds(0.5)
     assert found.findings[0].column == "town"
@@ -126,7 +126,7 @@ def test_exact_floats_are_fingerprints_and_few_ranks_are_not():
 
 
 def test_fingerprints_of_few_rows_count_on_their_own():
-    """A twentieth of the rows is given away outright: every mean over all rows is small, that over them is not."""
+    """A tenth of the rows is given away outright: every mean over all rows is small, that over them is not."""
     inputs, of_row = repeated()
     score = np.where(of_row < ROWS // 4 // 10, noise(7)[of_row], np.round(noise(8), 1))[:, None]
     found = audit(score, inputs)

@@ -15,8 +15,8 @@ from tacit.one_shot.sums import Sums, sums
 
 SECRET = bytes(range(32))
 ROWS = 640
-PARTITION = np.random.default_rng(0).permutation(np.arange(ROWS) // 32)
-LABELS = np.random.default_rng(1).integers(-1, 2, ROWS)
+PARTITION = np.arange(ROWS) * 7 % 20
+LABELS = np.arange(ROWS) * 5 // 3 % 3 - 1
 
 
 def gaussian(variance: float, reach: int) -> np.ndarray:
@@ -164,7 +164,7 @@ def test_asked_again_the_same_and_for_anything_else_unrelated():
 
 
 def test_answers_are_pinned():
-    assert answer(Sums(1 << 21, 4, 32))[:6].tolist() == [5, -8, 8, 7, 7, 11]
+    assert answer(Sums(1 << 21, 4, 32))[:6].tolist() == [12, 7, 12, 11, 13, 16]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """Two small companies whose folders are ready to align."""
 
-import socket
-
 import polars as pl
 import pytest
 
+from tacit.lab.torture.world import free_port
 from tacit.party.folder import Folder, create
 
 CONTRACT = """
@@ -30,9 +29,7 @@ training.threads = 1
 @pytest.fixture(name="companies")
 def _companies(tmp_path):
     """The airline, which has the labels, and the airport."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()  # none that the system gives to connections meanwhile
     for name, role, where, more in (
         ("airline", "label", "listen", 'label = "y"'),
         ("airport", "features", "connect", 'numeric = ["x"]'),

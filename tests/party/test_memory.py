@@ -1,6 +1,5 @@
 """What a party holds in memory depends on its model and batch, not on how many rows or steps there are."""
 
-import socket
 import subprocess
 import sys
 
@@ -9,6 +8,7 @@ import polars as pl
 import pytest
 
 from tacit.config import Contract
+from tacit.lab.torture.world import free_port
 from tacit.party.aligning import store
 from tacit.party.folder import create
 
@@ -40,12 +40,6 @@ def note(turn, turns, figures):
 
 train(sys.argv[1], progress=note)
 """
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def prepared(folder, rows):

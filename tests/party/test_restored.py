@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.errors import StorageError, UsageError
+from tacit.errors import LinkError, StorageError, UsageError
 from tacit.party._aligned import store
 from tacit.party.folder import Folder
 from tacit.party.records import overrides
@@ -33,7 +33,7 @@ def _trained(companies, state, tmp_path):
     shutil.copytree(path, tmp_path / "backup")
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(train, [company.path for company in companies], timeout=100))
-    assert len(list(state.iterdir())) == 2
+    assert len(list(state.iterdir())) == 4
     return path
 
 
@@ -46,8 +46,30 @@ def test_an_older_copy_is_refused_before_anybody_is_spoken_to(trained, tmp_path)
     shutil.rmtree(trained)
     shutil.copytree(tmp_path / "backup", trained)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"older copy: it knows of 0 messages, and 5 have left.*--after-restore"):
+        with pytest.raises(StorageError, match=r"its ledger has 0 records, and \d+ were written.*--after-restore"):
             train(trained, waiting=lambda *_: pytest.fail("it waits for a peer"))
+
+
+def test_an_older_copy_without_the_run_begins_no_other_run_before_its_ledger_is_back(trained, tmp_path):
+    """What the run told would be in no budget: another run over the same rows is refused as well."""
+    newest = tmp_path / "newest"
+    trained.rename(newest)
+    shutil.copytree(tmp_path / "backup", trained)
+    contract = trained / "contract.toml"
+    contract.write_text(contract.read_text().replace('run = "small"', 'run = "another"'))
+    folder = Folder(trained)
+    store(folder.run_folder(folder.contract), run="another", id="01", seed=2, digest="01", rows=np.arange(60))
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"its ledger has 0 records, and \d+ were written.*--after-restore"):
+            train(trained, waiting=lambda *_: pytest.fail("it waits for a peer"))
+    assert not (trained / "ledger" / "log").exists(), "and nothing is added to it"
+    shutil.copytree(newest / "ledger", trained / "ledger", dirs_exist_ok=True)
+    with pytest.raises(LinkError, match="for now"):
+        train(trained, waiting=_for_now)
+
+
+def _for_now(*_):
+    raise LinkError("for now")
 
 
 def test_who_answers_for_going_on_is_on_record_and_in_the_report(trained, state):

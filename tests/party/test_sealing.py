@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tacit.errors import LimitError, StorageError
@@ -63,6 +64,24 @@ def test_a_report_that_was_changed_by_hand_lets_nothing_out(run, tmp_path):
     with pytest.raises(LimitError, match="not as `tacit audit` wrote it"):
         export(run, tmp_path / "top.safetensors")
     assert not (tmp_path / "top.safetensors").exists()
+
+
+def test_an_override_does_not_seal_a_report_that_was_changed_by_hand(run, tmp_path):
+    """Who answers for a run once does not answer for whatever its report says: it stays as it is, and unsealed."""
+    for name in (GATE, f"{GATE}.seal"):
+        (run / name).unlink()
+    chained.begin(run / GATE)
+    chained.append(run / GATE, DECIDED)  # only the audit after the training found what broke the limit
+    path = run / "report.json"
+    path.write_text(path.read_text().replace('"verdict": "broken"', '"verdict": "held"'))
+    forged = path.read_bytes()
+    out = export(run, tmp_path / "one.safetensors", override="Ada", reason="agreed")
+    with safe_open(out, "pt") as file:
+        assert file.metadata()["tacit_verdict"] == "not judged"
+    assert [one.who for one in overrides(run)] == ["Ada"]
+    assert path.read_bytes() == forged
+    with pytest.raises(LimitError, match="not as `tacit audit` wrote it"):
+        export(run, tmp_path / "two.safetensors")
 
 
 def test_a_report_without_a_seal_or_with_that_of_another_run_is_made_again_first(run, tmp_path):

@@ -1,6 +1,5 @@
 """One label party and two feature parties over mutual TLS; tables of other formats, ids of two columns."""
 
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +9,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.audit import standard
+from tacit.lab.torture.world import free_port
 from tacit.party.aligning import align
 from tacit.party.folder import create
 from tacit.party.replaying import audit_run
@@ -55,12 +55,6 @@ class Top(torch.nn.Linear):
     def forward(self, phone, shop, categorical, numeric):
         return super().forward(torch.cat([phone.flatten(1), shop], dim=1)).squeeze(1)
 """
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

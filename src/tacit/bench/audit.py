@@ -37,6 +37,7 @@ from tacit.protect.gradient import protection
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair
 from tacit.wire.recorded import RecordedRun
+from tacit.wire.tally import LEDGER, Tally
 
 STEPS, EPOCHS = 256, 3  # of an epoch; the contract's template has three
 BLOCK = 64  # steps of two processes at a time
@@ -152,7 +153,8 @@ def _steps(scratch: Path) -> Iterator[Result]:
 
 
 def _oversight(folder: Folder, plan: Plan, party: LabelParty | FeatureParty) -> Oversight:
-    return Oversight(folder, folder.contract, aligned(folder), plan, party)
+    tally = Tally(folder.path.with_name(f"{folder.path.name}-counted"), counted=LEDGER)
+    return Oversight(folder, folder.contract, aligned(folder), plan, party, tally)
 
 
 def _train(tasks: Iterable[Task], sides: Sequence[Sequence[Watched]]) -> None:

@@ -32,7 +32,7 @@ class Epoch:
         loss: the mean training loss.
         power: the mean squared norm of the noise of a row, over the mean squared norm of its gradient.
         untouched_rows: how many gradients were sent as they are.
-        stateless: the share of batches that got the fallback noise.
+        stateless: the share of batches that got the fallback noise, or were sent as zeros.
     """
 
     epoch: int

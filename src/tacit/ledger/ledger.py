@@ -192,6 +192,12 @@ class Ledger:
             each=tuple(each),
         )
 
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        self._book.refresh()
+        return self._book.state.count
+
     def runs(self) -> list[Declared]:
         """All runs, with what was answered in them so far."""
         self._book.refresh()

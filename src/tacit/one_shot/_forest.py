@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, TensorError, UsageError
 from tacit.one_shot._rows import Progress, Target, loss
 
 __all__ = ["Forest", "Growth"]
@@ -42,7 +42,7 @@ class Growth:
     """
 
     folds: int = 4
-    rounds: int = 100
+    rounds: int = 80
     step: int = 10
     patience: int = 2
     leaves: int = 31
@@ -140,6 +140,7 @@ class Forest:
 
     def scores(self, table: NDArray[np.float32], threads: int = 1) -> NDArray[np.float64]:
         """The mean of the folds' scores, before any link function.  (rows, outputs)"""
+        self._check(table)
         total = np.zeros((len(table), self.outputs))
         for model in self.models:
             total += _raw(model, table, threads=threads)
@@ -153,10 +154,16 @@ class Forest:
 
     def values(self, table: NDArray[np.float32], threads: int = 1) -> Iterator[NDArray[np.float64]]:
         """What each tree says about each row, some rows at a time.  (some rows, trees)"""
+        self._check(table)
         leaves = [_leaf_values(model) for model in self.models]
         for start in range(0, len(table), _ROWS):
             rows = table[start : start + _ROWS]
             yield np.concatenate([self._of(*each, rows, threads) for each in zip(self.models, leaves, strict=True)], 1)
+
+    def _check(self, table: NDArray[np.float32]) -> None:
+        columns = self.models[0].num_feature()
+        if table.shape[1] != columns:
+            raise TensorError(f"these rows have {table.shape[1]} columns, the trees were grown on {columns}")
 
     @staticmethod
     def _of(model: Any, leaves: NDArray[np.float64], rows: NDArray[np.float32], threads: int) -> NDArray[np.float64]:

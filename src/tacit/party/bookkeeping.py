@@ -18,6 +18,7 @@ from tacit.ledger.run import Run
 from tacit.ledger.worst_case import auc_of
 from tacit.party._aligned import Aligned
 from tacit.party.folder import Folder
+from tacit.wire.tally import Tally
 
 __all__ = ["Bookkeeping"]
 
@@ -37,6 +38,7 @@ class Bookkeeping:
         rows: that are aligned.
         plan: of the training.
         party: that sends.
+        tally: counts the ledger's records apart from the folder, with which an older ledger would come back.
     """
 
     def __init__(
@@ -46,13 +48,16 @@ class Bookkeeping:
         rows: Aligned,
         plan: Plan,
         party: LabelParty | FeatureParty,
+        tally: Tally,
     ) -> None:
         self.party = party
         self.budget = folder.config.spendable
         if self.budget is not None and isinstance(party, LabelParty):
             _check_countable(party.protect, self.budget)
         self.plan = plan
-        self._ledger = Ledger(folder.path / "ledger")
+        self._ledger, self._tally = Ledger(folder.path / "ledger"), tally
+        tally.begin(begun=self._ledger.records > 0)
+        tally.check(self._ledger.records, 0)  # what is not yet on the disk for sure is counted with a checkpoint
         self._run = Run(
             contract.run, contract.digest, rows.id, folder.config.role, plan.count, plan.batch_size, plan.epochs,
             plan.seed, plan.test_share, plan.test_rows,
@@ -78,8 +83,10 @@ class Bookkeeping:
         self._entries.resume(turn)
 
     def keep(self) -> None:
-        """Bring to the disk what belongs to a checkpoint."""
+        """Bring to the disk what belongs to a checkpoint, and count what is there."""
         self._entries.sync()
+        self._tally.reach(self._ledger.records)
+        self._tally.sync()
 
     def entered(self) -> bool:
         """Whether the training step that is about to be sent is in the ledger already, from before a kill."""

@@ -44,18 +44,23 @@ class EmbeddingGate(Gate):
     def look(self, seed: int) -> list[Figure]:
         """A decoder that knows half of the rows, on the batches that were kept and on the mean of all visits."""
         assert self.recorder is not None  # there is no limit without
-        batches = self.recorder.batches().view
-        found = self._read(batches, "batches", seed)
+        found = self._read(self.recorder.batches().view, "batches", seed) if self.recorder.recorded else []
+        if not self.recorder.visited:
+            return found
         return found + self._read(mean_visits(self.recorder.visits().view), "visits", seed)
 
     def foreseen(self, level: int, task: Task) -> list[Figure]:
         """The same under another strength, with the visits to come."""
         seed = task.turn
-        noise = torch.Generator().manual_seed(1000 * seed + level)
+        noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
         assert self.recorder is not None
-        batches, visits = self.recorder.batches().view, self.recorder.visits().view
-        sent = torch.stack([self._passed(z, level, noise) for z in batches.own_embedding[-BATCHES:]])
-        found = self._read(View.of_embeddings(sent, rows=batches.rows[-BATCHES:]), "batches", seed)
+        if self.recorder.recorded:
+            batches = self.recorder.batches().view
+            sent = torch.stack([self._passed(z, level, noise) for z in batches.own_embedding[-BATCHES:]])
+            found += self._read(View.of_embeddings(sent, rows=batches.rows[-BATCHES:]), "batches", seed)
+        if not self.recorder.visited:
+            return found
+        visits = self.recorder.visits().view
         last = visits.own_embedding[-1]
         more = [self._passed(last, level, noise) for _ in range(self.plan.epochs - len(visits.rows))]
         every = torch.cat([visits.embedding, torch.stack(more)]) if more else visits.embedding
@@ -87,6 +92,7 @@ class EmbeddingGate(Gate):
         rows, places = view.rows.unique(return_inverse=True)
         hidden = torch.cat([self.party.hidden(some) for some in rows.split(8192)])
         seen = View.of_embeddings(view.embedding, rows=places)
-        found = attack_inputs(seen, hidden, ["linear_decoder"], noise=torch.Generator().manual_seed(seed))
+        noise, skipped = torch.Generator().manual_seed(seed), dict[str, str]()  # a few rows are too few for a decoder
+        found = attack_inputs(seen, hidden, ["linear_decoder"], noise=noise, skipped=skipped)
         read = [(one.attack, one.relative) for one in found if one.relative is not None]
         return [Figure(name, on, 1 - error.value, 1 - error.high, 1 - error.low) for name, error in read]

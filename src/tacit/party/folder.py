@@ -244,6 +244,19 @@ class Folder:
 
         In the folder that TACIT_STATE names, else in `tacit` under XDG_STATE_HOME, else in `~/.local/state/tacit`.
         """
+        return self._counted_apart(contract.run, run_id)
+
+    @property
+    def ledger_tally_path(self) -> Path:
+        """Where the records of the party's ledger are counted, beside what left in its runs."""
+        return self._counted_apart("ledger", b" of the ledger")
+
+    @property
+    def coins_tally_path(self) -> Path:
+        """Where the releases of a label party's book are counted, likewise."""
+        return self._counted_apart("coins", b" of the coins")
+
+    def _counted_apart(self, name: str, what: bytes) -> Path:
         named, state = os.environ.get("TACIT_STATE"), os.environ.get("XDG_STATE_HOME")
         try:
             where = Path(named) if named else (Path(state) if state else Path.home() / ".local" / "state") / "tacit"
@@ -254,10 +267,7 @@ class Folder:
                 f"TACIT_STATE = {where} lies in the party's folder, with which it would come back from a backup: name "
                 "another place"
             )
-        return (
-            where
-            / f"{contract.run}-{self.config.name}-{hmac.digest(self.secret, b'tally' + run_id, 'sha256').hex()[:32]}"
-        )
+        return where / f"{name}-{self.config.name}-{hmac.digest(self.secret, b'tally' + what, 'sha256').hex()[:32]}"
 
     def run_folder(self, contract: Terms) -> Path:
         """Where the journal and the checkpoints of the contract's run are; made if it is not there."""

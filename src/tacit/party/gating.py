@@ -5,7 +5,8 @@ change: where an epoch begins, and four times in it where that is long. What was
 (`gate.jsonl`) before anything is sent under it: a run that is killed takes the same decisions from there, and its owner
 finds the reasons.
 
-Before the first message leaves there is nothing to look back on; there the first batch is tried out at home.
+Before the first message leaves there is nothing to look back on; there the first batch is tried out at home. So is the
+one that is due at later decisions until a batch was kept whole; what was followed up to then is attacked beside it.
 """
 
 from __future__ import annotations
@@ -155,13 +156,16 @@ class Gate(ABC):
         self.level = verdict.level
 
     def _verdict(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> Verdict:
-        first = self.recorder is None or not self.recorder.recorded
+        kept = self.recorder is not None and self.recorder.recorded
+        first = not kept and (self.recorder is None or not self.recorder.visited)
         begins = self._begins(task)
         raised = [one["epoch"] for one in before if one["decision"] == "raise"]
         taken = self._taken(task, first=first)
         return decide(
             [] if first else taken(self.measured(task.turn)),
-            lambda level: taken(self.tried_out(level, *batch) if first else self.foreseen(level, task)),
+            lambda level: taken(
+                ([] if kept else self.tried_out(level, *batch)) + ([] if first else self.foreseen(level, task))
+            ),
             limit=1.0 if self.limit is None else self.limit,
             on_limit=self.on_limit,
             level=self.level,
@@ -221,7 +225,7 @@ class Gate(ABC):
 
     @abstractmethod
     def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
-        """The same from one batch alone, as long as none is recorded."""
+        """The same from one batch alone, as long as none was kept whole."""
 
 
 def _when(task: Task, plan: Plan) -> str:

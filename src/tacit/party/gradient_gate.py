@@ -68,7 +68,10 @@ class GradientGate(Gate):
 
     def look(self, seed: int) -> list[Figure]:
         """The quick attacks on the batches that were kept, and on all visits so far, those of former runs counted."""
-        found = foresight.on_batches(self._last(None), self.labels, seed=seed)
+        assert self.recorder is not None  # there is no limit without
+        found = foresight.on_batches(self._last(None), self.labels, seed=seed) if self.recorder.recorded else []
+        if not self.recorder.visited:
+            return found
         return found + self._with_former(foresight.on_visits(self._visits(), self.labels, seed=seed))
 
     def foreseen(self, level: int, task: Task) -> list[Figure]:
@@ -80,10 +83,14 @@ class GradientGate(Gate):
         bound = self._bound(task.epoch, level)
         if self.limit is None:
             return bound
+        assert self.recorder is not None
         protect, seed = self._at(level), task.turn
-        noise = torch.Generator().manual_seed(1000 * seed + level)
-        some = self._last(BATCHES).under(protect, self.party.state, self.labels, noise)
-        found = foresight.on_batches(some, self.labels, seed=seed)
+        noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
+        if self.recorder.recorded:
+            some = self._last(BATCHES).under(protect, self.party.state, self.labels, noise)
+            found += foresight.on_batches(some, self.labels, seed=seed)
+        if not self.recorder.visited:
+            return found and found + bound
         visits = self._visits()
         so_far, planned = len(visits.view.rows), self.plan.epochs
         more = visits.again(
@@ -140,7 +147,7 @@ class GradientGate(Gate):
         return protect
 
     def _last(self, count: int | None) -> Sent:
-        assert self.recorder is not None  # there is no limit without
+        assert self.recorder is not None
         transcript = self.recorder.batches()
         first = 0 if count is None else max(0, len(transcript.view.rows) - count)
         embedding = transcript.view.embedding[first:]

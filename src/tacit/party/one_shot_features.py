@@ -18,12 +18,14 @@ from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.errors import LimitError, ProtocolError, UsageError
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
+from tacit.one_shot.grouping import Averages, averages, partitions
 from tacit.one_shot.learn import Bottom, learner, load_bottom
-from tacit.one_shot.mechanisms import Mechanism, read_mechanism, shares
+from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
 from tacit.one_shot.noise import with_noise
 from tacit.one_shot.parts import guard, part, store_array, store_json
 from tacit.one_shot.ranks import Ranks
 from tacit.one_shot.release import attack_release, check_enough
+from tacit.one_shot.sums import Sums
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
@@ -66,7 +68,7 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     guard(where / "guard.json", _facts(folder, contract, rows, inputs))
     asking = _asking(folder, contract, rows, train, telling)
     try:
-        sent, mechanism = _flips(where, asking, train, telling)
+        sent, mechanism = _told(folder, contract, asking, inputs[:train], telling)
         bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
         codes, told = _released(folder, contract, inputs, train, bottom, telling)
         heard = _delivered(where, asking, codes, telling)
@@ -93,7 +95,7 @@ def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, inputs: Inp
 
 def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int, telling: Telling) -> Asking:
     """The conversation with the label party; it connects when something is asked."""
-    limits = feature_limits(train)
+    limits = feature_limits(train, contract.exchange)
 
     def line(greet: Callable[[Link], None]) -> Dialer:
         def greeted(link: Link) -> None:
@@ -106,22 +108,36 @@ def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int
     return Asking(line, greeting)
 
 
-def _flips(where: Path, asking: Asking, train: int, telling: Telling) -> tuple[NDArray[Any], Mechanism]:
-    """What was sent of the training rows' labels, and by which mechanism; asked for once, then from the disk."""
+def _told(
+    folder: Folder, contract: OneShotContract, asking: Asking, inputs: Inputs, telling: Telling
+) -> tuple[NDArray[Any], Flipping | Averages]:
+    """What was told about the training rows' labels, and what it means; asked for once, then from the disk."""
+    exchange = contract.exchange
 
     def ask(path: Path) -> None:
-        telling.part("asking for flipped labels")
-        sent = asking.flips(train)
+        if exchange.labels == "sums":
+            telling.part("grouping rows that are alike")
+            shown, seed = _shown(folder, inputs), seed_of(folder)
+            groups = partitions(shown, exchange.group_size, exchange.partitions, seed=seed)
+            telling.part("asking for sums")
+            sent = averages(groups, asking.sums(groups))
+            store_array(path / "groups.npy", groups)
+        else:
+            telling.part("asking for flipped labels")
+            sent = asking.flips(len(inputs))
         assert asking.mechanism is not None  # it was greeted with one
-        _check_shares(sent, asking.mechanism)
+        check_agreed(asking.mechanism, exchange)
+        if not isinstance(asking.mechanism, Sums):
+            _check_shares(sent, asking.mechanism)
         store_array(path / "sent.npy", sent)
         store_json(path / "mechanism.json", asking.mechanism.parameters())
 
-    path = part(where, "flips", ask, telling.trace)
-    return np.load(path / "sent.npy"), read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
+    path = part(folder.run_folder(contract), "flips", ask, telling.trace)
+    mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
+    return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
 
 
-def _check_shares(sent: NDArray[Any], mechanism: Mechanism) -> None:
+def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
     """Refuse what the coin can't have given: whatever labels are, each outcome has a share between two others."""
     slack = _ODD * (0.25 / len(sent)) ** 0.5
     for outcome, (low, high) in enumerate(shares(mechanism)):
@@ -141,7 +157,7 @@ def _learnt(
     contract: OneShotContract,
     inputs: Inputs,
     sent: NDArray[Any],
-    mechanism: Mechanism,
+    mechanism: Flipping | Averages,
     telling: Telling,
 ) -> Bottom:
     """What was learnt of one's own columns; columns that are withheld never reach the learner."""
@@ -213,6 +229,7 @@ def _released(
 
     def make(path: Path) -> None:
         telling.part("embedding")
+        groups = _groups(folder.run_folder(contract), len(inputs))
         z = bottom.embed(_shown(folder, inputs))
         tried: list[str] = []
         for form in _Form(contract.exchange.width, learn.ranks, learn.noise).weaker():
@@ -220,7 +237,7 @@ def _released(
             audit = attack_release(
                 codes[:, : form.width], inputs, columns_of(folder), train=train, known=learn.known,
                 seed=seed_of(folder), threads=threads_of(folder),
-                progress=telling.part,
+                progress=telling.part, groups=groups,
             )  # fmt: skip
             tried.append(f"{form.width} numbers in {form.ranks} ranks, noise {form.noise:g}: {audit.worst:.3f}")
             if limit is None or audit.holds(limit):
@@ -236,6 +253,15 @@ def _released(
 
     path = part(folder.run_folder(contract), "release", make, telling.trace)
     return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
+
+
+def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
+    """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
+    if not (where / "flips" / "groups.npy").exists():
+        return None
+    groups: NDArray[np.int64] = np.load(where / "flips" / "groups.npy")
+    rest = np.tile(groups.max(axis=0) + 1, (count - len(groups), 1))
+    return np.concatenate([groups, rest])
 
 
 def _coded(

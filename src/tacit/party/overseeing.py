@@ -21,6 +21,7 @@ from tacit.party.folder import Folder
 from tacit.party.gating import Gate, decisions
 from tacit.party.gradient_gate import GradientGate
 from tacit.party.watching import Watch
+from tacit.wire.tally import Tally
 
 __all__ = ["Oversight"]
 
@@ -34,16 +35,23 @@ class Oversight:
         rows: that are aligned.
         plan: of the training.
         party: that trains.
+        tally: of the party's ledger.
     """
 
     def __init__(
-        self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, party: LabelParty | FeatureParty
+        self,
+        folder: Folder,
+        contract: Contract,
+        rows: Aligned,
+        plan: Plan,
+        party: LabelParty | FeatureParty,
+        tally: Tally,
     ) -> None:
         self.party = party
         config, where = folder.config, folder.run_folder(contract)
         live, secret = config.live.within(plan.steps * plan.epochs), self._secret(folder, contract, rows)
         self.watch = Watch(where, party, contract, plan, config.record, live, secret)
-        self.books = Bookkeeping(folder, contract, rows, plan, party)
+        self.books = Bookkeeping(folder, contract, rows, plan, party, tally)
         self._plan = plan
         try:
             self._observer = self._gate(where, config, plan)

@@ -41,7 +41,7 @@ def clear(
         reason: why.
 
     Returns:
-        The run's report; None where there is none, and no limit was ever set.
+        The run's report; None where there is none, or where it is not as it was sealed.
     """
     folder, where = find_run(path)
     report = read(where / "report.json") if (where / "report.json").exists() else None
@@ -95,8 +95,9 @@ def _planned(folder: Folder) -> int:
 
 
 def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:
+    """Put it on record, and into the report; one that was changed since it was sealed is not sealed again."""
     chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
-    if report is None:
+    if report is None or not sealing.holds(where / "report.json"):
         return None
     report = report.model_copy(update={"overrides": overrides(where)})
     sealing.write_report(report, where)
@@ -122,7 +123,7 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
         "tacit_party": folder.config.name,
         "tacit_contract": folder.contract.digest,
         "tacit_limit": "none" if report is None or report.limit is None else f"{report.limit:g}",
-        "tacit_verdict": "no limit" if report is None else report.verdict,
+        "tacit_verdict": report.verdict if report is not None else "not judged" if override else "no limit",
         "tacit_overrides": "; ".join(f"{one.time} {one.who}: {one.reason}" for one in overrides(where)),
         "tacit_report_sha256": _digest(where / "report.json"),
     }

@@ -41,7 +41,7 @@ from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer, Waiting
 from tacit.wire.record import Recorder
-from tacit.wire.tally import Tally
+from tacit.wire.tally import LEDGER, Tally
 
 __all__ = ["LEAST", "Trained", "train"]
 
@@ -117,14 +117,17 @@ def train(
                 f"a {type(party).__name__} does not go with the role {folder.config.role!r} of this folder"
             )
         every = folder.config.training.checkpoint_every
-        tally = Tally(folder.tally_path(contract, _id_of(contract, rows)), restored(where, status.log, after_restore))
-        stack.callback(tally.close)
+        answered = restored(where, status.log, after_restore)
+        tally = Tally(folder.tally_path(contract, _id_of(contract, rows)), answered)
+        recorded = Tally(folder.ledger_tally_path, answered, LEDGER)
+        for one in (tally, recorded):
+            stack.callback(one.close)
         checkpoints = Checkpoints(where / "checkpoints")
         durable = Durable(journal, checkpoints, guard, every=every, trace=trace, tally=tally)
         if contract.share.metrics and isinstance(party, LabelParty):
             _check_share(party.labels[plan.tested()])
         _check_records(where, durable)
-        run = _Run(folder, contract, rows, plan, durable, status, progress, waiting, alarm, stack)
+        run = _Run(folder, contract, rows, plan, durable, recorded, status, progress, waiting, alarm, stack)
         try:
             done = run.label(party) if isinstance(party, LabelParty) else run.features(party)
         except LimitError as reason:
@@ -170,6 +173,7 @@ class _Run:
     rows: Aligned
     plan: Plan
     durable: Durable
+    recorded: Tally
     status: Status
     progress: Progress
     waiting: Waiting
@@ -244,7 +248,7 @@ class _Run:
         return Trained(session.model, session.history, self._where, party, labels, oversight.watch.recorder)
 
     def _oversight(self, party: LabelParty | FeatureParty) -> Oversight:
-        oversight = Oversight(self.folder, self.contract, self.rows, self.plan, party)
+        oversight = Oversight(self.folder, self.contract, self.rows, self.plan, party, self.recorded)
         self.stack.callback(oversight.close)
         return oversight
 

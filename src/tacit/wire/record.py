@@ -122,6 +122,11 @@ class Recorder:
         """Whether any batch was kept whole."""
         return bool(self._last)
 
+    @property
+    def visited(self) -> bool:
+        """Whether any followed example was visited."""
+        return bool(self._visited())
+
     def batches(self) -> Transcript:
         """The last batches, oldest first."""
         if not self._last:

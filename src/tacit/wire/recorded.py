@@ -89,6 +89,11 @@ class RecordedRun(Recorder):
         """Steps whose visits are missing: recording was off, or what was recorded is lost."""
         return self._kept - self._covered if self.follow else 0
 
+    @property
+    def visited(self) -> bool:
+        """Whether any followed example was visited: no more is read than it takes."""
+        return bool(self._followed) or any(frame.tensors for frame in self._frames())
+
     def write(
         self,
         *,

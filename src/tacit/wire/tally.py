@@ -1,4 +1,7 @@
-"""How much of a run has ever left, kept apart from the run's folder: an older copy of the folder is known by it."""
+"""How much of a run has ever left, kept apart from the run's folder: an older copy of the folder is known by it.
+
+The records of a party's ledger are counted in the same way.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,40 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from tacit.errors import StorageError
 from tacit.wire._files import locked, make_folder, sync_file, sync_folder, write_at
 
-__all__ = ["Tally"]
+__all__ = ["LEDGER", "MESSAGES", "Counted", "Tally"]
 
 Restored = Callable[[str], None]
+
+
+class Counted(NamedTuple):
+    """What is counted, in the words of a refusal.
+
+    Attributes:
+        what: is counted.
+        behind: what an older copy has, and what there was.
+        remedy: what not to do, and what to do instead.
+    """
+
+    what: str
+    behind: str
+    remedy: str
+
+
+MESSAGES = Counted(
+    "what left in this run",
+    "it knows of {} messages, and {} have left",
+    "What was answered may not be answered again: bring back the newest copy, or start a new run under another name",
+)
+LEDGER = Counted(
+    "the records of the party's ledger",
+    "its ledger has {} records, and {} were written",
+    "What was answered meanwhile would not be counted: bring back the newest copy, the ledger in it",
+)
 
 
 class Tally:
@@ -26,14 +56,12 @@ class Tally:
     Args:
         path: of the file; its folder is made where there is none.
         restored: told what is missing where somebody answers for going on all the same; without it that is refused.
+        counted: what is counted.
     """
 
-    advice = (
-        "What was answered may not be answered again: bring back the newest copy, or start a new run under another name"
-    )
-
-    def __init__(self, path: Path, restored: Restored | None = None) -> None:
+    def __init__(self, path: Path, restored: Restored | None = None, counted: Counted = MESSAGES) -> None:
         self.path = path
+        self._counted = counted
         self._restored = restored
         self._value: int | None = None
         self._fd = -1
@@ -70,7 +98,7 @@ class Tally:
         problem = self._problem(known)
         if problem and self._restored is None:
             raise StorageError(
-                f"{self.path}: {problem}. {self.advice}; who answers for going on all the same says so with "
+                f"{self.path}: {problem}. {self._counted.remedy}; who answers for going on all the same says so with "
                 "--after-restore NAME --reason WHY, which stays on record"
             )
         if problem and self._restored is not None:
@@ -84,11 +112,11 @@ class Tally:
     def _problem(self, known: int) -> str:
         if self._value is None:
             return (
-                "it counts what left in this run, and is gone or another one's, so that nobody can tell whether this "
+                f"it counts {self._counted.what}, and is gone or another one's, so that nobody can tell whether this "
                 "folder is an older copy (TACIT_STATE says where it is kept; in a container, name a volume that lasts)"
             )
         if known < self._value:
-            return f"this folder is an older copy: it knows of {known} messages, and {self._value} have left"
+            return f"this folder is an older copy: {self._counted.behind.format(known, self._value)}"
         return ""
 
     def reach(self, left: int) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.errors import TacitError
+from tacit.lab.torture.world import free_port
 from tacit.party._aligned import store
 from tacit.party.folder import Folder, create
 from tacit.party.gating import decisions
@@ -205,9 +205,7 @@ def _prepared(companies):
     """Copies of the two, aligned, each at an address of its own."""
 
     def copy(path):
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
+        port = free_port()  # none that the system gives to connections meanwhile
         made = companies.copy(path)
         made.set(f'network.listen = "127.0.0.1:{port}"', f'network.connect = "127.0.0.1:{port}"')
         return made.align()

@@ -134,6 +134,11 @@ def test_a_run_that_the_ledger_does_not_know_is_refused(halted):
     shutil.rmtree(halted.airline / "ledger")
     airline, _ = halted.train()
     assert isinstance(airline, StorageError)
+    assert "its ledger has 0 records" in str(airline)
+    for counted in halted.state.glob("ledger-airline-*"):
+        counted.unlink()
+    airline, _ = halted.train()
+    assert isinstance(airline, StorageError)
     assert "only 0 are written down" in str(airline)
     assert "or the run began before there was one" in str(airline)
 

@@ -169,11 +169,15 @@ def _limit(draws: int, count: int) -> float:
 
 
 def _drawn(subject: Subject, steps: int) -> tuple[Tensor, Tensor | None]:
-    """What is added to one batch, drawn often, and the power that is reported each time.  (draws, batch, width)"""
+    """What is added to one batch, drawn often, and the power that is reported each time.  (draws, batch, width)
+
+    A step at which zeros are sent, whatever is drawn, adds nothing: it is later ones that are judged.
+    """
     if steps not in subject.drawn:
         batch, state, source = subject.batch(), subject.after(steps), subject.noise(77)
         done = [subject.update(batch, state, source, world=draw) for draw in range(subject.draws)]
-        added = torch.stack([(one.value - batch.grad).flatten(1) for one in done]).double()
+        sent = torch.stack([one.value.flatten(1) for one in done]).double()
+        added = sent - batch.grad.flatten(1) if bool(sent.any()) else sent
         told = [torch.as_tensor(one.report["power"]).double() for one in done if "power" in one.report]
         subject.drawn[steps] = added, torch.stack(told).to(added.device) if len(told) == len(done) else None
     return subject.drawn[steps]

@@ -47,7 +47,7 @@ class Steps:
         loss: the training loss of each batch.  (steps, replicas) float64
         power: the squared norm of a row's noise over that of its gradient, means over the batch.  (steps, replicas)
         untouched_rows: how many gradients were sent as they are.  (steps, replicas)
-        stateless: 1 where a batch got the fallback noise.  (steps, replicas)
+        stateless: 1 where a batch got the fallback noise, or zeros were sent.  (steps, replicas)
         valid: 0 from the update on at which a replica ran away; all its other figures are NaN then.  (steps, replicas)
         auc: for each attack and layer its unfolded AUC; NaN where a batch lacks a class, and for sampled attacks on
             all batches but the last.  (steps, replicas) each

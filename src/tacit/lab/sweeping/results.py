@@ -11,7 +11,7 @@ Every row is one replica over one part of its training: a *stretch* of updates, 
 | train_loss | the mean over the part's batches |
 | test_loss, test_auc, test_ace | on the test rows after the part (by day: on the day, before it); null if not asked |
 | power | squared norm of a row's noise over that of its gradient, mean over the part |
-| untouched_rows, stateless | gradients sent as they were; share of batches with fallback noise |
+| untouched_rows, stateless | gradients sent as they were; share of batches with fallback noise, or sent as zeros |
 | seconds | wall time of the part, shared by all replicas of its wave |
 | ATTACK@LAYER | leak AUC of one attack at one layer, folded once, of the mean over the part's batches |
 | ATTACK@LAYER low, high | its 95% interval |

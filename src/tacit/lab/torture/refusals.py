@@ -375,7 +375,7 @@ REFUSALS: dict[str, Callable[[Bench], Result]] = {
     "foreign certificate of the label party": lambda bench: foreign(bench, LABEL),
     "certificate with another name": wrong_name,
     "intruder with the right certificate": intruders,
-    "crafted and evading feature party": crafting,
+    "one vector for all rows after honest steps": crafting,
     "echoing peer": echoing,
     "data changed on resume": lambda bench: _resumed(bench, FEATURES, _other_data, "RefusedError", "data"),
     "settings changed on resume": lambda bench: _resumed(

@@ -170,7 +170,7 @@ class GradientProtection(abc.ABC):
             raise_invalid(grad, labels)
         figures = {
             "power": power,
-            "untouched_rows": _untouched(value, rows),
+            "untouched_rows": _untouched(value, rows, drawn.keep),
             "valid": batch.valid & fits,
             **drawn.figures,
         }
@@ -226,15 +226,16 @@ def _compose(
     return sent, power.double() * scale.double() ** 2  # the square of a small float32 may vanish
 
 
-def _untouched(sent: Tensor, rows: Tensor) -> Tensor:
-    """How many rows are sent as they were.  (stack,)
+def _untouched(sent: Tensor, rows: Tensor, keep: Tensor | None) -> Tensor:
+    """How many rows are sent as they were; one of which nothing is kept is not, though it was zero.  (stack,)
 
     They are counted in what is sent, not by formula: noise below the resolution of the dtype is no noise. On a CPU one
     column tells cheaply that there is none.
     """
     if sent.device.type == "cpu" and not bool((sent[..., 0] == rows[..., 0]).any()):
         return torch.zeros(sent.shape[0], dtype=torch.float32)
-    return (sent == rows).all(-1).sum(-1).to(torch.float32)
+    same = (sent == rows).all(-1)
+    return (same if keep is None else same & (keep > 0)).sum(-1).to(torch.float32)
 
 
 def check_shapes(grad: Tensor, labels: Tensor) -> None:

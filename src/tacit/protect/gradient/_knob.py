@@ -62,7 +62,7 @@ def gaussian_auc(sum_kl: Tensor) -> Tensor:
 def model_figures(sum_kl: Tensor, usable: Tensor) -> dict[str, Tensor]:
     """What a report says about a sumKL; `model_` marks a statement under the Gaussian model, not a certificate.
 
-    `stateless` is 1 where there was nothing to plan with and the noise of `stateless_variance` was used.
+    `stateless` is 1 where there was nothing to plan with: `stateless_variance` was used, or zeros were sent.
     """
     bound, best, stateless = _aucs(sum_kl, usable)
     return {"sum_kl": sum_kl, "model_auc_theorem_1": bound, "model_auc_gaussian": best, "stateless": stateless}

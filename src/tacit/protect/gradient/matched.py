@@ -12,8 +12,9 @@ as those of negatives: divided by q and p, both are the slope of the row's logit
 noise that costs least power at a given mean length has the shape of the root of S; its size is such that most rows are
 cut, but not by much.
 
-Share, size and shape are those of the batches before: no label of a batch decides about the batch's own noise. They do
-come from labels, as do the weights behind later gradients, and what these tell is not bounded here.
+Share, size and shape are those of the batches before: no label of a batch decides about the batch's own noise. Where
+there were none, or zeros alone, zeros are sent and the batch is only learned from. Share, size and shape do come from
+labels, as do the weights behind later gradients, and what these tell is not bounded here.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tacit.protect.gradient._base import (
     per_problem,
     whole_number,
 )
-from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
+from tacit.protect.gradient._knob import model_figures, sum_kl_for
 from tacit.protect.gradient._moments import DECAY
 from tacit.protect.gradient._spread import Spread
 
@@ -73,7 +74,6 @@ class State:
     step: int
     size: Tensor | None = None  # running root mean square of a slope, in the gradient's units; 0 for none  (stack,)
     share: Tensor | None = None  # running share of positives  (stack,)
-    peak: Tensor | None = None  # the largest squared norm of a row in the recent past  (stack,)
     spread: Spread | None = None
     factors: Factors | None = None
 
@@ -100,7 +100,7 @@ class Matched(GradientProtection):
         return State(0)
 
     def fresh(self) -> State:
-        """A batch on its own counts as the first one after the warm-up."""
+        """A batch on its own counts as the first one after the warm-up, measured by itself: no promise covers that."""
         return State(self.warmup)
 
     def steps_to_change(self, state: State) -> int | None:
@@ -115,9 +115,7 @@ class Matched(GradientProtection):
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
         """A product of a draw and one of the rows; every few steps the factors are made anew."""
-        slopes, own, unit, flat, peak = _measured(
-            batch.rows, batch.labels, batch.scale, batch.squares, state.share, state.size, state.peak, self.row_kl
-        )
+        slopes, own, unit, known = _measured(batch.rows, batch.labels, batch.scale, state.share, state.size)
         counts = batch.valid & (own > 0)
         spread = Spread.start(slopes) if state.spread is None else state.spread
         after = spread.add(slopes, own, counts)
@@ -125,50 +123,41 @@ class Matched(GradientProtection):
         if state.step >= self.warmup and (factors is None or _due(state.step - self.warmup)):
             factors = _factors(after if state.spread is None else spread, batch.rows.dtype)
             after = after.renew(slopes)
-        noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         if factors is None:
-            noise.mul_(flat.sqrt()[:, None, None])
-            power, keep = flat * noise.shape[-1], None
+            known = torch.zeros_like(known)
+            noise, keep, power = (torch.zeros_like(each) for each in (batch.rows, batch.labels, own))
         else:
+            noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
             noise, keep, power = _shaped(
-                noise, slopes, unit, factors.basis, factors.root, factors.rest, factors.whiten, factors.whiten_rest,
-                factors.power, self.row_kl,
+                noise, slopes, unit, known, factors.basis, factors.root, factors.rest, factors.whiten,
+                factors.whiten_rest, factors.power, self.row_kl,
             )  # fmt: skip
         share, size = _followed(batch.labels, own, batch.scale, counts, state.share, state.size)
-        following = State(state.step + 1, size, share, peak, after, factors)
-        told = torch.ones_like(peak)
-        planned = torch.full_like(batch.valid, factors is not None)
-        figures = model_figures(told * per_problem(self.sum_kl, told), planned)
+        following = State(state.step + 1, size, share, after, factors)
+        told = known.double()
+        figures = model_figures(told * per_problem(self.sum_kl, told), known)
         return Drawn(noise, following, power, {**figures, "row_kl": told * per_problem(self.row_kl, told)}, keep)
 
 
 @fused
 def _measured(
-    rows: Tensor,
-    labels: Tensor,
-    scale: Tensor,
-    squares: Tensor,
-    share: Tensor | None,
-    size: Tensor | None,
-    peak: Tensor | None,
-    row_kl: Strength,
+    rows: Tensor, labels: Tensor, scale: Tensor, share: Tensor | None, size: Tensor | None
 ) -> tuple[Tensor, ...]:
     """What a batch looks like, seen with what is known from the batches before.
 
     Returns:
         Its slopes; their root mean square length; the unit of its noise, which is that length in the batches before;
-        the variance of noise that needs no plan, and the peak that it is made with. Lengths are in units of the scale.
+        and whether there was one, other than zeros. Lengths are in units of the scale.
     """
     p = _share(labels) if share is None else share
     reach = torch.where(labels > 0.5, 1 - p[:, None], p[:, None]).to(rows.dtype)
     slopes = rows / reach[..., None]
     own = torch.linalg.vector_norm(slopes, dim=(1, 2)) / rows.shape[1] ** 0.5
-    alone = own.double().clamp(min=1e-6)  # where there was nothing before: zeros get noise as well
-    before = alone if size is None else torch.where(size > 0, size / scale.double(), alone)
+    alone = own.double().clamp(min=1e-6)
+    known = torch.ones_like(alone, dtype=torch.bool) if size is None else size > 0
+    before = alone if size is None else torch.where(known, size / scale.double(), alone)
     most = torch.finfo(rows.dtype).max / 1e8  # a zero batch after large ones: in its units they have no number
-    unit = before.clamp(min=1e-30, max=most).to(rows.dtype)
-    flat, peak = stateless_variance(squares, scale, torch.zeros_like(before) if peak is None else peak, row_kl)
-    return slopes, own, unit, flat, peak
+    return slopes, own, before.clamp(min=1e-30, max=most).to(rows.dtype), known
 
 
 @fused
@@ -229,6 +218,7 @@ def _shaped(
     noise: Tensor,  # (stack, batch, width), standard normal
     slopes: Tensor,  # (stack, batch, width)
     unit: Tensor,  # (stack,)
+    known: Tensor,  # (stack,)
     basis: Tensor | None,  # of `Factors`, as the next five
     root: Tensor,
     rest: Tensor,
@@ -237,7 +227,10 @@ def _shaped(
     power: Tensor,
     row_kl: Strength,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Noise of the shape, what each row is multiplied by so that it does not stand out, and the noise's power."""
+    """Noise of the shape, what each row is multiplied by so that it does not stand out, and the noise's power.
+
+    All zero where nothing was known before; the noise by choice and not by product, which would keep its signs.
+    """
     inside = slopes if basis is None else slopes @ basis
     length = torch.linalg.vector_norm((inside / unit[:, None, None]) @ whiten, dim=2).square()
     shaped = (noise if basis is None else noise @ basis) @ root
@@ -248,7 +241,8 @@ def _shaped(
         shaped = shaped @ basis.mT + across * rest[:, None, None]
     variance = 1 / (torch.ones_like(power) * per_problem(row_kl, power))
     size = unit * variance.sqrt()
-    return shaped * size[:, None, None], length.clamp(min=1).rsqrt(), power.double() * size.double() ** 2
+    shaped = torch.where(known[:, None, None], shaped * size[:, None, None], 0.0)
+    return shaped, length.clamp(min=1).rsqrt() * known[:, None], power.double() * size.double() ** 2 * known
 
 
 def matched(
@@ -270,11 +264,11 @@ def matched(
             the other, in every direction, in each visit.
         visits: how often an example will be visited over the whole training (epochs, usually). Fresh noise at every
             visit averages out, so more visits take more noise.
-        warmup: the first steps of a run get isotropic noise whatever their labels are, so that running averages exist
+        warmup: in the first steps of a run zeros are sent, whatever the gradients are, so that running averages exist
             before they are needed.
     """
     knob, strength = one_knob("matched", leak_auc=leak_auc, scale=scale)
     whole_number("visits", visits, least=1)
-    whole_number("warmup", warmup, least=0)
+    whole_number("warmup", warmup, least=1)
     allowed = sum_kl_for(knob, strength)
     return Matched(knob, float(strength), allowed, visits, warmup)
