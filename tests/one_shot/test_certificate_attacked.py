@@ -25,7 +25,7 @@ from tacit.audit.attacks.contextual import contextual
 from tacit.audit.attacks.learned import learned
 from tacit.audit.attacks.summed_gradients import summed_gradients
 from tacit.contracts import Known, View
-from tacit.errors import ProtocolError
+from tacit.errors import ProtocolError, RefusedError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.flips import flips
 from tacit.one_shot.numbers import number_flips
@@ -335,6 +335,24 @@ def test_groups_that_differ_by_one_row():
     one, two = (mechanism.answer(SECRET, p, labels, number=n, run="r") for n, p in enumerate((with_it, without)))
     holds("sums, groups subtracted", one - np.roll(one, 1), canaries, mechanism.auc, reached=False)
     holds("sums, groups added up", one + np.roll(two, 1), canaries, mechanism.auc)
+
+
+def test_groups_of_several_runs_are_charged_and_other_groups_are_refused(tmp_path):
+    """Through the book: each run's question is paid for, and a run has one answer."""
+    mechanism, count = sums(0.6, groups=4, partitions=2), 4000
+    canaries = coins(count, seed=15)
+    owner = Owner(tmp_path, np.concatenate([canaries, np.zeros(3 * count, np.int64)]))
+    rows = Rows(keys_of(range(4 * count)), keys_of(range(4 * count)), owner.labels)
+    answers = []
+    for run in range(3):
+        groups = np.stack([crafted(count, 10 * run + place) for place in range(2)], axis=1)
+        for _ in range(2):
+            sent = owner.book.release(f"run {run}", rows, mechanism, Terms(**ABOUT), groups=groups)
+        answers += np.split(sent, 2)
+        with pytest.raises(RefusedError, match="other groups"):
+            owner.book.release(f"run {run}", rows, mechanism, Terms(**ABOUT), groups=groups[:, ::-1].copy())
+    assert owner.bound == mechanism.loss().times(3).auc()
+    holds("sums, three runs of crafted groups", np.sum(answers, axis=0), canaries, owner.bound)
 
 
 def test_more_partitions_than_were_paid_for_are_refused():
