@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from docs_tables import HEAD, attributes, cell, grid, kind
-from tacit.config import Contract, Embedding, Gradient, Party
+from tacit.config import Contract, Embedding, Gradient, OneShotContract, Party
 from tacit.config._base import File, Section
 
 _SETTINGS = """\
@@ -30,18 +30,22 @@ _PARTS = {
 
 def settings() -> str:
     parts = [f"{HEAD}# Settings: `party.toml` and `contract.toml`", _SETTINGS]
-    for file in (Party, Contract):
-        parts += [f"## `{file.FILE}`", *file_keys(file)]
+    parts += ["## `party.toml`", *file_keys(Party)]
+    parts += ["## `contract.toml` of one exchange", *file_keys(OneShotContract, but=("alignment",))]
+    parts += ["`[alignment]` is that of split training, below.", "## `contract.toml` of split training"]
+    parts += file_keys(Contract)
     for part, words in _PARTS.items():
         parts += [f"## {part.__name__}", inspect.getdoc(part).splitlines()[0], words, setting_keys(part)]
     return "\n\n".join(parts) + "\n"
 
 
-def file_keys(file: type[File]) -> list[str]:
-    """The keys of a file that are no tables, and one heading for each of its tables."""
+def file_keys(file: type[File], but: Iterable[str] = ()) -> list[str]:
+    """The keys of a file that are no tables, and one heading for each of its tables but some."""
     tables = {key: found for key in file.model_fields if (found := table_of(file, key)) is not None}
     parts = [setting_keys(file, but=tables)]
     for key, one in tables.items():
+        if key in but:
+            continue
         parts += [f"### `[{key}]`", inspect.getdoc(one).partition("Attributes:")[0].strip(), setting_keys(one)]
     return parts
 

@@ -126,6 +126,17 @@ def test_two_parties_get_to_one_contract(tmp_path):
     assert "Not ready yet: no certificate of airport is trusted" in unready.stdout
 
 
+def test_a_contract_of_one_exchange_is_shown(two):
+    airline, _ = two
+    terms = 'mode = "one_shot"\nrun = "flights"\nlabel_party = "airline"\nfeature_parties = ["airport"]\n'
+    (airline / "contract.toml").write_text(terms + "[exchange]\nwidth = 8\n")
+    shown = run("contract", "--folder", airline)
+    assert shown.exit_code == 0, shown.output
+    assert "one-shot: labels are flipped once" in shown.stdout
+    assert "8 numbers a row" in shown.stdout
+    assert "Digest, which must be equal on all sides" in shown.stdout
+
+
 def test_the_contract_is_shown_alike_on_both_sides(two):
     shown = [run("contract", "--folder", folder) for folder in two]
     assert [one.exit_code for one in shown] == [0, 0]

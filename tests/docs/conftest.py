@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tacit.lab import one_exchange
 from tacit.lab.two_companies import prepare
 from tacit.party.folder import Folder
+from tacit.party.one_shot import train_one_shot
 
 
 def _finished(folder):
@@ -29,7 +31,16 @@ def _finished(folder):
     shutil.copy(folder / "airport" / "airport.crt", folder)
 
 
-_WORLDS = {"empty": lambda folder: None, "finished": _finished}
+def _exchanged(folder):
+    """An airline and an airport that have trained in one exchange."""
+    companies = one_exchange.prepare(folder, rows=2048, seed=0)
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(lambda company: Folder(company.folder).align(), companies, timeout=120))
+        list(both.map(lambda company: train_one_shot(company.folder), companies, timeout=240))
+    shutil.copy(folder / "airport" / "airport.crt", folder)
+
+
+_WORLDS = {"empty": lambda folder: None, "finished": _finished, "exchanged": _exchanged}
 
 
 @pytest.fixture(scope="session", name="free_port")

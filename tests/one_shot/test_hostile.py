@@ -82,7 +82,7 @@ def redrawn(companies, tmp_path):
         book = open_book(tmp_path / f"scratch {label}", folder.secret)
         keys, _ = one_shot_answers._keys(folder, folder.one_shot, aligned(folder), book)
         rows = Rows(keys[:TRAIN], keys[:TRAIN], np.full(TRAIN, label))
-        mechanism = one_shot_label._mechanism(folder, folder.one_shot)
+        mechanism = one_shot_label.mechanism_of(folder, folder.one_shot)
         terms = Terms(run="", partners=(), label="late", definition="2 classes")
         sent.append(book.release("x", rows, mechanism, terms))
         book.close()
@@ -169,7 +169,7 @@ def test_an_older_copy_of_the_folder_is_refused_once_labels_have_left(companies,
     shutil.rmtree(airline)
     shutil.copytree(tmp_path / "backup", airline)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"older copy: its book has 0 releases, and 1 were sent.*of coins/"):
+        with pytest.raises(StorageError, match=r"older copy: its book has 0 releases, and 1 were made.*coins/ in it"):
             alone(companies)
     with pytest.raises(UsageError, match="a name and a reason"):
         alone(companies, after_restore=("Ada", ""))

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from tacit.cli import main
-from tacit.lab.two_companies import meet, prepare
+from tacit.lab.two_companies import Company, meet, prepare, together
 from tacit.party.folder import Folder
 
 # The command line with a hook that ends the process when anything is unpickled.
@@ -203,3 +203,14 @@ def test_nothing_aligned_yet(tmp_path):
     assert done.returncode == 2
     assert "run `tacit align` on all sides" in done.stderr
     assert Folder(airline.folder).config.role == "label"
+
+
+def test_an_answer_that_is_longer_than_a_pipe_is_heard(tmp_path, monkeypatch):
+    say = "print('{\"said\": \"' + 200_000 * 'x' + '\"}')"
+
+    def start(*_):
+        command = [sys.executable, "-c", say]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(Company, "start", start)
+    assert len(together([Company(tmp_path)] * 2, "train", lambda: None)["said"]) == 200_000

@@ -75,7 +75,7 @@ def topics() -> list[Topic]:
         raise UsageError(f"{_ROOT / 'docs'} holds no page: install tacit anew, or read docs/ in its repository")
     known = {one.name for one in found}
     twice = {name for name in known if sum(one.name == name for one in found) > 1}
-    found = [_renamed(one) if one.name in twice and one.kind == "Reference" else one for one in found]
+    found = [_renamed(one) if one.name in twice and one.kind in ("Reference", "Tutorials") else one for one in found]
     found += [_plugin(way, name) for way in _PLUGINS for name in modules(*way)]
     return sorted(found, key=lambda one: (KINDS.index(one.kind), one.name))
 
@@ -121,7 +121,7 @@ def _page(path: Path) -> Topic:
 
 
 def _renamed(one: Topic) -> Topic:
-    """A page of the reference by its whole name, where another page has its short one."""
+    """A page of the reference, or a tutorial, by its whole name, where another page has its short one."""
     return Topic(one.page, one.kind, one.about, one.page, one.text)
 
 

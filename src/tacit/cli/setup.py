@@ -13,7 +13,7 @@ from tacit.cli._show import groups
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.config import Contract
+    from tacit.config import Contract, Exchange, OneShotContract
 
 
 def init(
@@ -120,7 +120,7 @@ def contract(
 
     opened = PartyFolder(party_folder(where, folder))
     drafted = opened.draft_contract() if new else None
-    agreed = opened.contract
+    agreed = opened.terms
     try:
         opened.check_pair(agreed)
     except TacitError as error:
@@ -140,19 +140,39 @@ def contract(
     typer.echo(f"\n{opened.config.name} is ready for it." if lacks is None else f"\nNot ready yet: {lacks}")
 
 
-def _print_contract(agreed: Contract) -> None:
-    cuts = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in agreed.cut.widths.items())
+def _print_contract(agreed: Contract | OneShotContract) -> None:
     lines = {
         "run": agreed.run,
         "label party": agreed.label_party,
         "feature parties": ", ".join(agreed.feature_parties),
-        "cut": f"{cuts}, {agreed.cut.dtype}",
-        "training": f"{agreed.epochs} epochs of batches of {agreed.batch_size}, loss {agreed.loss}",
         "test rows": f"{agreed.test_share:.0%} of the common ones",
         "ids of a side": f"{agreed.alignment.smallest_set:,} to {agreed.alignment.largest_set:,}",
-        "least protection": ", ".join(map(str, (agreed.minimum.gradient, *agreed.minimum.embedding))),
-        "told at epoch ends": ", ".join(agreed.share.metrics) or "nothing",
+        **(_one_exchange(agreed.exchange) if agreed.mode == "one_shot" else _step_by_step(agreed)),
     }
     for what, value in lines.items():
         typer.echo(f"{what:<20}{value}")
     typer.echo(f"\nDigest, which must be equal on all sides:\n{groups(agreed.digest)}")
+
+
+def _one_exchange(agreed: Exchange) -> dict[str, str]:
+    """What a contract says of one-shot training."""
+    numbers = f"numbers from {agreed.low} to {agreed.high} in {agreed.cells} cells"
+    return {
+        "mode": "one-shot: labels are flipped once, embeddings are sent once",
+        "labels": f"{numbers if agreed.target == 'number' else f'{agreed.classes} classes'}, as {agreed.labels}",
+        "rare class": agreed.rare,
+        "counted by": agreed.unit,
+        "sent back": f"{agreed.width} numbers a row, by each feature party",
+    }
+
+
+def _step_by_step(agreed: Contract) -> dict[str, str]:
+    """What a contract says of split training."""
+    cuts = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in agreed.cut.widths.items())
+    return {
+        "mode": "split: embeddings go forward and gradients back, step by step",
+        "cut": f"{cuts}, {agreed.cut.dtype}",
+        "training": f"{agreed.epochs} epochs of batches of {agreed.batch_size}, loss {agreed.loss}",
+        "least protection": ", ".join(map(str, (agreed.minimum.gradient, *agreed.minimum.embedding))),
+        "told at epoch ends": ", ".join(agreed.share.metrics) or "nothing",
+    }

@@ -151,7 +151,8 @@ class Learn(Section):
         ranks: that a number which is sent may have, at most 256: an exact one would be a fingerprint.
         noise: on the embedding before it is ranked, in units of each number's deviation; 0 for none.
         known: the share of the rows that decoders know when they attack what is about to be sent.
-        floor: whether to send the best embedding that no label was used for, where that is as good at the same leak.
+        floor: whether to send an embedding that no label was used for, where it tells more of flipped labels and no
+            more of the rows.
     """
 
     learner: Literal["trees", "network", "linear"] = "trees"

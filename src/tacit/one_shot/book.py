@@ -162,13 +162,18 @@ class Book:
 
     def _charged(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, NDArray[np.int64]]:
         """Freeze and charge what is released; the number of the mechanism, and the labels as they are frozen."""
-        self._for_good("unit", terms.unit, "what they add up to is counted by it: agree on it in contract.toml")
-        self._for_good("coin_id", str(list(terms.coin_id)), "by another one rows would have new coins: put it back")
+        self._for_good("unit", terms.unit, "what they add up to is counted by it: agree on that unit in contract.toml")
+        by = str(list(terms.coin_id))
+        self._for_good("coin_id", by, "by another one each row would have new coins, uncharged: put that one back")
         # Limits of one coin are nested; sums have fresh noise for every question, so each is a series of its own.
         nested = f"{mechanism.series} of {run_id}" if isinstance(mechanism, Sums) else mechanism.series
         series = self._series(terms.label, terms.definition, nested, terms.epoch)
         mine = self._mechanism(series, json.dumps(mechanism.parameters(), sort_keys=True))
         return mine, self._freeze(series, mine, mechanism, rows)
+
+    def coins(self, label: str, definition: str, epoch: int = 0) -> Coins:
+        """The coins of a label."""
+        return Coins(self._secret, column=label, definition=definition, epoch=epoch)
 
     def _drawn(
         self,
@@ -181,9 +186,7 @@ class Book:
     ) -> NDArray[Any]:
         """What leaves of these labels: a function of the secret and of what is written down."""
         if not isinstance(mechanism, Sums):
-            label, definition, epoch = coin
-            coins = Coins(self._secret, column=label, definition=definition, epoch=epoch)
-            return coins.draw(mechanism, keys, labels)
+            return self.coins(*coin).draw(mechanism, keys, labels)
         assert groups is not None
         answers = [
             mechanism.answer(self._secret, np.ascontiguousarray(partition), labels, number=number, run=run_id)

@@ -278,6 +278,7 @@ def answer_all(
     *,
     waiting: Callable[[str], None] = lambda _: None,
     farewell: Callable[[], bool] = lambda: True,
+    sent: Callable[[str, Message], None] = lambda *_: None,
 ) -> set[str]:
     """Answer all feature parties until each has sent its embedding and said that it is done; who has said so.
 
@@ -287,6 +288,7 @@ def answer_all(
         received: where embeddings are kept.
         waiting: told whose embedding is still missing.
         farewell: whether those who have sent everything may still say that they are done.
+        sent: told to whom which answer went.
     """
     done: set[str] = set()
     while True:
@@ -300,7 +302,9 @@ def answer_all(
                     waiting(name)
                 continue
             try:
-                line.send(_answer(name, message, tell, received))
+                answer = _answer(name, message, tell, received)
+                line.send(answer)
+                sent(name, answer)
             except RefusedError as error:
                 line.refuse(error)
                 continue

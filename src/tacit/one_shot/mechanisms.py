@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.config import Exchange
-from tacit.errors import ProtocolError
+from tacit.errors import ProtocolError, UsageError
 from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.numbers import NumberFlips, number_flips
 from tacit.one_shot.sums import Sums, sums
@@ -39,7 +39,7 @@ def read_mechanism(parameters: Mapping[str, Any]) -> Mechanism:
     raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips, sums")
 
 
-def agreed_mechanism(exchange: Exchange, limit: float, odds: float | None, delta: float) -> Mechanism:
+def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None, delta: float = 0.005) -> Mechanism:
     """The mechanism for what was agreed on, at the label party's limit and odds.
 
     Args:
@@ -49,6 +49,8 @@ def agreed_mechanism(exchange: Exchange, limit: float, odds: float | None, delta
         delta: with which probability sums may pass that factor.
     """
     if exchange.labels == "sums":
+        if limit is None:
+            raise UsageError("sums take a limit: set it, as 0.6")
         span = exchange.cells - 1 if exchange.target == "number" else 1
         return sums(
             limit,

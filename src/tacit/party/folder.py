@@ -253,7 +253,7 @@ class Folder:
 
     @property
     def coins_tally_path(self) -> Path:
-        """Where the releases of a label party's book are counted, likewise."""
+        """Where the releases of the party's labels are counted, in the same place."""
         return self._counted_apart("coins", b" of the coins")
 
     def _counted_apart(self, name: str, what: bytes) -> Path:

@@ -9,11 +9,15 @@ from pathlib import Path
 import torch
 
 from tacit.errors import TacitError
+from tacit.party import chained
+from tacit.party._files import OVERRIDES
 from tacit.party.folder import Folder
 from tacit.party.one_shot_common import Telling
 from tacit.party.one_shot_features import FeatureOutcome, train_features
 from tacit.party.one_shot_label import LabelOutcome, train_label
+from tacit.party.one_shot_report import exchange_report
 from tacit.party.records import restored
+from tacit.party.sealing import write_report
 from tacit.party.status import Status
 from tacit.wire._files import locked
 from tacit.wire.line import Alarm, Waiting
@@ -32,7 +36,8 @@ def train_one_shot(
 ) -> LabelOutcome | FeatureOutcome:
     """Train with the other parties of the contract in one exchange. All run this at the same time, each in its folder.
 
-    Started again after whatever ended it, the same call goes on where it was.
+    Started again after whatever ended it, the same call goes on where it was. At the end it writes the party's report
+    into the run's folder.
 
     Args:
         folder: the party's folder, aligned.
@@ -53,6 +58,7 @@ def train_one_shot(
     try:
         status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
         telling = Telling(status, progress, waiting, alarm, trace)
+        chained.begin(where / OVERRIDES)
         try:
             if folder.config.role == "label":
                 answered = restored(where, status.log, after_restore)
@@ -62,6 +68,8 @@ def train_one_shot(
         except TacitError as error:
             status.update(state="stopped", reason=str(error), at_once=True)
             raise
+        telling.part("writing the report")
+        write_report(exchange_report(folder), where)
         history = [{"epoch": 0, **outcome.figures}] if isinstance(outcome, LabelOutcome) else []
         status.update(state="finished", history=history, at_once=True)
         return outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,15 +27,9 @@ from tacit.one_shot.target import Target
 from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
 from tacit.party.one_shot_common import run_id
-from tacit.wire.tally import Counted, Tally
+from tacit.wire.tally import COINS, Tally
 
 __all__ = ["Answers"]
-
-RELEASES = Counted(
-    "what was sent of labels",
-    "its book has {} releases, and {} were sent",
-    "What was sent of labels may not be forgotten: bring back the newest copy of coins/",
-)
 
 
 @dataclass
@@ -49,6 +44,7 @@ class Answers:
         target: the labels.
         mechanism: that is used.
         restored: told what is missing where somebody answers for going on from an older copy of the folder.
+        sent: what left of each row, once they are prepared; None where sums are asked for.
     """
 
     folder: Folder
@@ -58,6 +54,7 @@ class Answers:
     target: Target
     mechanism: Mechanism
     restored: Callable[[str], None] | None = None
+    sent: NDArray[Any] | None = None
 
     def prepare(self) -> None:
         """At home: flip every label, or see that sums over groups can be paid for. What can't be is an error now."""
@@ -68,8 +65,8 @@ class Answers:
                 book.afford(names, asked, self.mechanism, self._terms(self.contract.feature_parties))
                 return
             terms = self._terms(self.contract.feature_parties)
-            sent = book.release(self._run_id, asked, self.mechanism, terms)
-            self._flips = packed(sent, outcomes(self.mechanism))
+            self.sent = book.release(self._run_id, asked, self.mechanism, terms)
+            self._flips = packed(self.sent, outcomes(self.mechanism))
 
     def tell(self, name: str, message: Message) -> Message:
         """The answer to a feature party's question; the same as often as it asks."""
@@ -97,11 +94,11 @@ class Answers:
 
     @contextmanager
     def _book(self) -> Iterator[Book]:
-        """The book, if it is not an older copy; what is entered is counted apart from it before it leaves."""
+        """The party's book; how many releases it has is counted apart from the folder, before anything leaves."""
         with ExitStack() as stack:
             book = open_book(self.folder.path / "coins", self.folder.secret)
             stack.callback(book.close)
-            tally = Tally(self.folder.coins_tally_path, self.restored, RELEASES)
+            tally = Tally(self.folder.coins_tally_path, self.restored, COINS)
             stack.callback(tally.close)
             tally.begin(begun=book.releases > 0)
             tally.check(book.releases, book.releases)

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit._version import __version__
 from tacit.config import Head, OneShotContract
-from tacit.contracts import Link
+from tacit.contracts import Link, Message
 from tacit.errors import UsageError
 from tacit.one_shot.certificate import Certificate
 from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits
@@ -31,8 +32,9 @@ from tacit.party.one_shot_answers import Answers
 from tacit.party.one_shot_common import Telling, own_inputs, seed_of, threads_of
 from tacit.wire.line import Desk
 
-__all__ = ["LabelOutcome", "train_label"]
+__all__ = ["LabelOutcome", "mechanism_of", "read_labels", "train_label"]
 
+_LEFT = {"flips": "flipped labels", "sums": "sums of labels", "acknowledgement": "acknowledgement of its bytes"}
 _FAREWELL = 20.0  # seconds in which a feature party that has sent everything may say that it has heard so
 
 
@@ -66,8 +68,8 @@ def train_label(folder: Folder, telling: Telling, restored: Callable[[str], None
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
-    target = _target(folder, contract, rows, train)
-    mechanism = _mechanism(folder, contract)
+    target = read_labels(folder, contract, rows, train)
+    mechanism = mechanism_of(folder, contract)
     guard(where / "guard.json", _facts(folder, contract, rows, mechanism))
     answers = Answers(folder, contract, rows, train, target, mechanism, restored)
     answers.prepare()
@@ -79,20 +81,28 @@ def train_label(folder: Folder, telling: Telling, restored: Callable[[str], None
             store_json(where / "closed", {"time": time.time()})
     certificate = answers.certificate()
     store_json(where / "certificate.json", certificate.as_dict())
+    telling.status.update(certificate=brief(certificate), at_once=True)
     return _fit(folder, contract, rows, train, target, received, certificate, telling)
 
 
 # --- at home, before anybody is met ----------------------------------------------------------------------------------
 
 
-def _target(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Target:
+def brief(certificate: Certificate) -> dict[str, Any]:
+    """A certificate in figures, for a status."""
+    return {name: getattr(certificate, name) for name in ("auc", "odds", "total_auc", "total_odds", "rows", "unit")}
+
+
+def read_labels(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Target:
+    """The labels of all aligned rows, checked."""
     label = folder.table.label
     assert label is not None  # a label party's settings were checked
     column = rows.table(folder.data, [label])[label]
     return read_target(column, contract.exchange, train=train, rows=rows.rows)
 
 
-def _mechanism(folder: Folder, contract: OneShotContract) -> Mechanism:
+def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
+    """What flips labels, at the owner's limit and odds."""
     limit, odds = folder.config.limit, folder.config.odds
     if limit is None:
         raise UsageError(
@@ -147,8 +157,14 @@ def _meet(
             until.append(time.monotonic() + _FAREWELL)
             return time.monotonic() < until[0]
 
+        def sent(name: str, answer: Message) -> None:
+            what = _LEFT.get(answer.kind)
+            if what is not None:
+                count = 0 if answer.kind == "acknowledgement" else train
+                telling.left(what, name, count, answer.payload.nbytes)
+
         lines = {name: desk.line(name) for name in names}
-        done = answer_all(lines, answers.tell, received, waiting=telling.missing, farewell=farewell)
+        done = answer_all(lines, answers.tell, received, waiting=telling.missing, farewell=farewell, sent=sent)
         for name in names:
             if name not in done:
                 telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")
