@@ -8,10 +8,14 @@ come within five standard errors from below: a test whose attack is weak shows n
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from collections import defaultdict
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from scipy.stats import rankdata
@@ -21,16 +25,18 @@ from tacit.audit.attacks.contextual import contextual
 from tacit.audit.attacks.learned import learned
 from tacit.audit.attacks.summed_gradients import summed_gradients
 from tacit.contracts import Known, View
-from tacit.errors import ProtocolError
+from tacit.errors import ProtocolError, RefusedError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.flips import flips
 from tacit.one_shot.numbers import number_flips
-from tacit.one_shot.records import Rows
+from tacit.one_shot.records import Rows, Terms
 from tacit.one_shot.sums import sums
+
+from .companies import Companies, table
 
 ROWS = 20_000
 SECRET = bytes(range(32))
-ABOUT = {"run": "r", "partners": ["airport"], "label": "late", "definition": "2 classes"}
+ABOUT = {"run": "r", "partners": ("airport",), "label": "late", "definition": "2 classes"}
 ERRORS = 5.0
 RARE = flips(0.6, 7.4, rare="positive")
 
@@ -86,7 +92,8 @@ class Owner:
         labels = self.labels if labels is None else labels
         rows = Rows(keys_of(which), keys_of(self.units[which] + 10**9), labels[which])
         self.runs += 1
-        sent = self.book.release(f"run {self.runs}", rows, mechanism, **{**ABOUT, "unit": self.unit, **about})
+        terms = Terms(**{**ABOUT, "unit": self.unit, **about})
+        sent = self.book.release(f"run {self.runs}", rows, mechanism, terms)
         row = np.full(len(self.labels), -1)
         row[which] = sent
         self.sent.append(row)
@@ -134,9 +141,9 @@ def test_rows_dropped_and_added_and_splits_that_move(owner):
 
 def test_two_partners_compare_notes(owner):
     draw = np.random.default_rng(3)
-    first, second = owner.release(flips(0.6), partners=["airport"]), None
+    first, second = owner.release(flips(0.6), partners=("airport",)), None
     order = draw.permutation(ROWS)
-    second = owner.release(flips(0.6), order, partners=["weather"], run="another")
+    second = owner.release(flips(0.6), order, partners=("weather",), run="another")
     assert np.array_equal(first[order], second)
     holds("two partners compare notes", *learnt(owner.seen, owner.labels), owner.bound)
 
@@ -330,7 +337,57 @@ def test_groups_that_differ_by_one_row():
     holds("sums, groups added up", one + np.roll(two, 1), canaries, mechanism.auc)
 
 
+def test_groups_of_several_runs_are_charged_and_other_groups_are_refused(tmp_path):
+    """Through the book: each run's question is paid for, and a run has one answer."""
+    mechanism, count = sums(0.6, groups=4, partitions=2), 4000
+    canaries = coins(count, seed=15)
+    owner = Owner(tmp_path, np.concatenate([canaries, np.zeros(3 * count, np.int64)]))
+    rows = Rows(keys_of(range(4 * count)), keys_of(range(4 * count)), owner.labels)
+    answers = []
+    for run in range(3):
+        groups = np.stack([crafted(count, 10 * run + place) for place in range(2)], axis=1)
+        for _ in range(2):
+            sent = owner.book.release(f"run {run}", rows, mechanism, Terms(**ABOUT), groups=groups)
+        answers += np.split(sent, 2)
+        with pytest.raises(RefusedError, match="other groups"):
+            owner.book.release(f"run {run}", rows, mechanism, Terms(**ABOUT), groups=groups[:, ::-1].copy())
+    assert owner.bound == mechanism.loss().times(3).auc()
+    holds("sums, three runs of crafted groups", np.sum(answers, axis=0), canaries, owner.bound)
+
+
 def test_more_partitions_than_were_paid_for_are_refused():
     mechanism = sums(0.6, groups=4, partitions=2)
     with pytest.raises(ProtocolError, match="2 are agreed"):
         mechanism.answer(SECRET, crafted(100, 0), np.zeros(400, np.int64), number=2, run="r")
+
+
+# --- two companies ---------------------------------------------------------------------------------------------------
+
+
+def test_two_companies_and_two_runs(tmp_path, monkeypatch):
+    """Real processes, TLS and folders: two runs, two limits, a new alignment; the airport has all that it got."""
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path / "state"))
+    rows = table(4000)
+    fair = dict(zip(rows["id"].to_list(), coins(4000, seed=14).tolist(), strict=True))
+    companies = Companies(tmp_path, rows.with_columns(late=np.array(list(fair.values()))))
+    linear = 'learn = { learner = "linear" }\n'
+    companies.set("airport", columns='categorical = ["port"], numeric = ["wind", "rain"]', more=linear)
+    seen = {row: [-1, -1] for row in fair}
+    for place, limit in enumerate((0.7, 0.6)):
+        companies.set("airline", limits=f"limit = {limit}", columns='label = "late", numeric = ["plane"]')
+        companies.agree(run=f"run-{place}")
+        companies.align()
+        words = (sys.executable, "-m", "tacit", "train", "--quiet", "--folder")
+        both = [subprocess.Popen([*words, companies.path / name]) for name in ("airline", "airport")]
+        assert [one.wait(200) for one in both] == [0, 0]
+        where = companies.run("airport", f"run-{place}")
+        ids = pl.read_parquet(companies.path / "airport" / "data.parquet")["id"].to_numpy()
+        sent = np.load(where / "flips" / "sent.npy")
+        for row, bit in zip(ids[np.load(where / "rows.npy")[: len(sent)]].tolist(), sent.tolist(), strict=True):
+            seen[row][place] = bit
+    certificate = json.loads((companies.run("airline", "run-1") / "certificate.json").read_bytes())
+    assert certificate["total_auc"] == flips(0.7).auc
+    patterns, labels = np.array(list(seen.values())), np.array(list(fair.values()))
+    asked = (patterns >= 0).any(1)
+    score, judged = learnt(patterns[asked], labels[asked])
+    holds("two companies, two runs over TLS", score, judged, certificate["total_auc"], reached=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import threading
 
 import numpy as np
 import polars as pl
@@ -12,14 +11,14 @@ import pytest
 
 from tacit.errors import LabelsError, StorageError, UsageError
 from tacit.one_shot.book import open_book
-from tacit.one_shot.records import Rows
-from tacit.party import one_shot_label
+from tacit.one_shot.records import Rows, Terms
+from tacit.party import one_shot_answers, one_shot_label
 from tacit.party.aligning import aligned
 from tacit.party.one_shot import train_one_shot
 from tacit.party.records import overrides
 from tacit.wire.network import NetworkLink
 
-from .companies import Companies, table
+from .companies import Companies, OverError, table
 
 ROWS, TRAIN = 1000, 800
 LABEL = 'label = "late", numeric = ["plane"]'
@@ -81,10 +80,11 @@ def redrawn(companies, tmp_path):
     sent = []
     for label in (0, 1):
         book = open_book(tmp_path / f"scratch {label}", folder.secret)
-        keys, _ = one_shot_label._keys(folder, folder.one_shot, aligned(folder), book)
+        keys, _ = one_shot_answers._keys(folder, folder.one_shot, aligned(folder), book)
         rows = Rows(keys[:TRAIN], keys[:TRAIN], np.full(TRAIN, label))
-        mechanism = one_shot_label._mechanism(folder, folder.one_shot)
-        sent.append(book.release("x", rows, mechanism, run="", partners=[], label="late", definition="2 classes"))
+        mechanism = one_shot_label.mechanism_of(folder, folder.one_shot)
+        terms = Terms(run="", partners=(), label="late", definition="2 classes")
+        sent.append(book.release("x", rows, mechanism, terms))
         book.close()
     return sent[0] == sent[1]
 
@@ -133,30 +133,19 @@ def test_the_door_is_shut_before_the_private_model_is_fitted(companies, wire):
             with socket.socket() as tried, pytest.raises(ConnectionRefusedError):
                 tried.connect(("127.0.0.1", companies.port))
 
-    sound(companies.together(lambda name: train_one_shot(companies.folder(name), trace=trace)))
+    sound(
+        companies.together(lambda name, waiting: train_one_shot(companies.folder(name), waiting=waiting, trace=trace))
+    )
     assert seen == [len(wire["airport"])], "nothing was said after it"
 
 
 def test_errors_about_labels_leave_nothing_on_the_wire(companies, wire, monkeypatch):
     companies.set("airline", limits="limit = 0.75", columns='label = "how"')
     monkeypatch.setattr(one_shot_label, "server", lambda *_: pytest.fail("it listens"))
-    ended = threading.Event()
-
-    def train(name):
-        try:
-            return train_one_shot(companies.folder(name), waiting=lambda *_: _end(ended))
-        finally:
-            ended.set()
-
-    outcomes = companies.together(train)
+    outcomes = companies.train()
     assert isinstance(outcomes["airline"], LabelsError)
-    assert isinstance(outcomes["airport"], EnoughError)
+    assert isinstance(outcomes["airport"], OverError), "it waits for somebody who never came"
     assert wire == {"airline": [], "airport": []}
-
-
-def _end(event):
-    if event.is_set():
-        raise EnoughError
 
 
 # --- folders that come back, names that change -----------------------------------------------------------------------
@@ -180,7 +169,7 @@ def test_an_older_copy_of_the_folder_is_refused_once_labels_have_left(companies,
     shutil.rmtree(airline)
     shutil.copytree(tmp_path / "backup", airline)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"older copy: it knows of 0 messages, and 1 have left.*of coins/"):
+        with pytest.raises(StorageError, match=r"older copy: its book has 0 releases, and 1 were made.*coins/ in it"):
             alone(companies)
     with pytest.raises(UsageError, match="a name and a reason"):
         alone(companies, after_restore=("Ada", ""))
@@ -204,7 +193,7 @@ def test_rows_are_known_by_one_coin_id_for_good(companies):
 def test_a_feature_party_that_missed_the_last_answer_gets_it_when_both_start_again(companies, monkeypatch):
     monkeypatch.setattr(one_shot_label, "_FAREWELL", 0.5)
 
-    def train(name):
+    def train(name, _):
         return train_one_shot(companies.folder(name), trace=until("acknowledged"))
 
     outcomes = companies.together(train)
@@ -212,7 +201,7 @@ def test_a_feature_party_that_missed_the_last_answer_gets_it_when_both_start_aga
     first = outcomes["airline"]
     monkeypatch.setattr(one_shot_label, "_FAREWELL", 20.0)
 
-    def again(name):
+    def again(name, _):
         return train_one_shot(companies.folder(name), waiting=lambda _, seconds, why: _too_long(seconds))
 
     outcomes = sound(companies.together(again))

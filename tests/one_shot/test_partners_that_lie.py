@@ -9,17 +9,21 @@ import numpy as np
 import pytest
 import torch
 
+from tacit.config import Exchange
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.one_shot import exchange
 from tacit.one_shot.exchange import Received, digest_of, feature_limits, packed
 from tacit.one_shot.flips import flips
+from tacit.one_shot.mechanisms import check_agreed
+from tacit.one_shot.numbers import number_flips
+from tacit.one_shot.sums import sums
 from tacit.party.one_shot_features import _check_shares
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer
 from tacit.wire.memory import links
 
-from .test_exchange import COIN, FEATURES, LABEL, ROWS, WIDTH, World
+from .test_exchange import COIN, EXCHANGE, FEATURES, LABEL, ROWS, WIDTH, World
 
 CODES = np.random.default_rng(1).integers(0, 256, (ROWS, WIDTH)).astype(np.uint8)
 BITS = Message(0, "flips", packed(np.arange(ROWS) % 2, 2), b"")
@@ -42,8 +46,8 @@ class Liar:
         self.says, self.hello, self.heard = list(says), hello, []
 
     def connect(self):
-        mine, theirs = links(feature_limits(ROWS), names=("airport", "airline"))
-        theirs.limits = exchange.label_limits(ROWS, WIDTH)
+        mine, theirs = links(feature_limits(ROWS, EXCHANGE), names=("airport", "airline"))
+        theirs.limits = exchange.label_limits(ROWS, ROWS, EXCHANGE)
         threading.Thread(target=self._talk, args=(theirs,), daemon=True).start()
         return mine
 
@@ -223,3 +227,46 @@ def test_a_mechanism_that_is_none_is_refused():
     for words in ({"mechanism": "flips"}, {**COIN.parameters(), "keep": str(2**64 - 1)}, {"mechanism": ["x"]}):
         with pytest.raises(RefusedError, match="no mechanism that there is"):
             Liar(BITS, hello=replace(LABEL, mechanism=words)).asking().flips(ROWS)
+
+
+NUMBER = Exchange(width=WIDTH, target="number", low=0.0, high=1.0, cells=4)
+SUMS = Exchange(width=WIDTH, labels="sums", group_size=4, partitions=2)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "agreed"),
+    [
+        (flips(0.6), Exchange(width=WIDTH)),
+        (flips(0.6, 3.0, classes=5), Exchange(width=WIDTH, classes=5)),
+        (number_flips(0.6, low=0.0, high=1.0, cells=4), NUMBER),
+        (sums(0.6, groups=4, partitions=2), SUMS),
+    ],
+)
+def test_a_mechanism_is_of_the_kind_that_was_agreed_on(mechanism, agreed):
+    """With more classes than were agreed on a label party would steer the bottom by a byte or two a row, not a bit."""
+    check_agreed(mechanism, agreed)
+    for other in (
+        flips(0.6, 3.0, classes=300),
+        number_flips(0.6, low=0.0, high=2.0, cells=4),
+        sums(0.6, groups=4, partitions=4),
+        sums(0.6, groups=4, partitions=2, span=15),
+    ):
+        with pytest.raises(ProtocolError, match="the contract says"):
+            check_agreed(other, agreed)
+
+
+def test_sums_that_no_labels_give_are_refused(monkeypatch):
+    monkeypatch.setattr("tests.one_shot.test_partners_that_lie.EXCHANGE", SUMS)
+    mechanism = sums(0.6, groups=4, partitions=2)
+    hello = replace(LABEL, mechanism=mechanism.parameters())
+    groups = np.stack([np.arange(ROWS) // 4, np.arange(ROWS) % 10], axis=1)
+    sent = torch.zeros(20, dtype=torch.int64)
+    found = Liar(Message(0, "sums", sent, b""), hello=hello).asking().sums(groups)
+    assert [len(one) for one in found] == [10, 10]
+    for far in (2**62, -(2**62), 1000):
+        marked = sent.clone()
+        marked[7] = far
+        with pytest.raises(ProtocolError, match="no labels and no noise"):
+            Liar(Message(0, "sums", marked, b""), hello=hello).asking().sums(groups)
+    with pytest.raises(ProtocolError, match="sums were agreed on"):
+        Liar(Message(0, "sums", sent, b"")).asking().sums(groups)

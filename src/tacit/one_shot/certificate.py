@@ -18,7 +18,8 @@ NOT_COVERED = (
     "settings that were chosen by looking at labels and stand in the contract: classes, `rare`, the range of numbers",
     "decisions that others can watch, such as whom a company calls after it has scored its customers",
     "predictions of the private model that are shown to the partner: they void the certificate",
-    "labels of a unit that went through another folder with a secret of its own",
+    'labels of a unit that went through another folder with a secret of its own, or step by step (mode = "split"),'
+    " which has a ledger of its own; and what left before a restore that somebody answered for (on record)",
 )
 """What no bound on messages bounds."""
 

@@ -46,6 +46,8 @@ CHUNK = 1 << 28
 
 PROTOCOL = 1
 
+_FAR = 12.0  # deviations of a sum's noise that never come up
+
 _EQUAL = {
     "protocol": "install the same version of Tacit on both sides",
     "version": "install the same version of Tacit on both sides",
@@ -229,7 +231,14 @@ class Asking:
         counts = (groups.max(axis=0) + 1).tolist()
         if len(answer.payload) != sum(counts):
             raise ProtocolError(f"{self.line.peer} sent {len(answer.payload)} sums of {sum(counts)} groups")
-        return np.split(answer.payload.numpy(), np.cumsum(counts)[:-1])
+        if not isinstance(self.mechanism, Sums):
+            raise ProtocolError(f"{self.line.peer} flips labels, and sums were agreed on")
+        found = np.split(answer.payload.numpy(), np.cumsum(counts)[:-1])
+        far = _FAR * float(self.mechanism.variance) ** 0.5
+        for partition, sums in zip(groups.T, found, strict=True):
+            if ((sums < -far) | (sums > np.bincount(partition) * self.mechanism.span + far)).any():
+                raise ProtocolError(f"{self.line.peer} sent sums that no labels and no noise of its own give")
+        return found
 
     def deliver(self, codes: NDArray[np.uint8], progress: Callable[[int, int], None] = lambda *_: None) -> None:
         """Send an embedding, and see that what arrived is what was sent."""

@@ -14,8 +14,8 @@ from tacit.one_shot.numbers import NumberFlips, number_flips
 from tacit.one_shot.sums import Sums, sums
 
 __all__ = [
-    "Flipping", "Mechanism", "agreed_mechanism", "described", "odds_of", "outcomes", "read_mechanism", "sent_dtype",
-    "shares",
+    "Flipping", "Mechanism", "agreed_mechanism", "check_agreed", "described", "odds_of", "outcomes", "read_mechanism",
+    "sent_dtype", "shares",
 ]  # fmt: skip
 
 Flipping = Flips | NumberFlips
@@ -65,6 +65,24 @@ def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None
         assert exchange.high is not None
         return number_flips(limit, odds, low=exchange.low, high=exchange.high, cells=exchange.cells)
     return flips(limit, odds, classes=exchange.classes, rare=exchange.rare)
+
+
+def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
+    """Refuse a peer's mechanism that is not of the kind that was agreed on: more outcomes would steer more."""
+    if isinstance(mechanism, Sums):
+        said: tuple[Any, ...] = ("sums", mechanism.groups, mechanism.partitions, mechanism.classes, mechanism.span)
+    elif isinstance(mechanism, NumberFlips):
+        said = ("flips", mechanism.low, mechanism.high, mechanism.cells)
+    else:
+        said = ("flips", mechanism.classes)
+    number = exchange.target == "number"
+    if exchange.labels == "sums":
+        span = exchange.cells - 1 if number else 1
+        agreed: tuple[Any, ...] = ("sums", exchange.group_size, exchange.partitions, 2, span)
+    else:
+        agreed = ("flips", exchange.low, exchange.high, exchange.cells) if number else ("flips", exchange.classes)
+    if said != agreed:
+        raise ProtocolError(f"the label party's mechanism is {said}, where the contract says {agreed}")
 
 
 def outcomes(mechanism: Flipping) -> int:

@@ -23,7 +23,7 @@ from tacit.one_shot.forms import shown as without
 from tacit.one_shot.grouping import Averages, averages, partitions
 from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
-from tacit.one_shot.mechanisms import Flipping, read_mechanism, shares
+from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
 from tacit.one_shot.parts import guard, part, store_array, store_json
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, release
@@ -129,6 +129,7 @@ def _told(
             telling.part("asking for flipped labels")
             sent = asking.flips(len(inputs))
         assert asking.mechanism is not None  # it was greeted with one
+        check_agreed(asking.mechanism, exchange)
         if not isinstance(asking.mechanism, Sums):
             _check_shares(sent, asking.mechanism)
         store_array(path / "sent.npy", sent)
