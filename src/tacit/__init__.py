@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tacit.cut.simulate import simulate
     from tacit.errors import TacitError
     from tacit.one_shot.flips import flips
+    from tacit.one_shot.in_process import one_shot
     from tacit.one_shot.numbers import number_flips
     from tacit.one_shot.sums import sums
     from tacit.party.folder import Folder
