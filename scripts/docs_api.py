@@ -26,7 +26,13 @@ _TREE = "Every message says what happened, to what, and what to do next."
 
 # What stands on the page, part by part: the part's words, and its names with the module that they are shown under.
 _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "Training in one process": (
+    "One-shot training in one process": (
+        "The code that two companies run, without a wire: `tacit.one_shot(...)`.",
+        ("tacit.one_shot", "tacit.one_shot.in_process.Result", "tacit.flips", "tacit.number_flips", "tacit.sums",
+         "tacit.one_shot.flips.Flips", "tacit.one_shot.certificate.Certificate",
+         "tacit.one_shot.findings.ReleaseAudit", "tacit.one_shot.findings.Finding"),
+    ),
+    "Split training in one process": (
         "Both parties' own code with a queue between them: for trying things out, and for attacking them.",
         ("tacit.simulate", "tacit.cut.simulate.Simulation", "tacit.cut.simulate.Epoch", "tacit.Recorder",
          "tacit.wire.record.Transcript"),
@@ -140,6 +146,8 @@ def described(path: str) -> list[str]:
     """One name: heading, signature, words, arguments and, of a class, what it has and can do."""
     module, _, name = path.rpartition(".")
     found = getattr(tacit if module == "tacit" else importlib.import_module(module), name)
+    if inspect.ismodule(found):  # a package that is called like the function of its name
+        found = importlib.import_module(f"{path}.in_process").one_shot
     text = Text.of(found)
     parts = [f"### `{path}`", f"```text\n{signature(name, found)}\n```", text.words]
     for head in ("Args", "Attributes"):

@@ -38,6 +38,8 @@ _KINDS = {
         "0",
         "one-shot: asked for with none; what is sent of each training row's label",
     ),
+    "groups": ("features", "int64 (rows, partitions)", "0", "one-shot with sums: the group of each training row"),
+    "sums": ("label", "int64 (numbers,)", "0", "its answer: each group's sum of labels with noise"),
     "acknowledgement": (
         "label",
         "control",

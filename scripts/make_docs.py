@@ -264,7 +264,11 @@ second one; `tacit.report.rendering.read` reads it, `write` makes both files fro
 The page needs nothing else: it holds no script and asks nothing of any network, and it names the SHA-256 digest of the
 `report.json` that it shows, so that a signature is about that file. Figures that are missing, or were not finite, are
 null. A leak with a `baseline` is held against a limit by what lies above it: the value, less the baseline, plus where
-nothing is learnt (0.5 of an AUC, 0 of a share)."""
+nothing is learnt (0.5 of an AUC, 0 of a share).
+
+Of a training in one exchange `exchange` is filled: a label party's `certificate`, a feature party's `release`, and for
+every figure whether it is a bound, a measurement or one of the party's private model. `leaks`, `moments`, `decisions`,
+`curves` and `ledger` are those of split training, and empty there."""
 
 
 def report() -> str:

@@ -13,6 +13,8 @@ SMALL = {
     "custom_models": ("--rows", "2000", "--epochs", "1"),
     "images": ("--rows", "400", "--epochs", "1"),
     "label_party_with_features": ("--rows", "2500", "--epochs", "1"),
+    "one_shot": ("--rows", "1200"),
+    "one_shot_module": ("--rows", "1200"),
     "three_parties": ("--rows", "1500", "--epochs", "1"),
 }
 
@@ -51,6 +53,17 @@ def test_the_example_trains_and_says_what_leaked(name):
     assert all(0.3 < auc < 1 for auc in figures(r"test AUC of .*: ([\d.]+)\n", text))
     (leak,) = figures(r"worst of all attacks on the labels: .*, leak AUC ([\d.]+)", text)
     assert 0.5 <= leak < 0.8  # bare gradients of these give 0.9 and more
+
+
+@pytest.mark.parametrize(("name", "bound"), [("one_shot", "0.600"), ("one_shot_module", "0.700")])
+def test_one_exchange_says_what_it_is_worth_and_what_each_side_told(name, bound):
+    text = said(name)
+    (auc,) = figures(r"test auc ([\d.]+)", text)
+    (alone,) = figures(r"without the features: ([\d.]+)", text)
+    assert 0.4 < alone < 1
+    assert 0.4 < auc < 1  # so few flipped labels teach little
+    assert f"an AUC of at most {bound}" in " ".join(text.split())
+    assert re.search(r"Decoders read \d+% of the numbers' variance", text)
 
 
 def test_noise_on_the_embeddings_hides_pictures():

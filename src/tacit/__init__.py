@@ -2,11 +2,12 @@
 
 The public names, all of them:
 
-Protections of the gradient: `none`, `iso`, `max_norm`, `marvell`, `matched`, `clip`, `chain`, or by name `protection`.
-Of the labels: `randomized_response`; of what embeddings tell about labels: `label_distance_correlation`. Protections of
-the embedding: `distance_correlation`, `adversarial`, `noise_regularization`, `gaussian`, `quantize`, or by name
-`embedding_protection`. Training: `simulate`, `LabelParty`, `FeatureParty`, `Recorder`, and `Folder` for
-what two companies do. Attacks: `attack` by name, `attack_all`, `worst`. Errors: `TacitError` and what is below it in
+Training in one exchange: `one_shot`, and what is sent of labels then: `flips`, `number_flips`, `sums`. Step by step:
+`simulate`, `LabelParty`, `FeatureParty`, `Recorder`. `Folder` for what two companies do. Protections of the gradient:
+`none`, `iso`, `max_norm`, `marvell`, `matched`, `clip`, `chain`, or by name `protection`. Of the labels:
+`randomized_response`; of what embeddings tell about labels: `label_distance_correlation`. Protections of the embedding:
+`distance_correlation`, `adversarial`, `noise_regularization`, `gaussian`, `quantize`, or by name
+`embedding_protection`. Attacks: `attack` by name, `attack_all`, `worst`. Errors: `TacitError` and what is below it in
 `tacit.errors`.
 """
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from tacit.cut.label_party import LabelParty
     from tacit.cut.simulate import simulate
     from tacit.errors import TacitError
+    from tacit.one_shot.flips import flips
+    from tacit.one_shot.numbers import number_flips
+    from tacit.one_shot.sums import sums
     from tacit.party.folder import Folder
     from tacit.protect.embedding import embedding_protection
     from tacit.protect.embedding.adversarial import adversarial
@@ -59,6 +63,7 @@ __all__ = [
     "clip",
     "distance_correlation",
     "embedding_protection",
+    "flips",
     "gaussian",
     "iso",
     "label_distance_correlation",
@@ -67,10 +72,13 @@ __all__ = [
     "max_norm",
     "noise_regularization",
     "none",
+    "number_flips",
+    "one_shot",
     "protection",
     "quantize",
     "randomized_response",
     "simulate",
+    "sums",
     "worst",
 ]
 
@@ -89,6 +97,7 @@ _HOME = {
     "clip": "tacit.protect.gradient.clip",
     "distance_correlation": "tacit.protect.embedding.distance_correlation",
     "embedding_protection": "tacit.protect.embedding",
+    "flips": "tacit.one_shot.flips",
     "gaussian": "tacit.protect.embedding.gaussian",
     "iso": "tacit.protect.gradient.iso",
     "label_distance_correlation": "tacit.protect.gradient.label_distance_correlation",
@@ -97,15 +106,17 @@ _HOME = {
     "max_norm": "tacit.protect.gradient.max_norm",
     "noise_regularization": "tacit.protect.embedding.noise_regularization",
     "none": "tacit.protect.gradient.none",
+    "number_flips": "tacit.one_shot.numbers",
     "protection": "tacit.protect.gradient",
     "quantize": "tacit.protect.embedding.quantize",
     "randomized_response": "tacit.protect.labels.randomized_response",
     "simulate": "tacit.cut.simulate",
+    "sums": "tacit.one_shot.sums",
     "worst": "tacit.audit.run",
 }
 _PACKAGES = (
-    "align", "audit", "contracts", "cut", "dependence", "errors", "lab", "ledger", "models", "party", "protect",
-    "report", "wire",
+    "align", "audit", "contracts", "cut", "dependence", "errors", "lab", "ledger", "models", "one_shot", "party",
+    "protect", "report", "wire",
 )  # fmt: skip
 
 
@@ -120,4 +131,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_PACKAGES])
+    return sorted({*__all__, *_PACKAGES})

@@ -141,11 +141,6 @@ def test_what_a_feature_party_says_is_judged_before_it_is_written_down(parties, 
     durable.journal.close()
 
 
-@pytest.mark.parametrize(
-    ("lost", "says"),
-    [(["journal"], "does not know what was said"), (["checkpoints"], "no good checkpoint"),
-     (["journal", "checkpoints"], "no good checkpoint")],
-)  # fmt: skip
 def _draw(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
@@ -179,6 +174,11 @@ def test_a_batch_in_which_nearly_all_rows_are_alike_is_refused_and_no_other(z, r
     assert (_alike(z) > ALIKE) == refused
 
 
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [(["journal"], "does not know what was said"), (["checkpoints"], "no good checkpoint"),
+     (["journal", "checkpoints"], "no good checkpoint")],
+)  # fmt: skip
 def test_a_party_that_has_lost_its_memory_does_not_answer_again(parties, tmp_path, lost, says):
     world = parties.World(tmp_path)
     parties.train(world)

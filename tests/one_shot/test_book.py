@@ -7,13 +7,18 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tacit.errors import StorageError, UsageError
+from tacit.errors import ProtocolError, RefusedError, StorageError, UsageError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.flips import flips
-from tacit.one_shot.records import Rows
+from tacit.one_shot.records import Rows, Terms
+from tacit.one_shot.sums import sums
 
 SECRET = bytes(range(32))
-ABOUT = {"run": "r", "partners": ["airport"], "label": "late", "definition": "2 classes"}
+
+
+def release(book, run_id, rows, mechanism, *, groups=None, **more):
+    terms = Terms(run="r", partners=("airport",), label="late", definition="2 classes", **more)
+    return book.release(run_id, rows, mechanism, terms, groups=groups)
 
 
 def rows_of(count, first=0, per_unit=1):
@@ -34,65 +39,65 @@ def _book(tmp_path):
 
 def test_the_same_question_gets_the_same_bits_and_another_book_of_the_same_secret_too(book, tmp_path):
     rows = rows_of(500)
-    sent = book.release("a", rows, flips(0.6), **ABOUT)
-    assert np.array_equal(book.release("a", rows, flips(0.6), **ABOUT), sent)
-    assert np.array_equal(book.release("b", rows, flips(0.6), **ABOUT), sent), "another run, the same bits"
+    sent = release(book, "a", rows, flips(0.6))
+    assert np.array_equal(release(book, "a", rows, flips(0.6)), sent)
+    assert np.array_equal(release(book, "b", rows, flips(0.6)), sent), "another run, the same bits"
     other = open_book(tmp_path / "other", SECRET)
-    assert np.array_equal(other.release("c", rows, flips(0.6), **ABOUT), sent)
-    assert not np.array_equal(open_book(tmp_path / "third", bytes(32)).release("c", rows, flips(0.6), **ABOUT), sent)
+    assert np.array_equal(release(other, "c", rows, flips(0.6)), sent)
+    assert not np.array_equal(release(open_book(tmp_path / "third", bytes(32)), "c", rows, flips(0.6)), sent)
 
 
 def test_a_corrected_label_is_never_sent(book):
     rows = rows_of(2000)
-    sent = book.release("a", rows, flips(0.9), **ABOUT)
+    sent = release(book, "a", rows, flips(0.9))
     corrected = Rows(rows.keys, rows.units, 1 - rows.labels)
-    assert np.array_equal(book.release("b", corrected, flips(0.9), **ABOUT), sent)
-    assert not np.array_equal(book.release("c", corrected, flips(0.9), **ABOUT, epoch=1), sent), "a paid reissue"
+    assert np.array_equal(release(book, "b", corrected, flips(0.9)), sent)
+    assert not np.array_equal(release(book, "c", corrected, flips(0.9), epoch=1), sent), "a paid reissue"
     assert book.summary().auc == pytest.approx(flips(0.9).loss().then(flips(0.9).loss()).auc())
 
 
 def test_limits_of_one_series_cost_the_weakest_and_another_coin_adds(book):
     rows = rows_of(100)
-    book.release("a", rows, flips(0.6), **ABOUT)
-    book.release("b", rows, flips(0.7), **ABOUT)
-    book.release("c", rows, flips(0.65), **ABOUT)
+    release(book, "a", rows, flips(0.6))
+    release(book, "b", rows, flips(0.7))
+    release(book, "c", rows, flips(0.65))
     assert book.summary().auc == flips(0.7).auc
     assert book.summary().odds == pytest.approx(flips(0.7).odds)
     rare = flips(0.6, 7.4, rare="positive")
-    book.release("d", rows, rare, **ABOUT, odds_budget=20.0)
+    release(book, "d", rows, rare, odds_budget=20.0)
     both = flips(0.7).loss().then(rare.loss())
     assert (book.summary().auc, book.summary().odds) == (both.auc(), both.odds())
 
 
 def test_rows_of_one_unit_are_charged_together(book):
-    book.release("a", rows_of(90, per_unit=3), flips(0.6), **ABOUT, unit="person")
+    release(book, "a", rows_of(90, per_unit=3), flips(0.6), unit="person")
     (charge,) = book.summary().charges
     assert (charge.units, charge.auc) == (30, flips(0.6).loss().times(3).auc())
-    with pytest.raises(UsageError, match="unit = 'person'"):
-        book.release("b", rows_of(90), flips(0.6), **ABOUT)
+    with pytest.raises(UsageError, match="unit = person before"):
+        release(book, "b", rows_of(90), flips(0.6))
     with pytest.raises(UsageError, match="another unit"):
-        book.release("c", rows_of(90, per_unit=2), flips(0.6), **ABOUT, unit="person")
+        release(book, "c", rows_of(90, per_unit=2), flips(0.6), unit="person")
 
 
 def test_a_budget_is_kept_and_nothing_is_entered_where_it_would_be_passed(book):
     rows = rows_of(50)
-    book.release("a", rows, flips(0.6), **ABOUT, budget=0.65)
+    release(book, "a", rows, flips(0.6), budget=0.65)
     with pytest.raises(UsageError, match=r"budget = 0.65.*50 of the units"):
-        book.release("b", rows, flips(0.7), **ABOUT, budget=0.65)
+        release(book, "b", rows, flips(0.7), budget=0.65)
     with pytest.raises(UsageError, match=r"odds_budget = 2.*odds"):
-        book.release("b", rows, flips(0.7), **ABOUT, odds_budget=2.0)
+        release(book, "b", rows, flips(0.7), odds_budget=2.0)
     assert [one.run for one in book.summary().releases] == ["r"]
     assert book.summary().auc == flips(0.6).auc
-    book.release("b", rows_of(50, first=50), flips(0.6), **ABOUT, budget=0.65)
+    release(book, "b", rows_of(50, first=50), flips(0.6), budget=0.65)
     assert book.summary().labels == 100
 
 
 def test_one_run_has_one_mechanism_and_one_set_of_rows(book):
-    book.release("a", rows_of(50), flips(0.6), **ABOUT)
+    release(book, "a", rows_of(50), flips(0.6))
     with pytest.raises(UsageError, match="another mechanism"):
-        book.release("a", rows_of(50), flips(0.61), **ABOUT)
+        release(book, "a", rows_of(50), flips(0.61))
     with pytest.raises(UsageError, match="other rows"):
-        book.release("a", rows_of(50, first=1), flips(0.6), **ABOUT)
+        release(book, "a", rows_of(50, first=1), flips(0.6))
 
 
 def test_another_secret_is_refused(book, tmp_path):
@@ -102,8 +107,8 @@ def test_another_secret_is_refused(book, tmp_path):
 
 def test_a_check_draws_every_bit_again(book, tmp_path):
     rows = rows_of(3000)
-    sent = book.release("a", rows, flips(0.6), **ABOUT)
-    book.release("b", rows_of(10, first=5000), flips(0.7, 3.0, classes=3), **ABOUT)
+    sent = release(book, "a", rows, flips(0.6))
+    release(book, "b", rows_of(10, first=5000), flips(0.7, 3.0, classes=3))
     assert (book.check().releases, book.check().bits) == (2, 3010)
     with sqlite3.connect(tmp_path / "book.sqlite") as raw:
         raw.execute("UPDATE released SET sent = ? WHERE release = 1", ((1 - sent).astype(np.uint8).tobytes(),))
@@ -118,6 +123,41 @@ def test_a_check_draws_every_bit_again(book, tmp_path):
 
 def test_rows_without_a_label_stay_in_and_stay_without_one(book):
     rows = rows_of(4000)
-    sent = book.release("a", Rows(rows.keys, rows.units, np.full(4000, -1)), flips(0.9), **ABOUT)
+    sent = release(book, "a", Rows(rows.keys, rows.units, np.full(4000, -1)), flips(0.9))
     assert 0.45 < sent.mean() < 0.55  # 6 deviations
-    assert np.array_equal(book.release("b", rows, flips(0.9), **ABOUT), sent), "frozen as unknown"
+    assert np.array_equal(release(book, "b", rows, flips(0.9)), sent), "frozen as unknown"
+
+
+def test_sums_have_one_answer_and_every_question_adds_up(book):
+    rows, mechanism = rows_of(640), sums(0.6, groups=32, partitions=2)
+    groups = np.stack([np.arange(640) // 32, np.arange(640) % 20], axis=1)
+    sent = release(book, "a", rows, mechanism, groups=groups, delta=0.005)
+    assert sent.shape == (40,)
+    assert np.array_equal(release(book, "a", rows, mechanism, groups=groups, delta=0.005), sent)
+    with pytest.raises(RefusedError, match="other groups"):
+        release(book, "a", rows, mechanism, groups=groups[:, ::-1].copy(), delta=0.005)
+    assert book.summary(0.005).auc == mechanism.auc
+    assert book.summary(0.005).odds == pytest.approx(mechanism.odds(0.005))
+    release(book, "b", rows, mechanism, groups=groups, delta=0.005)
+    assert book.summary(0.005).auc == mechanism.loss().then(mechanism.loss()).auc()
+    assert (book.check().releases, book.check().bits) == (2, 80)
+    with pytest.raises(ProtocolError, match="has 1 rows"):
+        release(book, "c", rows, mechanism, groups=np.stack([np.arange(640)] * 2, axis=1), delta=0.005)
+    with pytest.raises(UsageError, match=r"budget = 0.62"):
+        book.afford(["d"], rows, mechanism, Terms("r", ("airport",), "late", "2 classes", budget=0.62))
+    assert len(book.summary().releases) == 2
+
+
+def test_a_book_knows_rows_by_one_coin_id_for_good(book):
+    release(book, "a", rows_of(50), flips(0.6), coin_id=("id",))
+    with pytest.raises(UsageError, match=r"coin_id = \['id'\]"):
+        release(book, "b", rows_of(50, first=50), flips(0.6), coin_id=("ticket",))
+    assert book.summary().labels == 50
+
+
+def test_a_row_has_one_unit_under_all_coins(book):
+    release(book, "a", rows_of(90, per_unit=3), flips(0.6), unit="person")
+    rows = rows_of(90, per_unit=3)
+    moved = Rows(rows.keys, np.roll(rows.units, 1, axis=1), rows.labels)
+    with pytest.raises(UsageError, match="87 rows were released under another unit"):
+        release(book, "b", moved, flips(0.6, 7.4, rare="positive"), unit="person")

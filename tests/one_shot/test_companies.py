@@ -160,7 +160,9 @@ def test_settings_that_change_under_a_run_are_refused(trained):
 
 def test_three_classes(companies):
     companies.agree("classes = 3")
-    companies.set("airline", limits="limit = 0.8\nodds = 8.0\nbudget = 0.9", columns='label = "how", numeric = ["plane"]')
+    companies.set(
+        "airline", limits="limit = 0.8\nodds = 8.0\nbudget = 0.9", columns='label = "how", numeric = ["plane"]'
+    )
     companies.align()
     outcomes = sound(companies.train())
     airline = outcomes["airline"]
@@ -173,7 +175,9 @@ def test_three_classes(companies):
 
 def test_numbers(companies):
     companies.agree('target = "number"\nlow = -4.0\nhigh = 4.0\ncells = 9')
-    companies.set("airline", limits="limit = 0.9\nodds = 12.0\nbudget = 0.95", columns='label = "delay", numeric = ["plane"]')
+    companies.set(
+        "airline", limits="limit = 0.9\nodds = 12.0\nbudget = 0.95", columns='label = "delay", numeric = ["plane"]'
+    )
     companies.align()
     outcomes = sound(companies.train())
     airline = outcomes["airline"]
@@ -190,3 +194,17 @@ def test_rows_of_one_person_count_together(companies):
     assert certificate.auc == pytest.approx(0.6)
     assert certificate.total_auc == pytest.approx(0.648), "two rows each"
     assert "one person" in certificate.sentence
+
+
+def test_sums_over_groups(companies):
+    companies.agree('labels = "sums"\ngroup_size = 16')
+    companies.set("airline", limits="limit = 0.75\nodds = 12.0\nbudget = 0.8", columns=LABEL)
+    companies.align()
+    outcomes = sound(companies.train())
+    airline = outcomes["airline"]
+    assert airline.figures["test_auc"] > airline.alone["test_auc"] + 0.05
+    assert airline.certificate.auc <= 0.75
+    assert airline.certificate.odds <= 12.0
+    assert "but for a probability of 0.005" in airline.certificate.sentence
+    assert np.load(companies.run("airport") / "flips" / "groups.npy").shape == (1200, 4)
+    assert train_one_shot(companies.folder("airline")).figures == airline.figures

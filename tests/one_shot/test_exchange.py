@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tacit.config import Exchange
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.one_shot.exchange import (
@@ -28,6 +29,7 @@ from tacit.wire.memory import links
 
 ROWS, WIDTH = 40, 3
 COIN = flips(0.6)
+EXCHANGE = Exchange(width=WIDTH)
 LABEL = Greeting("r", "c", "a", "d", "airline", "label", COIN.parameters())
 FEATURES = Greeting("r", "c", "a", "d", "airport", "features", {})
 
@@ -72,20 +74,20 @@ class World:
             ["airport"],
             alarm=lambda *said: self.alarms.append(said),
         )
-        self.thread = threading.Thread(
-            target=lambda: setattr(
-                self, "done", answer_all({"airport": desk.line("airport")}, self.flips, self.received)
-            )
-        )
+        lines = {"airport": desk.line("airport")}
+        self.thread = threading.Thread(target=answer_all, args=(lines, self.tell, self.received), daemon=True)
         self.thread.start()
+
+    def tell(self, name, message):
+        return Message(message.step, "flips", self.flips, b"")
 
     def accept(self, timeout):
         with self.lock:
             return self.doors.pop(0) if self.doors else None
 
     def connect(self):
-        mine, theirs = links(feature_limits(ROWS), names=("airport", "airline"))
-        theirs.limits = label_limits(ROWS, WIDTH)
+        mine, theirs = links(feature_limits(ROWS, EXCHANGE), names=("airport", "airline"))
+        theirs.limits = label_limits(ROWS, ROWS, EXCHANGE)
         with self.lock:
             self.doors.append(theirs)
         self.links.append(mine)

@@ -503,9 +503,9 @@ if CUDA:
     @every
     @pytest.mark.parametrize("cut", [(6,), (300,)], ids=str)
     def test_the_hot_path_does_not_wait_for_the_device(case, cut):
-        """A stack in a run; `matched` between two refreshes (the third or fifth step after its warm-up)."""
+        """A stack in a run; `matched` between two refreshes (the fifth or sixth step after its warm-up)."""
         protection = case.make()
-        state = in_a_run(protection, 5, "cuda", stack=3, cut=cut)
+        state = in_a_run(protection, 7, "cuda", stack=3, cut=cut)
         batches = [batch(step, stack=3, cut=cut, device="cuda") for step in range(3)]
         source = generator(device="cuda")
         torch.cuda.synchronize()

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tacit.cli._show import plain
 from tacit.cli._tables import console, print_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tacit.party.one_shot_features import FeatureOutcome
     from tacit.party.one_shot_label import LabelOutcome
+    from tacit.report.document import Report
 
-__all__ = ["as_document", "print_outcome"]
+__all__ = ["as_document", "print_exchange", "print_outcome", "print_report"]
 
 _SHOWN = 8  # columns of a table, the most readable first
-_NAMES = {"test_auc": "test AUC", "test_accuracy": "accuracy", "test_r2": "variance told", "test_rmse": "error"}
 
 
 def as_document(outcome: LabelOutcome | FeatureOutcome) -> dict[str, Any]:
     """Everything as values that JSON has."""
     from tacit.party.one_shot_label import LabelOutcome
 
-    told = {"run": outcome.folder.name, "mode": "one_shot", "folder": str(outcome.folder)}
+    told = {"run": outcome.folder.name, "mode": "one_shot", "folder": str(outcome.folder), "report": _page(outcome)}
     if isinstance(outcome, LabelOutcome):
         return {
             **told,
@@ -66,7 +69,7 @@ def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
     screen.print(f"{certificate.rows:,} labels left as {certificate.mechanism}. {certificate.posterior}".strip())
     if certificate.why:
         screen.print(f"Note: {certificate.why}.")
-    screen.print(f"Everything else about the run stays here: {outcome.folder}", soft_wrap=True)
+    screen.print(f"The report is {_page(outcome)}, with what is not covered; all of it stays here.", soft_wrap=True)
 
 
 def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
@@ -87,7 +90,58 @@ def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
     screen.print(
         f"{outcome.sent:,} bytes were sent, once: {form['width']:g} numbers a row in {form['ranks']:g} ranks"
         + (f", under noise of {form['noise']:g}." if form["noise"] else ".")
-        + " This is a measurement, by decoders that know half of the rows; all findings are in"
-        f" {outcome.folder / 'release' / 'release.json'}",
+        + " This is a measurement, by decoders that know some of the rows; the report is"
+        f" {_page(outcome)}",
         soft_wrap=True,
     )
+
+
+def _page(outcome: LabelOutcome | FeatureOutcome) -> str:
+    return str(outcome.folder / "report.html")
+
+
+def print_exchange(run: dict[str, Any]) -> None:
+    """What a status says of an exchange: the certificate or the form, figures, and what left."""
+    told = run.get("certificate")
+    if told is not None:
+        typer.echo(
+            f"  certified: leak AUC {told['auc']:.4g}, odds {told['odds']:.4g} ({told['rows']:,} labels); over all "
+            f"exchanges {told['total_auc']:.4g} and {told['total_odds']:.4g} for any {plain(told['unit'])}"
+        )
+    form = run.get("release")
+    if form is not None:
+        noise = f", noise {form['noise']:g}" if form["noise"] else ""
+        typer.echo(
+            f"  embedding: {form['width']} numbers a row in {form['ranks']} ranks{noise}; decoders read at most "
+            f"{form['worst']:.3f} of anything"
+        )
+    for line in run.get("history", []):
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
+        if figures:
+            typer.echo(plain(f"  private model: {figures}"))
+    for one in run.get("left", []):
+        rows = f" of {one['rows']:,} rows" if one["rows"] else ""
+        typer.echo(plain(f"  {one['time']} left: {one['what']}{rows}, {one['bytes']:,} bytes to {one['to']}"))
+
+
+def print_report(report: Report, paths: tuple[Path, Path]) -> None:
+    """What an audit of an exchange found: every figure, and whether it is a bound or a measurement."""
+    told = report.exchange
+    assert told is not None  # else it is the report of another kind
+    if told.release is not None:
+        rows = [[one.column, one.question, f"{one.value:.3f}", f"{one.high:.3f}"] for one in told.release.columns]
+        print_table(
+            "The most that decoders read of each column", ["column", "what", "read", "at most"], rows, words=(0, 1)
+        )
+    rows = [
+        [one.name, one.kind, f"{one.value:.3f}", "" if one.most is None else f"{one.most:.3f}"] for one in told.figures
+    ]
+    print_table("Figures", ["figure", "kind", "value", "bound"], rows, words=(0, 1))
+    screen = console(100)
+    if told.certificate is not None:
+        screen.print(f"[bold]Certificate of your labels.[/bold] {told.certificate.sentence}")
+        screen.print(told.checked)
+    for one in report.not_tested:
+        screen.print(plain(f"not tested: {one.what} ({one.why})"))
+    limit = "no limit is set" if report.limit is None else f"limit {report.limit:g}: {report.verdict}"
+    screen.print(f"{limit}. The report is {paths[1]}, and {paths[0].name} beside it for programs", soft_wrap=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tacit.cli._names import complete
+from tacit.cli._one_shot import print_report as print_exchange_report
 from tacit.cli._options import Folder, Json, Quiet, Run
 from tacit.cli._progress import one_bar
 from tacit.cli._show import making_folder, print_report
@@ -72,7 +73,9 @@ def audit(
     """Attack what was sent with everything there is, and write a report.
 
     Of a run it replays what the party recorded, also while the training goes on: a label party learns what its
-    gradients gave away about labels, a feature party what its embeddings gave away about its columns. Of anybody
+    gradients gave away about labels, a feature party what its embeddings gave away about its columns. Of a training in
+    one exchange, once it is over, a label party's flips are drawn and measured again beside their certificate, and a
+    feature party's embedding is attacked again as it was before it left. Of anybody
     else's system it takes the messages as files: .npy, .npz, .safetensors, .parquet, .csv, .pt.
 
     Examples:
@@ -95,6 +98,8 @@ def audit(
     report, paths = _audited(_Asked(where, files, _side(side), limit, batch_size), out, quiet=quiet)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
+    elif report.exchange is not None:
+        print_exchange_report(report, paths)
     else:
         print_report(report, paths)
     if report.verdict in ("broken", "not judged"):

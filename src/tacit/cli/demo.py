@@ -52,7 +52,7 @@ def demo(
         bool, typer.Option("--compare", help="Instead: four protections of split training, side by side.", metavar="")
     ] = False,
     epochs: Annotated[
-        int, typer.Option(min=1, help="Of split training: how often every flight is visited.", metavar="N")
+        int, typer.Option(min=1, help="How often every flight is visited, in split training.", metavar="N")
     ] = 3,
     as_json: Json = False,
     quiet: Quiet = False,

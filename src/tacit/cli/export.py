@@ -12,7 +12,7 @@ from tacit.cli._options import Folder, Json, Quiet, Run, party_folder
 
 
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The safetensors file to write.", metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", help="The safetensors file, or folder, to write.", metavar="FILE")],
     run: Run = None,
     folder: Folder = None,
     override: Annotated[
@@ -26,7 +26,8 @@ def export(
 ) -> None:
     """Copy this party's trained half out of its run, with its verdict in the file's metadata.
 
-    Whatever the umask, only its owner can read the file.
+    Whatever the umask, only its owner can read it. Of a training in one exchange it is a folder: the label party's
+    private model, with and without partners, or the feature party's bottom and ranks; about.json has the metadata.
     A run that broke its limit, or whose limit nobody has judged, is refused with exit code 1. Who lets it out all the
     same is on record in the run's folder and in its report.
 

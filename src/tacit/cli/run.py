@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli._ending import interruptible
+from tacit.cli._one_shot import print_exchange
 from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, party_of
 from tacit.cli._progress import one_bar
 from tacit.cli._show import plain, print_report
@@ -88,7 +89,8 @@ def train(
     from tacit.party.folder import Folder as PartyFolder
 
     if PartyFolder(party_folder(where, folder)).terms.mode == "one_shot":
-        _one_shot(party_folder(where, folder), as_json=as_json, quiet=quiet)
+        answered = None if after_restore is None else (after_restore, reason or "")
+        _one_shot(party_folder(where, folder), answered, as_json=as_json, quiet=quiet)
         return
     from tacit.party.replaying import audit_trained
     from tacit.party.sealing import write_report
@@ -125,7 +127,7 @@ def train(
         raise typer.Exit(1)
 
 
-def _one_shot(path: Path, *, as_json: bool, quiet: bool) -> None:
+def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: bool, quiet: bool) -> None:
     from tacit.cli._one_shot import print_outcome
     from tacit.party.one_shot import train_one_shot
 
@@ -136,6 +138,7 @@ def _one_shot(path: Path, *, as_json: bool, quiet: bool) -> None:
             progress=show,
             waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
             alarm=_alarm,
+            after_restore=after_restore,
         )
     print_outcome(outcome, as_json=as_json, quiet=quiet)
 
@@ -192,7 +195,9 @@ def _print_details(run: dict[str, Any]) -> None:
     if "part" in run and run["state"] != "finished":
         share = f", {run['done'] / run['total']:.0%}" if run.get("total") else ""
         typer.echo(plain(f"  {run['part']}{share}"))
-    for line in run.get("history", [])[-1:]:
+    if run.get("mode") == "one_shot":
+        print_exchange(run)
+    for line in [] if run.get("mode") == "one_shot" else run.get("history", [])[-1:]:
         told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
         typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}"))
     if run["state"] != "paused" and run["gate"] is not None and run["gate"]["limit"] is not None:
@@ -201,6 +206,8 @@ def _print_details(run: dict[str, Any]) -> None:
     if "journal_bytes" in run:
         typer.echo(f"  journal {run['journal_bytes'] / 2**20:.0f} MiB, alarms {run['alarms']}, at {plain(run['time'])}")
     for event in run["events"]:
+        if event["event"] in ("part", "left"):  # which are told above
+            continue
         rest = ", ".join(f"{name} {value}" for name, value in event.items() if name not in ("time", "event"))
         typer.echo(plain(f"  {event['time']} {event['event']}: {rest}"))
 

@@ -11,6 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.cli._ending import interruptible
+from tacit.cli._exchanged import (
+    AttackRows,
+    FeatureLimit,
+    Given,
+    HeadKind,
+    LabelLimit,
+    Learners,
+    Noise,
+    Odds,
+    Threads,
+    Widths,
+    ask_search,
+    choose_exchange,
+)
 from tacit.cli._options import (
     Attacks,
     Bad,
@@ -109,6 +123,16 @@ def choose(
     limit: Annotated[
         float, typer.Option(help="The leak AUC that no attack may reach; 0.5 is a coin flip.", metavar="AUC")
     ] = 0.6,
+    label_limit: LabelLimit = None,
+    odds: Odds = None,
+    feature_limit: FeatureLimit = None,
+    widths: Widths = "1,2,4,8",
+    noise: Noise = "1,4",
+    learners: Learners = "trees",
+    head: HeadKind = "trees",
+    attack_rows: AttackRows = 8000,
+    given: Given = False,
+    threads: Threads = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", help="Choose from a finished sweep's results.parquet.", metavar="FILE"),
@@ -116,7 +140,7 @@ def choose(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Results and picture. [default: that of --from, or runs/sweep-DATA]",
+            help="Results and picture. [default: that of --from, runs/sweep-DATA or runs/one-shot-DATA]",
             metavar="DIR",
             show_default=False,
         ),
@@ -130,8 +154,25 @@ def choose(
     layers, all parts of the training and all seeds. Exit code 1 where no setting holds the limit: then the nearest is
     named. A sweep on which strong attacks were not tried is refused; with --quick it is answered for the others alone.
 
+    With --label-limit it is about one-shot training instead: over coins, widths, noise and learners, what each is worth
+    at that leak AUC of a label and what decoders read of the features, beside embeddings without labels, no protection
+    and no partner. Of the other options it takes --data, --folder, --rows, --seeds, --bad, --cache and --out. Exit code
+    1 where nothing that holds both limits is worth a partner.
+
     Example: `tacit choose --limit 0.6 --from runs/sweep-flights`
+
+    Example: `tacit choose --label-limit 0.6 --odds 3 --feature-limit 0.8 --rows 20000`
     """
+    if label_limit is not None:
+        search = ask_search(
+            label_limit, odds, widths, noise, learners, head=head, seeds=asked.seeds, attack_rows=attack_rows,
+            given=given,
+        )  # fmt: skip
+        target = out or usual("one-shot", asked.data)
+        choose_exchange(asked, search, feature_limit, target, threads=threads, as_json=as_json, quiet=quiet)
+        return
+    if odds is not None or feature_limit is not None:
+        raise UsageError("--odds and --feature-limit are for one-shot training: give --label-limit too, as 0.6")
     if not 0.5 < limit < 1:
         raise UsageError(f"--limit {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
     done, target = _found(asked, source, out, quiet=quiet)

@@ -115,6 +115,8 @@ class Exchange(Section):
                 yield "classes", 'is for the target "classes": remove it, or write cells'
         elif self.low is not None or self.high is not None:
             yield "low", 'low and high are for the target "number": remove them, or write target = "number"'
+        if self.labels == "sums" and (self.classes != 2 or self.unit != "row"):
+            yield "labels", 'sums are for two classes or a number, and for the unit "row": write "flips"'
         if self.rare != "neither" and (self.target == "number" or self.classes != 2):
             yield "rare", 'is for two classes: write rare = "neither"'
 

@@ -151,7 +151,8 @@ class Learn(Section):
         ranks: that a number which is sent may have, at most 256: an exact one would be a fingerprint.
         noise: on the embedding before it is ranked, in units of each number's deviation; 0 for none.
         known: the share of the rows that decoders know when they attack what is about to be sent.
-        floor: whether to send the best embedding that no label was used for, where that is as good at the same leak.
+        floor: whether to send an embedding that no label was used for, where it tells more of flipped labels and no
+            more of the rows.
     """
 
     learner: Literal["trees", "network", "linear"] = "trees"
@@ -236,6 +237,8 @@ class Party(File):
         on_limit: what to do where it would be passed. Where noise can't be raised any further, training pauses.
         budget: of a label party: the leak AUC that the ledger's worst case may reach for any example, over all visits
             in all runs; 0.75 if not given, and 1 for none. It takes a protection that has a bound for every row.
+        delta: of a label party that answers with sums, whose noise has no odds that hold for every row: the probability
+            with which odds may be passed; 0.005 if not given.
         odds_budget: of a label party: the factor that the odds of any label may change by over all releases of one-shot
             trainings; 20 if not given.
         network: the address.
@@ -259,6 +262,7 @@ class Party(File):
     budget: Number | None = Field(default=None, examples=["0.7"])
     odds: Number | None = Field(default=None, examples=["3.0"])
     odds_budget: Number | None = Field(default=None, examples=["20.0"])
+    delta: Annotated[Number, Field(gt=1e-9, lt=0.5)] = 0.005
     network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
     data: Data | None = Field(default=None, examples=['with path = "data.parquet" and ids = ["flight_id"]'])
     model: Model = Model(name="wide_deep")

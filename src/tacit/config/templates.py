@@ -63,6 +63,7 @@ limit = 0.6  # leak AUC of your labels (0.5: a coin flip, 1: an open book): cert
 # odds = 3.0  # one-shot: the factor that the odds of a label change by at most; limit / (1 - limit) without it
 # budget = 0.75  # that the worst case of any example may reach, over all visits in all runs; 1 for no budget
 # odds_budget = 20.0  # one-shot: that the odds of any label may change by, over all releases
+# delta = 0.005  # one-shot with sums: the probability with which odds may be passed; flips never pass them
 """,
     "features": """\
 # limit = 0.3  # share of your columns' variance that no attack on your embeddings may read: 0 is nothing, 1 everything

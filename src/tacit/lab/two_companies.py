@@ -219,8 +219,8 @@ def together(
         done: exit codes of a command that has done its work.
     """
     processes = [company.start(verb, "--json") for company in companies]
-    readers = ThreadPoolExecutor(len(processes))  # a pipe that nobody empties stops who writes to it
-    reading = [readers.submit(process.communicate) for process in processes]
+    pool = ThreadPoolExecutor(len(processes))
+    hearing = [pool.submit(process.communicate) for process in processes]  # a full pipe would hold its writer for ever
     paused = ""
     try:
         while any(process.poll() is None for process in processes):
@@ -234,8 +234,8 @@ def together(
         for process in processes:
             if paused or any(other.poll() not in (None, *done) for other in processes):
                 process.kill()
-        readers.shutdown(wait=False)
-    said = [one.result() for one in reading]
+    said = [one.result() for one in hearing]
+    pool.shutdown()
     if paused:
         raise LimitError(
             f"{paused}. With more flights (--rows) intervals are narrower, and the demo's limit can be shown to hold"

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
-from tacit.errors import DataError
+from tacit.errors import DataError, TensorError
 from tacit.models import Columns
 from tacit.one_shot._rows import Progress, Target, loss
 
@@ -34,6 +34,7 @@ __all__ = [
     "same_draws",
     "save_network",
     "scores_of",
+    "units_of",
 ]
 
 _BATCH = 8192  # rows that are sent through at once where nothing is learnt
@@ -198,6 +199,19 @@ def scores_of(net: nn.Module, tensors: Sequence[Tensor]) -> NDArray[np.float64]:
     return torch.cat(blocks).double().numpy()
 
 
+def units_of(trunk: nn.Module, tensors: Sequence[Tensor]) -> int:
+    """How many units a trunk makes of a row."""
+    trunk.eval()
+    with torch.no_grad():
+        found = trunk(*(tensor[:2] for tensor in tensors))
+    if not isinstance(found, Tensor) or found.ndim != 2:
+        raise TensorError(
+            f"{type(trunk).__name__} gives {tuple(getattr(found, 'shape', ()))} of 2 rows: a module makes hidden units "
+            "of rows, (rows, units)"
+        )
+    return int(found.shape[1])
+
+
 def _judge(target: Target) -> Callable[[Tensor, Tensor], Tensor]:
     if target.classes is None:
         return lambda scores, values: nn.functional.mse_loss(scores[:, 0], values)
@@ -225,16 +239,18 @@ class HeadNetwork:
 
     def scores(self, codes: NDArray[np.uint8] | None, own: Inputs | None) -> NDArray[np.float64]:
         """Scores before any link function.  (rows, outputs)"""
-        return scores_of(self.net, _tensors(codes, own)) * self.scale + self.shift
+        return scores_of(self.net, _tensors(codes, own, self.net.trunk)) * self.scale + self.shift
 
 
-def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None) -> list[Tensor]:
-    """Own codes, and own numbers with ranks from -2 to 2 beside them."""
+def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None, trunk: nn.Module | None) -> list[Tensor]:
+    """Own codes, and own numbers with ranks from -2 to 2 beside them; a user's module gets codes if there are any."""
     rows = len(own) if own is not None else 0 if codes is None else len(codes)
     categorical = torch.zeros(rows, 0, dtype=torch.int64) if own is None else own.categorical
     numbers = [] if own is None else [own.numeric]
     numbers += [] if codes is None else [torch.from_numpy(codes.astype(np.float32) / 63.75 - 2)]
-    return [categorical, torch.cat(numbers, dim=1) if numbers else torch.zeros(rows, 0)]
+    plain = torch.cat(numbers, dim=1) if numbers else torch.zeros(rows, 0)
+    ours = trunk is None or isinstance(trunk, TableTrunk)
+    return [categorical, plain] if ours or categorical.shape[1] else [plain]
 
 
 def fit_network(
@@ -243,21 +259,25 @@ def fit_network(
     known: NDArray[np.intp],
     target: Target,
     *,
+    trunk: nn.Module | None = None,
     seed: int,
     threads: int,
     progress: Progress,
     fitting: Fitting | None = None,
 ) -> HeadNetwork:
-    """A head's network, fitted on the rows whose labels are known."""
+    """A head's network, fitted on the rows whose labels are known; its trunk is a copy of the user's, or ours."""
     rows = torch.from_numpy(known)
-    tensors = [tensor[rows] for tensor in _tensors(codes, own)]
+    tensors = [tensor[rows] for tensor in _tensors(codes, own, trunk)]
     shift, scale = (
         (float(target.values.mean()), float(target.values.std()) or 1.0) if target.classes is None else (0.0, 1.0)
     )
     scaled = Target((target.values - shift) / scale, None) if target.classes is None else target
     with same_draws(seed, threads):
-        trunk = TableTrunk(() if own is None else own.cardinalities, tensors[1].shape[1])
-        net = Scorer(trunk, trunk.width, target.outputs)
+        if trunk is None:
+            trunk = TableTrunk(() if own is None else own.cardinalities, tensors[1].shape[1])
+        else:
+            trunk = copy.deepcopy(trunk)
+        net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
         fit_scorer(net, tensors, scaled, fitting or Fitting(), progress=progress)
     return HeadNetwork(net, shift, scale)
 

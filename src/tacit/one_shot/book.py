@@ -15,7 +15,7 @@ import hmac
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import StorageError, UsageError
+from tacit.errors import RefusedError, StorageError, UsageError
+from tacit.one_shot.charges import Charges
 from tacit.one_shot.coins import Coins
-from tacit.one_shot.loss import Loss
-from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism, sent_dtype
-from tacit.one_shot.records import Charge, Checked, Keys, Release, Rows, Summary
+from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
+from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms
+from tacit.one_shot.sums import Sums
 from tacit.wire._files import make_folder
 
-__all__ = ["Book", "open_book"]
+__all__ = ["Book", "Terms", "open_book"]
 
 _FILE = "book.sqlite"
 _VERSION = "1"
@@ -51,9 +52,13 @@ CREATE TABLE releases (
     id INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partners TEXT NOT NULL,
     mechanism INTEGER NOT NULL, rows INTEGER NOT NULL, auc REAL NOT NULL, odds REAL NOT NULL, seal TEXT NOT NULL);
 CREATE TABLE released (
-    release INTEGER NOT NULL, chunk INTEGER NOT NULL, keys BLOB NOT NULL, sent BLOB NOT NULL,
+    release INTEGER NOT NULL, chunk INTEGER NOT NULL, keys BLOB NOT NULL, sent BLOB NOT NULL, groups BLOB,
     PRIMARY KEY (release, chunk));
 """
+
+
+class _UndoneError(Exception):
+    """Ends a transaction that was only tried."""
 
 
 def open_book(folder: Path, secret: bytes) -> Book:
@@ -75,7 +80,6 @@ class Book:
     def __init__(self, path: Path, secret: bytes) -> None:
         self.path = path
         self._secret = hmac.digest(secret, b"tacit coins 1", "sha256")
-        self._losses: dict[tuple[int, int], Loss] = {}
         with self._storing():
             self._db = sqlite3.connect(path, isolation_level=None, timeout=60.0)
             self._db.execute("PRAGMA synchronous = EXTRA")  # a release that has left is on the disk
@@ -119,30 +123,19 @@ class Book:
         run_id: str,
         rows: Rows,
         mechanism: Mechanism,
+        terms: Terms,
         *,
-        run: str,
-        partners: Sequence[str],
-        label: str,
-        definition: str,
-        unit: str = "row",
-        budget: float | None = None,
-        odds_budget: float | None = None,
-        epoch: int = 0,
+        groups: NDArray[np.int64] | None = None,
     ) -> NDArray[Any]:
         """What leaves of these rows: entered, frozen and paid for before it is returned, and the same when asked again.
 
         Args:
             run_id: names this run over this alignment; the same one gets the same answer.
             rows: whose labels leave.
-            mechanism: that flips them.
-            run: the contract's run, for people.
-            partners: who gets it.
-            label: the column.
-            definition: what its values mean; other values of the same column are other labels.
-            unit: what is counted: "row", or a column's name. A book has one for good.
-            budget: the leak AUC that all releases together may reach for any unit; None for no budget.
-            odds_budget: likewise, the factor of the odds.
-            epoch: of the coins; another one draws them all anew, and costs as much again.
+            mechanism: that is used.
+            terms: what they are, who gets it, and what all releases together may come to.
+            groups: of the rows, for sums: one answer for good, as the first question of this run was.
+                (rows, partitions)
         """
         parameters = json.dumps(mechanism.parameters(), sort_keys=True)
         with self._transaction():
@@ -151,19 +144,63 @@ class Book:
                 (run_id,),
             ).fetchone()
             if known is not None:
-                return self._again(known[0], known[1], parameters, rows.keys)
-            self._one_unit(unit)
-            series = self._series(label, definition, mechanism, epoch)
-            mine = self._mechanism(series, parameters)
-            labels = self._freeze(series, mine, mechanism, rows)
-            self._afford(budget, odds_budget, rows)
-            sent = self._coins(label, definition, epoch).draw(mechanism, rows.keys, labels)
-            self._enter(run_id, run, partners, mine, mechanism, rows.keys, sent)
+                return self._again(known[0], known[1], parameters, rows.keys, groups)
+            mine, labels = self._charged(run_id, rows, mechanism, terms)
+            self._within(terms)
+            sent = self._drawn(run_id, mechanism, rows.keys, labels, terms.coin, groups)
+            self._enter(run_id, terms, mine, mechanism, rows.keys, sent, groups)
         return sent
 
-    def _again(self, release: int, entered: str, asked: str, keys: Keys) -> NDArray[Any]:
+    def afford(self, run_ids: Sequence[str], rows: Rows, mechanism: Mechanism, terms: Terms) -> None:
+        """See that so many releases can be paid for, and enter nothing; those that are entered are."""
+        with suppress(_UndoneError), self._transaction():
+            for run_id in run_ids:
+                if not self._db.execute("SELECT 1 FROM releases WHERE run_id = ?", (run_id,)).fetchone():
+                    self._charged(run_id, rows, mechanism, terms)
+                    self._within(terms)
+            raise _UndoneError
+
+    def _charged(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, NDArray[np.int64]]:
+        """Freeze and charge what is released; the number of the mechanism, and the labels as they are frozen."""
+        self._for_good("unit", terms.unit, "what they add up to is counted by it: agree on that unit in contract.toml")
+        by = str(list(terms.coin_id))
+        self._for_good("coin_id", by, "by another one each row would have new coins, uncharged: put that one back")
+        # Limits of one coin are nested; sums have fresh noise for every question, so each is a series of its own.
+        nested = f"{mechanism.series} of {run_id}" if isinstance(mechanism, Sums) else mechanism.series
+        series = self._series(terms.label, terms.definition, nested, terms.epoch)
+        mine = self._mechanism(series, json.dumps(mechanism.parameters(), sort_keys=True))
+        return mine, self._freeze(series, mine, mechanism, rows)
+
+    def coins(self, label: str, definition: str, epoch: int = 0) -> Coins:
+        """The coins of a label."""
+        return Coins(self._secret, column=label, definition=definition, epoch=epoch)
+
+    def _drawn(
+        self,
+        run_id: str,
+        mechanism: Mechanism,
+        keys: Keys,
+        labels: NDArray[np.int64],
+        coin: tuple[str, str, int],
+        groups: NDArray[np.int64] | None,
+    ) -> NDArray[Any]:
+        """What leaves of these labels: a function of the secret and of what is written down."""
+        if not isinstance(mechanism, Sums):
+            return self.coins(*coin).draw(mechanism, keys, labels)
+        assert groups is not None
+        answers = [
+            mechanism.answer(self._secret, np.ascontiguousarray(partition), labels, number=number, run=run_id)
+            for number, partition in enumerate(groups.T)
+        ]
+        return np.concatenate(answers)
+
+    def _again(
+        self, release: int, entered: str, asked: str, keys: Keys, groups: NDArray[np.int64] | None
+    ) -> NDArray[Any]:
         """What was entered for this run before."""
-        stored, sent = self._stored(release, read_mechanism(json.loads(entered)))
+        stored, sent, before = self._stored(release, read_mechanism(json.loads(entered)))
+        if groups is not None and (before is None or before.tobytes() != groups.tobytes()):
+            raise RefusedError("groups", "other groups were answered before in this run: a run has one answer")
         if entered != asked or stored.tobytes() != keys.tobytes():
             what = "another mechanism" if entered != asked else "other rows"
             raise UsageError(
@@ -171,17 +208,14 @@ class Book:
             )
         return sent
 
-    def _one_unit(self, unit: str) -> None:
-        self._db.execute("INSERT OR IGNORE INTO facts VALUES ('unit', ?)", (unit,))
-        (known,) = self._db.execute("SELECT value FROM facts WHERE name = 'unit'").fetchone()
-        if known != unit:
-            raise UsageError(
-                f"labels were released by {known!r} before, and what they add up to is counted by it: agree on "
-                f"unit = {known!r} in contract.toml"
-            )
+    def _for_good(self, name: str, value: str, why: str) -> None:
+        self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+        (known,) = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        if known != value:
+            raise UsageError(f"labels were released with {name} = {known} before, and {why}")
 
-    def _series(self, label: str, definition: str, mechanism: Mechanism, epoch: int) -> int:
-        asked = (label, definition, mechanism.series, epoch)
+    def _series(self, label: str, definition: str, coin: str, epoch: int) -> int:
+        asked = (label, definition, coin, epoch)
         self._db.execute("INSERT OR IGNORE INTO series (label, definition, coin, epoch) VALUES (?, ?, ?, ?)", asked)
         where = "label = ? AND definition = ? AND coin = ? AND epoch = ?"
         (found,) = self._db.execute(f"SELECT id FROM series WHERE {where}", asked).fetchone()
@@ -222,8 +256,8 @@ class Book:
             (mine, series, *weaker),
         )
         moved = db.execute(
-            "SELECT COUNT(*) FROM temp.asked a JOIN frozen f ON f.series = ? AND f.key = a.key WHERE f.unit != a.unit",
-            (series,),
+            "SELECT COUNT(DISTINCT a.key) FROM series s CROSS JOIN temp.asked a JOIN frozen f"
+            " ON f.series = s.id AND f.key = a.key WHERE f.unit != a.unit"
         ).fetchone()[0]
         if moved:
             raise UsageError(
@@ -236,11 +270,12 @@ class Book:
         )
         return np.fromiter((label for (label,) in found), np.int64, len(labels))
 
-    def _afford(self, budget: float | None, odds_budget: float | None, rows: Rows) -> None:
-        for charge in self._charges("WHERE unit IN (SELECT unit FROM temp.asked)"):
+    def _within(self, terms: Terms) -> None:
+        """Refuse what would come to more than the budgets for any unit that is asked about."""
+        for charge in Charges(self._db).all("WHERE unit IN (SELECT unit FROM temp.asked)", terms.delta):
             for name, what, value, most in (
-                ("budget", "leak AUC", charge.auc, budget),
-                ("odds_budget", "factor of the odds", charge.odds, odds_budget),
+                ("budget", "leak AUC", charge.auc, terms.budget),
+                ("odds_budget", "factor of the odds", charge.odds, terms.odds_budget),
             ):
                 if most is not None and value > most + 1e-9:
                     raise UsageError(
@@ -252,30 +287,34 @@ class Book:
     def _enter(
         self,
         run_id: str,
-        run: str,
-        partners: Sequence[str],
+        terms: Terms,
         mine: int,
         mechanism: Mechanism,
         keys: Keys,
         sent: NDArray[Any],
+        groups: NDArray[np.int64] | None,
     ) -> None:
         seal = self._seal(run_id, json.dumps(mechanism.parameters(), sort_keys=True), keys, sent)
-        asked = (run_id, _now(), run, json.dumps(list(partners)), mine, len(sent), mechanism.auc, mechanism.odds, seal)
+        odds, partners = odds_of(mechanism, terms.delta), json.dumps(list(terms.partners))
+        asked = (run_id, _now(), terms.run, partners, mine, len(keys), mechanism.auc, odds, seal)
         names = "run_id, time, run, partners, mechanism, rows, auc, odds, seal"
         number = self._db.execute(f"INSERT INTO releases ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", asked).lastrowid
-        chunks = range(0, len(sent), _CHUNK)
+        chunks = range(0, max(len(sent), len(keys)), _CHUNK)
+        each = [keys, sent] if groups is None else [keys, sent, groups]
         self._db.executemany(
-            "INSERT INTO released VALUES (?, ?, ?, ?)",
-            (
-                (number, at // _CHUNK, keys[at : at + _CHUNK].tobytes(), sent[at : at + _CHUNK].tobytes())
-                for at in chunks
-            ),
+            "INSERT INTO released (release, chunk, keys, sent, groups) VALUES (?, ?, ?, ?, ?)",
+            ((number, at // _CHUNK, *_bytes(each, at)) for at in chunks),
         )
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def summary(self) -> Summary:
-        """What was released and what it adds up to, by unit."""
+    @property
+    def releases(self) -> int:
+        """How many there were."""
+        return int(self._db.execute("SELECT COUNT(*) FROM releases").fetchone()[0])
+
+    def summary(self, delta: float = 0.0) -> Summary:
+        """What was released and what it adds up to, by unit; where sums were, odds but for this probability."""
         unit = self._db.execute("SELECT value FROM facts WHERE name = 'unit'").fetchone()
         told = self._db.execute(
             "SELECT r.run, r.time, r.partners, s.label, m.parameters, r.rows, r.auc, r.odds FROM releases r"
@@ -285,7 +324,7 @@ class Book:
             Release(run, time, tuple(json.loads(partners)), label, json.loads(parameters), rows, auc, odds)
             for run, time, partners, label, parameters, rows, auc, odds in told
         )
-        charges = sorted(self._charges(), key=lambda one: (-one.auc, -one.odds))
+        charges = sorted(Charges(self._db).all(delta=delta), key=lambda one: (-one.auc, -one.odds))
         (labels,) = self._db.execute("SELECT COUNT(*) FROM frozen").fetchone()
         return Summary("row" if unit is None else unit[0], releases, tuple(charges), labels)
 
@@ -301,9 +340,10 @@ class Book:
         releases = bits = 0
         for number, run_id, run, seal, parameters, series, *coin in self._db.execute(asked).fetchall():
             mechanism = read_mechanism(json.loads(parameters))
-            keys, sent = self._stored(number, mechanism)
-            labels = self._frozen(series, keys)
-            drawn = self._coins(*coin).draw(mechanism, keys, labels)
+            keys, sent, groups = self._stored(number, mechanism)
+            drawn = self._drawn(
+                run_id, mechanism, keys, self._frozen(series, keys), (coin[0], coin[1], coin[2]), groups
+            )
             if not np.array_equal(drawn, sent) or seal != self._seal(run_id, parameters, keys, sent):
                 raise StorageError(
                     f"{self.path}: what the run {run!r} was sent is not what the secret and the frozen labels give: the"
@@ -312,12 +352,15 @@ class Book:
             releases, bits = releases + 1, bits + len(sent)
         return Checked(releases, bits)
 
-    def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any]]:
-        found = self._db.execute(
-            "SELECT keys, sent FROM released WHERE release = ? ORDER BY chunk", (release,)
-        ).fetchall()
-        keys = np.frombuffer(b"".join(one for one, _ in found), np.uint8).reshape(-1, 16)
-        return keys, np.frombuffer(b"".join(one for _, one in found), sent_dtype(mechanism))
+    def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any], NDArray[np.int64] | None]:
+        """Of a release: whose labels, what left, and the groups that were asked for."""
+        asked = "SELECT keys, sent, groups FROM released WHERE release = ? ORDER BY chunk"
+        found = self._db.execute(asked, (release,)).fetchall()
+        keys, sent, groups = (b"".join(part or b"" for part in parts) for parts in zip(*found, strict=True))
+        asked_for = None
+        if isinstance(mechanism, Sums):
+            asked_for = np.frombuffer(groups, np.int64).reshape(-1, mechanism.partitions)
+        return np.frombuffer(keys, np.uint8).reshape(-1, 16), np.frombuffer(sent, sent_dtype(mechanism)), asked_for
 
     def _frozen(self, series: int, keys: Keys) -> NDArray[np.int64]:
         known = dict(self._db.execute("SELECT key, label FROM frozen WHERE series = ?", (series,)))
@@ -327,33 +370,6 @@ class Book:
         except KeyError:
             raise StorageError(f"{self.path}: labels of a release are missing: bring the book back as it was") from None
         return np.array(found, np.int64)
-
-    def _charges(self, which: str = "") -> Iterator[Charge]:
-        """What units have come to; units that went through the same are one line."""
-        counted = f"SELECT unit, mechanism, COUNT(*) c FROM frozen {which} GROUP BY unit, mechanism"
-        profiles = (
-            f"SELECT unit, group_concat(mechanism || ':' || c, ' ') p FROM ({counted} ORDER BY 1, 2) GROUP BY unit"
-        )
-        for profile, units in self._db.execute(f"SELECT p, COUNT(*) FROM ({profiles}) GROUP BY p").fetchall():
-            parts = [tuple(map(int, part.split(":"))) for part in profile.split()]
-            loss = self._loss(*parts[0])
-            for part in parts[1:]:
-                loss = loss.then(self._loss(*part))
-            words = ", ".join(f"{count} x {described(self._read(number))}" for number, count in parts)
-            yield Charge(units, loss.auc(), loss.odds(), words)
-
-    def _loss(self, mechanism: int, count: int) -> Loss:
-        """Of so many rows of one unit that went through a mechanism, each with a coin of its own."""
-        if (mechanism, count) not in self._losses:
-            self._losses[mechanism, count] = self._read(mechanism).loss().times(count)
-        return self._losses[mechanism, count]
-
-    def _read(self, mechanism: int) -> Mechanism:
-        (said,) = self._db.execute("SELECT parameters FROM mechanisms WHERE id = ?", (mechanism,)).fetchone()
-        return read_mechanism(json.loads(said))
-
-    def _coins(self, label: str, definition: str, epoch: int) -> Coins:
-        return Coins(self._secret, column=label, definition=definition, epoch=epoch)
 
     def _seal(self, run_id: str, parameters: str, keys: Keys, sent: NDArray[Any]) -> str:
         said = hashlib.sha256()
@@ -381,6 +397,12 @@ class Book:
             raise StorageError(
                 f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
             ) from error
+
+
+def _bytes(each: Sequence[NDArray[Any]], at: int) -> list[bytes | None]:
+    """The same rows of some arrays as bytes; None in the place of what is not there."""
+    found: list[bytes | None] = [array[at : at + _CHUNK].tobytes() for array in each]
+    return found + [None] * (3 - len(each))
 
 
 def _now() -> str:

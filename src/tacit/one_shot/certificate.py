@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.one_shot.flips import Flips
-from tacit.one_shot.mechanisms import Mechanism, described
+from tacit.one_shot.mechanisms import Mechanism, described, odds_of
 from tacit.one_shot.records import Summary
+from tacit.one_shot.sums import Sums
 
 __all__ = ["NOT_COVERED", "Certificate", "certify"]
 
@@ -17,7 +18,8 @@ NOT_COVERED = (
     "settings that were chosen by looking at labels and stand in the contract: classes, `rare`, the range of numbers",
     "decisions that others can watch, such as whom a company calls after it has scored its customers",
     "predictions of the private model that are shown to the partner: they void the certificate",
-    "labels of a unit that went through another folder with a secret of its own",
+    'labels of a unit that went through another folder with a secret of its own, or step by step (mode = "split"),'
+    " which has a ledger of its own; and what left before a restore that somebody answered for (on record)",
 )
 """What no bound on messages bounds."""
 
@@ -38,6 +40,7 @@ class Certificate:
         share: of class 1 among the labels, of two classes; None else.
         after: how likely class 1 is after a 0 and after a 1 was sent, where one knows that share and nothing else.
         why: what decided, where the odds did and not the limit.
+        delta: the probability with which the odds may be passed; 0 but for sums.
     """
 
     mechanism: str
@@ -51,15 +54,18 @@ class Certificate:
     share: float | None
     after: tuple[float, float] | None
     why: str
+    delta: float = 0.0
 
     @property
     def sentence(self) -> str:
         """The one sentence."""
+        but = f" (but for a probability of {self.delta:g})" if self.delta else ""
         return (
             f"Whoever receives everything that this party has sent, knows all other labels and every column, and "
             f"computes from it whatever they like, tells two labels of one {self.unit} apart with an AUC of at most "
             f"{_up(self.total_auc)} (0.5 is a coin flip, 1 an open book), and their odds change by at most a factor of "
-            f"{_up(self.total_odds)}. This is a bound, not a measurement; it holds against any partner, honest or not."
+            f"{_up(self.total_odds)}{but}. This is a bound, not a measurement; it holds against any partner, honest or "
+            "not."
         )
 
     @property
@@ -83,7 +89,7 @@ class Certificate:
         }
 
 
-def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None) -> Certificate:
+def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None, delta: float = 0.0) -> Certificate:
     """The certificate of an exchange.
 
     Args:
@@ -91,12 +97,23 @@ def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None
         rows: whose labels were sent.
         total: of the book, this exchange included.
         share: of class 1, of two classes.
+        delta: the probability with which the odds of sums may be passed.
     """
     after = mechanism.posterior(share) if share is not None and isinstance(mechanism, Flips) else None
     return Certificate(
-        described(mechanism), dict(mechanism.parameters()), rows, total.unit, mechanism.auc, mechanism.odds, total.auc,
-        total.odds, share, after, mechanism.why if isinstance(mechanism, Flips) else "",
-    )  # fmt: skip
+        mechanism=described(mechanism),
+        parameters=dict(mechanism.parameters()),
+        rows=rows,
+        unit=total.unit,
+        auc=mechanism.auc,
+        odds=odds_of(mechanism, delta),
+        total_auc=total.auc,
+        total_odds=total.odds,
+        share=share,
+        after=after,
+        why=mechanism.why if isinstance(mechanism, Flips) else "",
+        delta=delta if isinstance(mechanism, Sums) else 0.0,
+    )
 
 
 def _up(value: float) -> str:

@@ -5,8 +5,8 @@
     feature party                                   label party
     hello                                     -->
                                               <--   hello, with the mechanism
-    flips (asked for)                         -->
-                                              <--   flips: what is sent of each training row's label
+    flips (asked for), or groups of rows      -->
+                                              <--   flips: what is sent of each training row's label; or sums of groups
     (learns, attacks its own embedding, as long as it likes; the link may break and come back)
     embedding: ranks of all rows              -->
                                               <--   acknowledgement: a digest of the bytes, before they are opened
@@ -30,10 +30,12 @@ import torch
 from numpy.typing import NDArray
 
 from tacit._version import __version__
+from tacit.config import Exchange
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.one_shot.mechanisms import Mechanism, outcomes, read_mechanism
 from tacit.one_shot.parts import store_array
+from tacit.one_shot.sums import Sums
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import DeskLine, Dialer, refused_by
 
@@ -43,6 +45,8 @@ CHUNK = 1 << 28
 """Bytes of an embedding that are sent and acknowledged at a time."""
 
 PROTOCOL = 1
+
+_FAR = 12.0  # deviations of a sum's noise that never come up
 
 _EQUAL = {
     "protocol": "install the same version of Tacit on both sides",
@@ -133,19 +137,23 @@ def unpacked(payload: torch.Tensor, count: int, classes: int) -> NDArray[Any]:
     return found
 
 
-def feature_limits(train: int) -> dict[str, Limit]:
+def feature_limits(train: int, exchange: Exchange) -> dict[str, Limit]:
     """What may come to a feature party."""
-    return {
-        **dict.fromkeys(("hello", "refusal", "acknowledgement", "done"), CONTROL),
-        "flips": Limit(torch.uint8, (AtMost(2 * train),)),  # how many they are, the mechanism says
-    }
+    common = dict.fromkeys(("hello", "refusal", "acknowledgement", "done"), CONTROL)
+    if exchange.labels == "sums":
+        return {**common, "sums": Limit(torch.int64, (AtMost(exchange.partitions * train),))}
+    return {**common, "flips": Limit(torch.uint8, (AtMost(2 * train),))}  # how many they are, the mechanism says
 
 
-def label_limits(count: int, width: int) -> dict[str, Limit]:
+def label_limits(count: int, train: int, exchange: Exchange) -> dict[str, Limit]:
     """What may come to a label party, to the exact shape."""
+    asked = {"flips": Limit(torch.uint8, (0,))}
+    if exchange.labels == "sums":
+        asked = {"groups": Limit(torch.int64, (train, exchange.partitions))}
+    width = exchange.width
     return {
         **dict.fromkeys(("hello", "refusal", "done"), CONTROL),
-        "flips": Limit(torch.uint8, (0,)),
+        **asked,
         "embedding": Limit(torch.uint8, (AtMost(min(count, rows_of_chunk(width))), width)),
     }
 
@@ -209,8 +217,28 @@ class Asking:
     def flips(self, count: int) -> NDArray[Any]:
         """What is sent of the labels of so many rows."""
         answer = self.ask(Message(0, "flips", torch.empty(0, dtype=torch.uint8), b""), "flips")
-        assert self.mechanism is not None  # every link begins with it
+        if self.mechanism is None or isinstance(self.mechanism, Sums):
+            raise ProtocolError(f"{self.line.peer} answers with sums, and flips were agreed on")
         return unpacked(answer.payload, count, outcomes(self.mechanism))
+
+    def sums(self, groups: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The sum of labels of each group with its noise, for each partition.
+
+        Args:
+            groups: the number of each row's group, from 0 on.  (rows, partitions)
+        """
+        answer = self.ask(Message(0, "groups", torch.from_numpy(np.ascontiguousarray(groups)), b""), "sums")
+        counts = (groups.max(axis=0) + 1).tolist()
+        if len(answer.payload) != sum(counts):
+            raise ProtocolError(f"{self.line.peer} sent {len(answer.payload)} sums of {sum(counts)} groups")
+        if not isinstance(self.mechanism, Sums):
+            raise ProtocolError(f"{self.line.peer} flips labels, and sums were agreed on")
+        found = np.split(answer.payload.numpy(), np.cumsum(counts)[:-1])
+        far = _FAR * float(self.mechanism.variance) ** 0.5
+        for partition, sums in zip(groups.T, found, strict=True):
+            if ((sums < -far) | (sums > np.bincount(partition) * self.mechanism.span + far)).any():
+                raise ProtocolError(f"{self.line.peer} sent sums that no labels and no noise of its own give")
+        return found
 
     def deliver(self, codes: NDArray[np.uint8], progress: Callable[[int, int], None] = lambda *_: None) -> None:
         """Send an embedding, and see that what arrived is what was sent."""
@@ -225,7 +253,10 @@ class Asking:
     def leave(self, seconds: float = 20.0) -> bool:
         """Say that nothing more comes; whether the label party has heard it."""
         self._open = None
-        return self.line.deliver(control("done", 0, {}), seconds)
+        try:
+            return self.line.deliver(control("done", 0, {}), seconds)
+        except (RefusedError, ProtocolError):  # it has everything, and means something else by now
+            return False
 
 
 # --- the label party -------------------------------------------------------------------------------------------------
@@ -242,20 +273,22 @@ def greet_feature_party(link: Link, greeting: Greeting, *, patience: float = 10.
 
 def answer_all(
     lines: Mapping[str, DeskLine],
-    flips: torch.Tensor,
+    tell: Callable[[str, Message], Message],
     received: Received,
     *,
     waiting: Callable[[str], None] = lambda _: None,
     farewell: Callable[[], bool] = lambda: True,
+    sent: Callable[[str, Message], None] = lambda *_: None,
 ) -> set[str]:
     """Answer all feature parties until each has sent its embedding and said that it is done; who has said so.
 
     Args:
         lines: to each of them.
-        flips: the one answer about labels.
+        tell: the one answer about labels to a party's question.
         received: where embeddings are kept.
         waiting: told whose embedding is still missing.
         farewell: whether those who have sent everything may still say that they are done.
+        sent: told to whom which answer went.
     """
     done: set[str] = set()
     while True:
@@ -269,7 +302,9 @@ def answer_all(
                     waiting(name)
                 continue
             try:
-                line.send(_answer(name, message, flips, received))
+                answer = _answer(name, message, tell, received)
+                line.send(answer)
+                sent(name, answer)
             except RefusedError as error:
                 line.refuse(error)
                 continue
@@ -277,9 +312,9 @@ def answer_all(
                 done.add(name)
 
 
-def _answer(name: str, message: Message, flips: torch.Tensor, received: Received) -> Message:
-    if message.kind == "flips":
-        return Message(message.step, "flips", flips, b"")
+def _answer(name: str, message: Message, tell: Callable[[str, Message], Message], received: Received) -> Message:
+    if message.kind in ("flips", "groups"):
+        return tell(name, message)
     if message.kind == "embedding":
         said = received.take(name, message.step, message.payload.numpy())
         return control("acknowledgement", message.step, {"sha256": said})

@@ -162,7 +162,7 @@ def best_floor(
     return found[max(told, key=lambda name: told[name].value)], told
 
 
-def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0) -> Estimate:
+def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0, cut: int | None = None) -> Estimate:
     """How well flipped labels are told from an embedding, on rows that had no part in learning it: 0 nothing, 1 all.
 
     Of classes 2 AUC - 1 (the mean over classes, by how often they come), of numbers the share of the variance. Trees
@@ -173,11 +173,13 @@ def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0)
         sent: their labels as they were sent.  (rows,)
         mechanism: how they were flipped.
         seed: which rows are learnt from and judged.
+        cut: rows from this one on are judged and those before it learnt from; None draws a fifth.
     """
     if len(z) != len(sent) or len(z) < 10:
         raise LabelsError(f"{len(z)} embeddings and {len(sent)} labels: pass one label for each row, ten or more")
-    order = np.random.default_rng(seed).permutation(len(z))
-    learnt, judged = order[: 4 * len(z) // 5][:_JUDGED], order[4 * len(z) // 5 :][:_JUDGED]
+    order = np.random.default_rng(seed).permutation(len(z)) if cut is None else np.arange(len(z))
+    cut = 4 * len(z) // 5 if cut is None else cut
+    learnt, judged = order[:cut][:_JUDGED], order[cut:][:_JUDGED]
     level = ranked(np.asarray(z), learnt).astype(np.uint8)
     number = hasattr(mechanism, "value_of")
     values = np.asarray(mechanism.value_of(sent) if number else sent)

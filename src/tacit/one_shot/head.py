@@ -6,6 +6,7 @@ no partner.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, TensorError, UsageError
 from tacit.models._checks import count
 from tacit.one_shot._forest import Forest, Growth
-from tacit.one_shot._network import HeadNetwork, fit_network, load_network, save_network
+from tacit.one_shot._network import HeadNetwork, TableTrunk, fit_network, load_network, save_network
 from tacit.one_shot._rows import Progress, Target, matrix, softmax, true_target, unordered
 
 __all__ = ["HEADS", "Head", "Shape", "fit_head", "load_head"]
@@ -100,8 +102,9 @@ def fit_head(
     """Fit a head on the training rows' true labels; it validates in private and shows nothing.
 
     Args:
-        kind: "trees", "network", an object with `fit` and `predict_proba` (`predict` for numbers), or a factory of
-            such objects.
+        kind: "trees", "network", an object with `fit` and `predict_proba` (`predict` for numbers), a factory of such
+            objects, or an `nn.Module` that makes hidden units of rows: of numbers and ranks, or, where own columns have
+            categories, of their codes and of these. It is copied.
         codes: the embedding in ranks; None for the fallback.  (rows, width)
         own: the label party's own columns, or None.
         labels: classes from 0 on, -1 where there is none; numbers, NaN where there is none.  (rows,) or (train,)
@@ -125,8 +128,12 @@ def fit_head(
         plain = unordered(own, _FEW_CODES)
         grown = Forest.fit(table, target, _GROWTH, unordered=plain, seed=seed, threads=threads, progress=progress)
         return TreesHead(shape, grown)
-    if kind == "network":
-        return NetworkHead(shape, fit_network(codes, own, known, target, seed=seed, threads=threads, progress=progress))
+    if kind == "network" or isinstance(kind, nn.Module):
+        trunk = None if kind == "network" else kind
+        fitted = fit_network(
+            codes, own, known, target, trunk=trunk, seed=seed, threads=threads, progress=progress
+        )  # fmt: skip
+        return NetworkHead(shape, fitted)
     if isinstance(kind, str):
         raise UsageError(f"there is no head {kind!r}; there are: {', '.join(HEADS)}, or pass an object or a factory")
     return _fit_own(kind, shape, matrix(own, codes)[known], target)
@@ -188,7 +195,9 @@ class NetworkHead:
         return _linked(self.network.scores(codes, own), self.shape)
 
     def save(self, folder: Path) -> None:
-        """Write its weights as safetensors."""
+        """Write its weights as safetensors; a module of the user's is saved by the user."""
+        if not isinstance(self.network.net.trunk, TableTrunk):
+            raise UsageError("the head is a module of your own, which only you can build again: save its weights")
         _save_state(folder, "network", self.shape)
         save_network(self.network, folder)
 
@@ -232,8 +241,8 @@ class OwnHead:
 
 
 def _fit_own(kind: Any, shape: Shape, table: NDArray[np.float32], target: Target) -> OwnHead:
-    """Fit what the user brought: a factory is called first."""
-    model = kind if hasattr(kind, "fit") and not isinstance(kind, type) else _made(kind)
+    """Fit a copy of what the user brought; a factory is called first."""
+    model = copy.deepcopy(kind) if hasattr(kind, "fit") and not isinstance(kind, type) else _made(kind)
     wanted = "predict" if shape.classes is None else "predict_proba"
     if not hasattr(model, "fit") or not hasattr(model, wanted):
         raise UsageError(f"{type(model).__name__} has no fit and {wanted}: a head needs both")

@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 
 from tacit.config import Exchange
-from tacit.errors import ProtocolError
+from tacit.errors import ProtocolError, UsageError
 from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.numbers import NumberFlips, number_flips
+from tacit.one_shot.sums import Sums, sums
 
-__all__ = ["Mechanism", "agreed_mechanism", "described", "outcomes", "read_mechanism", "sent_dtype", "shares"]
+__all__ = [
+    "Flipping", "Mechanism", "agreed_mechanism", "check_agreed", "described", "odds_of", "outcomes", "read_mechanism",
+    "sent_dtype", "shares",
+]  # fmt: skip
 
-Mechanism = Flips | NumberFlips
-"""Any of them. Two limits of one `series` are nested, and cost together what the weaker of them costs."""
+Flipping = Flips | NumberFlips
+"""What sends something of each label. Two limits of one `series` are nested, and cost what the weaker of them costs."""
+
+Mechanism = Flipping | Sums
+"""Any of them."""
 
 _WHOLE = 2.0**64
 
@@ -27,11 +34,32 @@ def read_mechanism(parameters: Mapping[str, Any]) -> Mechanism:
         return Flips.read(parameters)
     if name == "number flips":
         return NumberFlips.read(parameters)
-    raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips")
+    if name == "sums":
+        return Sums.read(parameters)
+    raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips, sums")
 
 
-def agreed_mechanism(exchange: Exchange, limit: float, odds: float | None) -> Mechanism:
-    """The mechanism for what was agreed on, at the label party's limit and odds."""
+def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None, delta: float = 0.005) -> Mechanism:
+    """The mechanism for what was agreed on, at the label party's limit and odds.
+
+    Args:
+        exchange: what was agreed on.
+        limit: the leak AUC of a label.
+        odds: the factor by which its odds change at most.
+        delta: with which probability sums may pass that factor.
+    """
+    if exchange.labels == "sums":
+        if limit is None:
+            raise UsageError("sums take a limit: set it, as 0.6")
+        span = exchange.cells - 1 if exchange.target == "number" else 1
+        return sums(
+            limit,
+            odds=odds,
+            delta=None if odds is None else delta,
+            groups=exchange.group_size,
+            partitions=exchange.partitions,
+            span=span,
+        )
     if exchange.target == "number":
         assert exchange.low is not None  # the contract was checked
         assert exchange.high is not None
@@ -39,12 +67,30 @@ def agreed_mechanism(exchange: Exchange, limit: float, odds: float | None) -> Me
     return flips(limit, odds, classes=exchange.classes, rare=exchange.rare)
 
 
-def outcomes(mechanism: Mechanism) -> int:
+def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
+    """Refuse a peer's mechanism that is not of the kind that was agreed on: more outcomes would steer more."""
+    if isinstance(mechanism, Sums):
+        said: tuple[Any, ...] = ("sums", mechanism.groups, mechanism.partitions, mechanism.classes, mechanism.span)
+    elif isinstance(mechanism, NumberFlips):
+        said = ("flips", mechanism.low, mechanism.high, mechanism.cells)
+    else:
+        said = ("flips", mechanism.classes)
+    number = exchange.target == "number"
+    if exchange.labels == "sums":
+        span = exchange.cells - 1 if number else 1
+        agreed: tuple[Any, ...] = ("sums", exchange.group_size, exchange.partitions, 2, span)
+    else:
+        agreed = ("flips", exchange.low, exchange.high, exchange.cells) if number else ("flips", exchange.classes)
+    if said != agreed:
+        raise ProtocolError(f"the label party's mechanism is {said}, where the contract says {agreed}")
+
+
+def outcomes(mechanism: Flipping) -> int:
     """How many different things may be sent of a row."""
     return mechanism.classes if isinstance(mechanism, Flips) else len(mechanism.outputs)
 
 
-def shares(mechanism: Mechanism) -> list[tuple[float, float]]:
+def shares(mechanism: Flipping) -> list[tuple[float, float]]:
     """For each thing that may be sent the least and the most that its share comes to, whatever the labels are."""
     if isinstance(mechanism, NumberFlips):
         return [(min(column) / _WHOLE, max(column) / _WHOLE) for column in zip(*mechanism.table, strict=True)]
@@ -53,13 +99,23 @@ def shares(mechanism: Mechanism) -> list[tuple[float, float]]:
 
 
 def sent_dtype(mechanism: Mechanism) -> np.dtype[Any]:
-    """Of what is sent of a row, as `Coins.draw` gives it."""
+    """Of what is sent, as `Coins.draw` or `Sums.answer` gives it."""
+    if isinstance(mechanism, Sums):
+        return np.dtype(np.int64)
     two = isinstance(mechanism, Flips) and mechanism.classes == 2
     return np.dtype(np.uint8 if two else np.int16)
 
 
+def odds_of(mechanism: Mechanism, delta: float) -> float:
+    """The factor by which the odds of a label change at most; under sums but for a probability."""
+    return mechanism.odds(delta) if isinstance(mechanism, Sums) else mechanism.odds
+
+
 def described(mechanism: Mechanism) -> str:
     """In a few words, for people."""
+    if isinstance(mechanism, Sums):
+        what = f"{mechanism.partitions} sums over groups of about {mechanism.groups} rows"
+        return f"{what} at AUC {mechanism.auc:.4g}, noise of deviation {float(mechanism.variance) ** 0.5:.3g}"
     what = "numbers, each randomized once,"
     if isinstance(mechanism, Flips):
         what = "flips" if mechanism.classes == 2 else f"flips of {mechanism.classes} classes"

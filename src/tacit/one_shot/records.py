@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary"]
+__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms"]
 
 Keys = NDArray[np.uint8]
 """By which rows or units are known for good.  (rows, 16)"""
@@ -28,6 +28,40 @@ class Rows:
     keys: Keys
     units: Keys
     labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What labels are, who gets what is released of them, and what all releases together may come to.
+
+    Attributes:
+        run: the contract's run, for people.
+        partners: who gets it.
+        label: the column.
+        definition: what its values mean; other values of the same column are other labels.
+        unit: what is counted: "row", or a column's name. A book has one for good.
+        coin_id: the columns that name a row. A book has them for good, too: by others a row would have new coins.
+        budget: the leak AUC that all releases together may reach for any unit; None for no budget.
+        odds_budget: likewise, the factor of the odds.
+        delta: the probability with which that factor may be passed, where sums were released; flips never pass it.
+        epoch: of the coins; another one draws them all anew, and costs as much again.
+    """
+
+    run: str
+    partners: tuple[str, ...]
+    label: str
+    definition: str
+    unit: str = "row"
+    coin_id: tuple[str, ...] = ()
+    budget: float | None = None
+    odds_budget: float | None = None
+    delta: float = 0.0
+    epoch: int = 0
+
+    @property
+    def coin(self) -> tuple[str, str, int]:
+        """What the coins hang on beside the secret and the row."""
+        return self.label, self.definition, self.epoch
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tacit.one_shot.findings import Finding, ReleaseAudit, estimate, largest
 from tacit.one_shot.given import given
 from tacit.one_shot.questions import LEAST, Questions, areas, codes_read, shares
 
-__all__ = ["Finding", "ReleaseAudit", "attack_release"]
+__all__ = ["Finding", "ReleaseAudit", "attack_release", "check_enough"]
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
@@ -98,16 +98,21 @@ def _checked(
             raise TensorError("the embedding holds numbers that are not finite: look for overflow in the bottom")
     if not 0 <= train <= len(z):
         raise UsageError(f"train = {train} of {len(z)} rows: pass how many of the first rows were learnt on")
-    if isinstance(known, bool) or not 0 < known < 1:
-        raise UsageError(f"known = {known!r} is out of range: it is a share between 0 and 1, for example 0.5")
     if groups is not None and (groups.ndim != 2 or len(groups) != len(z)):
         raise TensorError(f"groups are {groups.shape} for {len(z)} rows: pass (rows, partitions)")
-    if min(known, 1 - known) * len(z) < 2 * LEAST:
+    check_enough(len(z), known)
+    return z
+
+
+def check_enough(rows: int, known: float) -> None:
+    """See that so many rows can be attacked at all, before anybody pays for labels of them."""
+    if isinstance(known, bool) or not 0 < known < 1:
+        raise UsageError(f"known = {known!r} is out of range: it is a share between 0 and 1, for example 0.5")
+    if min(known, 1 - known) * rows < 2 * LEAST:
         raise UsageError(
-            f"{len(z)} rows, {known:.0%} of them known, are too few to audit: at least {2 * LEAST} must be known, and "
+            f"{rows} rows, {known:.0%} of them known, are too few to audit: at least {2 * LEAST} must be known, and "
             "as many not"
         )
-    return z
 
 
 @contextmanager

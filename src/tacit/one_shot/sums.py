@@ -152,7 +152,8 @@ class Sums:
         """Each group's sum of labels plus noise: (groups,), or (groups, classes) for more than two.
 
         Noise is keyed by the whole partition: asked again, the answer is the same; another partition has noise that has
-        nothing to do with it.
+        nothing to do with it. So whoever answers keeps the first partition of each number and refuses others: each
+        one more that is answered tells more than is certified.
 
         Args:
             secret: at least 32 random bytes that never leave the label party.

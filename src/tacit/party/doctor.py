@@ -14,8 +14,9 @@ from pathlib import Path
 import polars as pl
 
 from tacit.align._sources import scan
-from tacit.config import Contract
+from tacit.config import Contract, OneShotContract
 from tacit.errors import TacitError
+from tacit.party._exchange import exchange_checks
 from tacit.party._findings import Finding, of_error
 from tacit.party._machine import clock, disk, extras, gpu, versions
 from tacit.party._reach import port, reach
@@ -71,13 +72,17 @@ def _party(opened: Folder) -> Iterator[Finding]:
     yield settings
     agreed = _checked("contract.toml", lambda: _contract(opened))
     yield agreed
-    contract = opened.contract if agreed.verdict != "problem" or _readable(opened) else None
-    yield disk(opened.path, None if contract is None or settings.verdict == "problem" else _needed(opened, contract))
+    contract = opened.terms if agreed.verdict != "problem" or _readable(opened) else None
+    counted = isinstance(contract, Contract) and settings.verdict != "problem"
+    yield disk(opened.path, _needed(opened, opened.contract) if counted else None)
     yield from _runs(opened)
     if settings.verdict == "problem":
         return
     if opened.config.data is not None:
         yield _checked("data", lambda: _data(opened))
+    if isinstance(contract, OneShotContract):
+        for name, check in exchange_checks(opened, contract):
+            yield _checked(name, check)
     if opened.config.role == "label":
         yield port(opened.config.address, _alive(opened))
     elif contract is not None and contract.label_party in opened.trusted:
@@ -150,16 +155,16 @@ def _settings(opened: Folder) -> Finding:
 
 
 def _contract(opened: Folder) -> Finding:
-    agreed = opened.contract
+    agreed = opened.terms
     opened.check_pair(agreed)
-    seen = f"run {agreed.run!r}, digest {agreed.digest[:16]}…, which must be equal on all sides"
+    seen = f"run {agreed.run!r}, mode {agreed.mode}, digest {agreed.digest[:16]}…, which must be equal on all sides"
     return Finding("contract.toml", "ok", seen)
 
 
 def _readable(opened: Folder) -> bool:
     """Whether the contract can be read, even if this party is not ready for it."""
     try:
-        return bool(opened.contract)
+        return bool(opened.terms)
     except TacitError:
         return False
 

@@ -251,6 +251,11 @@ class Folder:
         """Where the records of the party's ledger are counted, beside what left in its runs."""
         return self._counted_apart("ledger", b" of the ledger")
 
+    @property
+    def coins_tally_path(self) -> Path:
+        """Where the releases of the party's labels are counted, in the same place."""
+        return self._counted_apart("coins", b" of the coins")
+
     def _counted_apart(self, name: str, what: bytes) -> Path:
         named, state = os.environ.get("TACIT_STATE"), os.environ.get("XDG_STATE_HOME")
         try:

@@ -41,12 +41,15 @@ class Telling:
     wait: Waiting
     alarm: Alarm
     trace: Callable[[str], None]
-    _now: list[str] = field(default_factory=lambda: ["preparing"])
+    _now: list[str] = field(default_factory=lambda: [""])
+    _left: set[tuple[str, str]] = field(default_factory=set)
 
     def part(self, what: str, done: int = 0, total: int = 0) -> None:
         """Say what is being done, and how far it is."""
         begun = what != self._now[0]
         self._now[0] = what
+        if begun:
+            self.log("part", part=what)
         self.status.update(state="training", part=what, done=done, total=total, at_once=begun)
         self.progress(what, done, total)
 
@@ -68,6 +71,12 @@ class Telling:
         """Raise an alarm."""
         self.log("refused", peer=peer, field=about, reason=reason)
         self.alarm(peer, about, reason)
+
+    def left(self, what: str, to: str, rows: int, size: int) -> None:
+        """Log what left, when and to whom; of an answer that is asked for again the first time counts."""
+        if (what, to) not in self._left:
+            self._left.add((what, to))
+            self.log("left", what=what, to=to, rows=rows, bytes=size)
 
     def connected(self, peer: str) -> None:
         """Log a link."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,18 @@ from tacit.align.encoder import Inputs
 from tacit.align.tables import inputs_digest
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
-from tacit.errors import LimitError, ProtocolError, UsageError
+from tacit.errors import ProtocolError
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
-from tacit.one_shot.learn import Bottom, learner, load_bottom
-from tacit.one_shot.mechanisms import Mechanism, read_mechanism, shares
-from tacit.one_shot.noise import with_noise
+from tacit.one_shot.forms import Form
+from tacit.one_shot.forms import shown as without
+from tacit.one_shot.grouping import Averages, averages, partitions
+from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
+from tacit.one_shot.learn.own import own
+from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
 from tacit.one_shot.parts import guard, part, store_array, store_json
-from tacit.one_shot.ranks import Ranks
-from tacit.one_shot.release import attack_release
+from tacit.one_shot.release import check_enough
+from tacit.one_shot.releasing import Home, above_floor, release
+from tacit.one_shot.sums import Sums
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
@@ -31,7 +35,7 @@ from tacit.party.models import load_factory
 from tacit.party.one_shot_common import Telling, columns_of, own_inputs, seed_of, threads_of
 from tacit.wire.line import Dialer
 
-__all__ = ["FeatureOutcome", "train_features"]
+__all__ = ["FeatureOutcome", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -60,13 +64,16 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
+    check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
+    shown(folder, inputs)  # a wrong name is told before labels are paid for
     guard(where / "guard.json", _facts(folder, contract, rows, inputs))
     asking = _asking(folder, contract, rows, train, telling)
     try:
-        sent, mechanism = _flips(where, asking, train, telling)
+        sent, mechanism = _told(folder, contract, asking, inputs[:train], telling)
         bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
-        codes, told = _released(folder, contract, inputs, train, bottom, telling)
+        codes, told = _released(folder, contract, inputs, sent, mechanism, bottom, telling)
+        telling.status.update(release={**told["form"], "worst": told["audit"]["worst"]}, at_once=True)
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -91,7 +98,7 @@ def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, inputs: Inp
 
 def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int, telling: Telling) -> Asking:
     """The conversation with the label party; it connects when something is asked."""
-    limits = feature_limits(train)
+    limits = feature_limits(train, contract.exchange)
 
     def line(greet: Callable[[Link], None]) -> Dialer:
         def greeted(link: Link) -> None:
@@ -104,22 +111,36 @@ def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int
     return Asking(line, greeting)
 
 
-def _flips(where: Path, asking: Asking, train: int, telling: Telling) -> tuple[NDArray[Any], Mechanism]:
-    """What was sent of the training rows' labels, and by which mechanism; asked for once, then from the disk."""
+def _told(
+    folder: Folder, contract: OneShotContract, asking: Asking, inputs: Inputs, telling: Telling
+) -> tuple[NDArray[Any], Flipping | Averages]:
+    """What was told about the training rows' labels, and what it means; asked for once, then from the disk."""
+    exchange = contract.exchange
 
     def ask(path: Path) -> None:
-        telling.part("asking for flipped labels")
-        sent = asking.flips(train)
+        if exchange.labels == "sums":
+            telling.part("grouping rows that are alike")
+            seen, seed = shown(folder, inputs), seed_of(folder)
+            groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
+            telling.part("asking for sums")
+            sent = averages(groups, asking.sums(groups))
+            store_array(path / "groups.npy", groups)
+        else:
+            telling.part("asking for flipped labels")
+            sent = asking.flips(len(inputs))
         assert asking.mechanism is not None  # it was greeted with one
-        _check_shares(sent, asking.mechanism)
+        check_agreed(asking.mechanism, exchange)
+        if not isinstance(asking.mechanism, Sums):
+            _check_shares(sent, asking.mechanism)
         store_array(path / "sent.npy", sent)
         store_json(path / "mechanism.json", asking.mechanism.parameters())
 
-    path = part(where, "flips", ask, telling.trace)
-    return np.load(path / "sent.npy"), read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
+    path = part(folder.run_folder(contract), "flips", ask, telling.trace)
+    mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
+    return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
 
 
-def _check_shares(sent: NDArray[Any], mechanism: Mechanism) -> None:
+def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
     """Refuse what the coin can't have given: whatever labels are, each outcome has a share between two others."""
     slack = _ODD * (0.25 / len(sent)) ** 0.5
     for outcome, (low, high) in enumerate(shares(mechanism)):
@@ -139,116 +160,69 @@ def _learnt(
     contract: OneShotContract,
     inputs: Inputs,
     sent: NDArray[Any],
-    mechanism: Mechanism,
+    mechanism: Flipping | Averages,
     telling: Telling,
 ) -> Bottom:
     """What was learnt of one's own columns; columns that are withheld never reach the learner."""
-    learn = folder.config.learn or Learn()
 
     def make(path: Path) -> None:
-        if learn.factory is None:
-            made = learner(learn.learner)
-        else:
-            from tacit.one_shot.learn.own import own
-
-            made = own(load_factory(folder.path, learn.factory, "[learn]")())
-        made.fit(
-            _shown(folder, inputs), sent, mechanism, contract.exchange.width,
+        _learner(folder).fit(
+            shown(folder, inputs), sent, mechanism, contract.exchange.width,
             seed=seed_of(folder), threads=threads_of(folder), progress=telling.part,
         ).save(path)  # fmt: skip
 
     return load_bottom(part(folder.run_folder(contract), "learned", make, telling.trace))
 
 
-def _shown(folder: Folder, inputs: Inputs) -> Inputs:
+def _learner(folder: Folder) -> Learner:
+    learn = folder.config.learn or Learn()
+    if learn.factory is not None:
+        return own(load_factory(folder.path, learn.factory, "[learn]")())
+    return learner(learn.learner, **({"pretraining": learn.pretrain} if learn.learner == "network" else {}))
+
+
+def shown(folder: Folder, inputs: Inputs) -> Inputs:
     """The inputs without the columns that the owner withholds."""
-    columns, withheld = columns_of(folder), set((folder.config.learn or Learn()).withheld)
-    unknown = withheld - set(columns.names)
-    if unknown:
-        raise UsageError(f"[learn] withheld: {', '.join(sorted(unknown))} is none of the columns: correct the name")
-    categories = [place for place, name in enumerate(columns.categorical) if name not in withheld]
-    numbers = [place for place, name in enumerate((*columns.numeric, *columns.flagged)) if name not in withheld]
-    if not categories and not numbers:
-        raise UsageError("[learn] withheld: no column is left to learn from: withhold fewer")
-    cardinalities = tuple(inputs.cardinalities[place] for place in categories)
-    return Inputs(inputs.categorical[:, categories], inputs.numeric[:, numbers], cardinalities)
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How an embedding is sent: how many of the learnt numbers, in how many ranks, under how much noise."""
-
-    width: int
-    ranks: int
-    noise: float
-
-    def weaker(self) -> Iterator[_Form]:
-        """This one, and what tells less, step by step: narrower, then coarser, then noisier."""
-        form = self
-        yield form
-        while form.width > 1:
-            form = replace(form, width=form.width // 2)
-            yield form
-        while form.ranks > 4:
-            form = replace(form, ranks=max(4, form.ranks // 8))
-            yield form
-        for noise in (1.0, 2.0, 4.0):
-            if noise > self.noise:
-                form = replace(form, noise=noise)
-                yield form
+    return without(inputs, columns_of(folder), (folder.config.learn or Learn()).withheld)
 
 
 def _released(
     folder: Folder,
     contract: OneShotContract,
     inputs: Inputs,
-    train: int,
+    sent: NDArray[Any],
+    mechanism: Flipping | Averages,
     bottom: Bottom,
     telling: Telling,
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
-    learn, limit = folder.config.learn or Learn(), folder.config.limit
+    learn, width = folder.config.learn or Learn(), contract.exchange.width
 
     def make(path: Path) -> None:
-        telling.part("embedding")
-        z = bottom.embed(_shown(folder, inputs))
-        tried: list[str] = []
-        for form in _Form(contract.exchange.width, learn.ranks, learn.noise).weaker():
-            codes, ranks = _coded(folder, contract, bottom.digest, z, train, form)
-            audit = attack_release(
-                codes[:, : form.width], inputs, columns_of(folder), train=train, known=learn.known,
-                seed=seed_of(folder), threads=threads_of(folder),
-                progress=telling.part,
-            )  # fmt: skip
-            tried.append(f"{form.width} numbers in {form.ranks} ranks, noise {form.noise:g}: {audit.worst:.3f}")
-            if limit is None or audit.holds(limit):
-                break
-        else:
-            raise LimitError(
-                f"limit = {limit:g}: in every form that was tried decoders read more of a column than that ("
-                f"{'; '.join(tried)}), so nothing was sent: withhold columns, or raise the limit"
-            )
-        store_array(path / "codes.npy", codes)
-        told = {"audit": audit.as_dict(), "form": vars(form), "ranks": ranks.state(), "tried": tried}
-        store_json(path / "release.json", told)
+        home = Home(
+            shown(folder, inputs), inputs, columns_of(folder), len(sent), width, folder.secret,
+            limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
+            progress=telling.part, groups=_groups(folder.run_folder(contract), len(inputs)),
+        )  # fmt: skip
+        found = release(bottom, Form(width, learn.ranks, learn.noise), home)
+        if learn.floor:
+            found = above_floor(found, _learner(folder), sent, mechanism, home)
+        if found.why:
+            found.bottom.save(path / "floor")
+        store_array(path / "codes.npy", found.codes)
+        store_json(path / "release.json", found.as_dict())
 
     path = part(folder.run_folder(contract), "release", make, telling.trace)
     return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
 
 
-def _coded(
-    folder: Folder, contract: OneShotContract, digest: str, z: NDArray[np.float32], train: int, form: _Form
-) -> tuple[NDArray[np.uint8], Ranks]:
-    """Ranks of the first numbers; those that are not sent are all 0, for a message has one shape."""
-    kept = z[:, : form.width]
-    if form.noise:
-        spread = kept[:train].std(axis=0)
-        version = f"{digest} {form}"
-        kept = with_noise(kept, form.noise * np.where(spread > 0, spread, 1.0), secret=folder.secret, version=version)
-    ranks = Ranks.fit(kept[:train], levels=form.ranks)
-    codes = np.zeros((len(z), contract.exchange.width), np.uint8)
-    codes[:, : form.width] = ranks.code(kept)
-    return codes, ranks
+def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
+    """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
+    if not (where / "flips" / "groups.npy").exists():
+        return None
+    groups: NDArray[np.int64] = np.load(where / "flips" / "groups.npy")
+    rest = np.tile(groups.max(axis=0) + 1, (count - len(groups), 1))
+    return np.concatenate([groups, rest])
 
 
 # --- what leaves -----------------------------------------------------------------------------------------------------
@@ -258,6 +232,7 @@ def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: T
     """Send the embedding, once; whether the label party has said goodbye."""
     if not (where / "delivered").exists():
         asking.deliver(codes, telling.bar("sending the embedding"))
+        telling.left("embedding", asking.line.peer, len(codes), codes.nbytes)
         telling.trace("acknowledged")
         store_json(where / "delivered", {"bytes": codes.nbytes})
     return asking.leave()

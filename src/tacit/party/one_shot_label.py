@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tacit._version import __version__
-from tacit.align.ids import read_ids
-from tacit.config import ODDS_BUDGET, Head, OneShotContract
-from tacit.contracts import Link
-from tacit.errors import DataError, UsageError
-from tacit.one_shot.book import Book, open_book
-from tacit.one_shot.certificate import Certificate, certify
-from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits, packed
+from tacit.config import Head, OneShotContract
+from tacit.contracts import Link, Message
+from tacit.errors import UsageError
+from tacit.one_shot.certificate import Certificate
+from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits
 from tacit.one_shot.head import Head as Fitted
 from tacit.one_shot.head import fit_head, load_head
-from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
-from tacit.one_shot.numbers import NumberFlips
+from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism
 from tacit.one_shot.parts import guard, part, store_json
-from tacit.one_shot.records import Rows
 from tacit.one_shot.target import Target, figures, read_target
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import server
 from tacit.party.models import load_factory
-from tacit.party.one_shot_common import Telling, own_inputs, run_id, seed_of, threads_of
+from tacit.party.one_shot_answers import Answers
+from tacit.party.one_shot_common import Telling, own_inputs, seed_of, threads_of
 from tacit.wire.line import Desk
 
-__all__ = ["LabelOutcome", "train_label"]
+__all__ = ["LabelOutcome", "mechanism_of", "read_labels", "train_label"]
 
+_LEFT = {"flips": "flipped labels", "sums": "sums of labels", "acknowledgement": "acknowledgement of its bytes"}
 _FAREWELL = 20.0  # seconds in which a feature party that has sent everything may say that it has heard so
 
 
@@ -59,42 +57,59 @@ class LabelOutcome:
     received: int
 
 
-def train_label(folder: Folder, telling: Telling) -> LabelOutcome:
-    """Train as the label party. Started again after whatever ended it, it goes on where it was."""
+def train_label(folder: Folder, telling: Telling, restored: Callable[[str], None] | None = None) -> LabelOutcome:
+    """Train as the label party. Started again after whatever ended it, it goes on where it was.
+
+    Args:
+        folder: of the party.
+        telling: where the run stands.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    """
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
-    target = _target(folder, contract, rows, train)
-    mechanism = _mechanism(folder, contract)
+    target = read_labels(folder, contract, rows, train)
+    mechanism = mechanism_of(folder, contract)
     guard(where / "guard.json", _facts(folder, contract, rows, mechanism))
-    sent, certificate = _released(folder, contract, rows, train, target, mechanism)
+    answers = Answers(folder, contract, rows, train, target, mechanism, restored)
+    answers.prepare()
     telling.trace("flips entered")
-    store_json(where / "certificate.json", certificate.as_dict())
     received = Received(where / "received", rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
-        _meet(folder, contract, rows, packed(sent, outcomes(mechanism)), received, mechanism, telling)
-        store_json(where / "closed", {"time": time.time()})
+        done = _meet(folder, contract, rows, train, answers, received, telling)
+        if done >= set(contract.feature_parties):  # else the door is opened again at the next start, for a while
+            store_json(where / "closed", {"time": time.time()})
+    certificate = answers.certificate()
+    store_json(where / "certificate.json", certificate.as_dict())
+    telling.status.update(certificate=brief(certificate), at_once=True)
     return _fit(folder, contract, rows, train, target, received, certificate, telling)
 
 
 # --- at home, before anybody is met ----------------------------------------------------------------------------------
 
 
-def _target(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Target:
+def brief(certificate: Certificate) -> dict[str, Any]:
+    """A certificate in figures, for a status."""
+    return {name: getattr(certificate, name) for name in ("auc", "odds", "total_auc", "total_odds", "rows", "unit")}
+
+
+def read_labels(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Target:
+    """The labels of all aligned rows, checked."""
     label = folder.table.label
     assert label is not None  # a label party's settings were checked
     column = rows.table(folder.data, [label])[label]
     return read_target(column, contract.exchange, train=train, rows=rows.rows)
 
 
-def _mechanism(folder: Folder, contract: OneShotContract) -> Mechanism:
+def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
+    """What flips labels, at the owner's limit and odds."""
     limit, odds = folder.config.limit, folder.config.odds
     if limit is None:
         raise UsageError(
             f"{folder.path / 'party.toml'}: one-shot training takes a limit: write limit = 0.6, the leak AUC that "
             "nobody can pass for any label, or another one above 0.5"
         )
-    return agreed_mechanism(contract.exchange, limit, odds)
+    return agreed_mechanism(contract.exchange, limit, odds, folder.config.delta)
 
 
 def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, mechanism: Mechanism) -> dict[str, str]:
@@ -109,69 +124,6 @@ def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, mechanism: 
     }
 
 
-def _released(
-    folder: Folder, contract: OneShotContract, rows: Aligned, train: int, target: Target, mechanism: Mechanism
-) -> tuple[NDArray[Any], Certificate]:
-    """What is sent of the training rows' labels: in the book, and paid for, before anybody is met."""
-    book = open_book(folder.path / "coins", folder.secret)
-    try:
-        keys, units = _keys(folder, contract, rows, book)
-        labels = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
-        asked = Rows(keys[:train], units[:train], np.where(target.known, labels, -1).astype(np.int64)[:train])
-        config = folder.config
-        assert config.data is not None
-        assert config.data.label is not None
-        sent = book.release(
-            run_id(contract, rows),
-            asked,
-            mechanism,
-            run=contract.run,
-            partners=contract.feature_parties,
-            label=config.data.label,
-            definition=target.definition,
-            unit=contract.exchange.unit,
-            budget=config.spendable,
-            odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
-        )
-        share = float(target.values[target.known].mean()) if target.classes == 2 else None
-        return sent, certify(mechanism, train, book.summary(), share)
-    finally:
-        book.close()
-
-
-def _keys(
-    folder: Folder, contract: OneShotContract, rows: Aligned, book: Book
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """By what each aligned row is known for good, and its unit."""
-    names = list(folder.table.coin_id or folder.table.ids)
-    try:
-        found = read_ids(folder.data, names, duplicates="error")  # of the whole table: coins are for good
-    except DataError as error:
-        raise DataError(f"coin_id = {names}: {error}") from None
-    place = np.full(found.report.total, -1, np.int64)
-    place[found.rows] = np.arange(len(found.rows))
-    wanted = place[np.asarray(rows.rows)]
-    if (wanted < 0).any():
-        row = int(np.asarray(rows.rows)[wanted < 0][0])
-        raise DataError(f"coin_id = {names}: row {row} of {folder.data} has none: fill it in, or leave the row out")
-    keys = book.keys_of(found.hashes[wanted], "row")
-    unit = contract.exchange.unit
-    if unit == "row":
-        return keys, keys
-    column = rows.table(folder.data, [unit])[unit]
-    if column.null_count():
-        row = int(np.asarray(rows.rows)[int(column.is_null().arg_max() or 0)])
-        raise DataError(f"unit = {unit!r}: row {row} of {folder.data} has none: fill it in, or leave the row out")
-    values = column.cast(pl.String).unique(maintain_order=True)
-    hashed = book.keys_of(read_ids(values.to_frame("unit"), "unit", duplicates="error").hashes, "unit")
-    codes = (
-        column.cast(pl.String)
-        .to_frame("unit")
-        .join(pl.DataFrame({"unit": values, "code": np.arange(len(values))}), on="unit", maintain_order="left")["code"]
-    )
-    return keys, hashed[codes.to_numpy()]
-
-
 # --- the exchange ----------------------------------------------------------------------------------------------------
 
 
@@ -179,18 +131,19 @@ def _meet(
     folder: Folder,
     contract: OneShotContract,
     rows: Aligned,
-    flips: Any,
+    train: int,
+    answers: Answers,
     received: Received,
-    mechanism: Mechanism,
     telling: Telling,
-) -> None:
-    """Answer the feature parties until all embeddings are here. Nothing but flips and acknowledgements leaves."""
-    names = contract.feature_parties
-    greeting = Greeting(
-        contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism.parameters()
-    )
+) -> set[str]:
+    """Answer the feature parties until all embeddings are here; who has said that it has heard so.
+
+    Nothing but answers and acknowledgements leaves.
+    """
+    names, mechanism = contract.feature_parties, answers.mechanism.parameters()
+    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism)
     with ExitStack() as stack:
-        door = stack.enter_context(server(folder, contract, label_limits(rows.count, contract.exchange.width)))
+        door = stack.enter_context(server(folder, contract, label_limits(rows.count, train, contract.exchange)))
 
         def greet(link: Link) -> None:
             greet_feature_party(link, greeting)
@@ -204,11 +157,18 @@ def _meet(
             until.append(time.monotonic() + _FAREWELL)
             return time.monotonic() < until[0]
 
+        def sent(name: str, answer: Message) -> None:
+            what = _LEFT.get(answer.kind)
+            if what is not None:
+                count = 0 if answer.kind == "acknowledgement" else train
+                telling.left(what, name, count, answer.payload.nbytes)
+
         lines = {name: desk.line(name) for name in names}
-        done = answer_all(lines, flips, received, waiting=telling.missing, farewell=farewell)
+        done = answer_all(lines, answers.tell, received, waiting=telling.missing, farewell=farewell, sent=sent)
         for name in names:
             if name not in done:
                 telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")
+        return done
 
 
 # --- in private ------------------------------------------------------------------------------------------------------

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from tacit.errors import UsageError
 from tacit.ledger.ledger import Ledger
 from tacit.party import chained
 from tacit.party._files import OVERRIDES
 from tacit.party.folder import Folder
 from tacit.party.gating import decisions
-from tacit.party.reporting import worst_of
+from tacit.party.reporting import now, worst_of
 from tacit.party.watching import LIVE, looks
 from tacit.report.document import Decision, LedgerSummary, LiveCurve, Moment, Override, Report, Worst
 
-__all__ = ["OVERRIDES", "broken", "overrides", "with_records"]
+__all__ = ["OVERRIDES", "broken", "overrides", "restored", "with_records"]
 
 Measure = Literal["leak_auc", "variance_read", "attribute_auc"]
 
@@ -53,6 +54,28 @@ def broken(where: Path) -> bool:
 def overrides(where: Path) -> tuple[Override, ...]:
     """Who let a run out all the same."""
     return tuple(Override(**one) for one in chained.read(where / OVERRIDES))
+
+
+def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) -> Callable[[str], None] | None:
+    """What puts on record that somebody answers for going on after a restore; None where nobody does.
+
+    Args:
+        where: the run's folder.
+        log: of the run.
+        by: who answers for it, and why.
+    """
+    if by is None:
+        return None
+    who, reason = (word.strip() for word in by)
+    if not who or not reason:
+        raise UsageError("going on after a restore is on record with a name and a reason: give both")
+
+    def record(problem: str) -> None:
+        what = f"training after a restore: {problem}"
+        chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+        log("restored", who=who, reason=problem)
+
+    return record
 
 
 def _moments(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 from pathlib import Path
 
 from safetensors.torch import load_file, save
@@ -11,6 +13,7 @@ from torch import Tensor
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import DataError, LimitError, UsageError
+from tacit.one_shot.parts import part, store_json
 from tacit.party import chained, sealing
 from tacit.party._files import GATE, replaced
 from tacit.party.aligning import aligned
@@ -45,7 +48,8 @@ def clear(
     """
     folder, where = find_run(path)
     report = read(where / "report.json") if (where / "report.json").exists() else None
-    problem = _problem(folder, where, report)
+    judge = _exchange_problem if folder.terms.mode == "one_shot" else _problem
+    problem = judge(folder, where, report)
     if override is not None:
         if not override.strip() or not (reason or "").strip():
             raise UsageError("an override is on record with a name and a reason: give both, --override and --reason")
@@ -88,6 +92,20 @@ def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     return None
 
 
+def _exchange_problem(folder: Folder, where: Path, report: Report | None) -> str | None:
+    """The same of a training in one exchange, where nothing left in a form that broke its limit."""
+    if not chained.begun(where / OVERRIDES):
+        return f"{OVERRIDES} has no seal: the run's records were removed"
+    if report is None or not sealing.holds(where / "report.json"):
+        return f"it has no report as `tacit train` or `tacit audit` wrote it: run `tacit audit {where}`"
+    limit = folder.config.limit
+    if limit is not None and (report.limit is None or report.limit > limit):
+        return f"its report judges another limit than {limit:g}: run `tacit audit {where}` again"
+    if report.verdict == "broken":
+        return f"its limit is broken, as {where / 'report.html'} says"
+    return None
+
+
 def _planned(folder: Folder) -> int:
     """Steps of the whole training."""
     plan = plan_of(folder.contract, aligned(folder))
@@ -107,29 +125,60 @@ def _overridden(where: Path, report: Report | None, what: str, who: str, reason:
 def export(path: Folder | str | Path, out: Path, *, override: str | None = None, reason: str | None = None) -> Path:
     """Copy the party's trained half out of its run, with what is known about it in the file's metadata.
 
+    Of a training in one exchange it is a folder: the label party's heads, or the feature party's bottom and ranks, with
+    the same in `about.json`.
+
     Args:
         path: the run's folder, or that of a party with one run.
-        out: the safetensors file to write, for its owner alone; never over another one.
+        out: the safetensors file or the folder to write, for its owner alone; never over another one.
         override: see `clear`.
         reason: see `clear`.
     """
     folder, where = find_run(path)
     if out.exists():
         raise UsageError(f"{out} is there already: choose another name, or move it away")
-    weights = _weights(where)
+    parts = _parts(folder, where) if folder.terms.mode == "one_shot" else None
+    weights = _weights(where) if parts is None else {}
     report = clear(path, f"export to {out.name}", override=override, reason=reason)
     about = {
-        "tacit_run": folder.contract.run,
+        "tacit_run": folder.terms.run,
         "tacit_party": folder.config.name,
-        "tacit_contract": folder.contract.digest,
+        "tacit_contract": folder.terms.digest,
         "tacit_limit": "none" if report is None or report.limit is None else f"{report.limit:g}",
-        "tacit_verdict": report.verdict if report is not None else "not judged" if override else "no limit",
+        "tacit_verdict": "no limit" if report is None else report.verdict,
         "tacit_overrides": "; ".join(f"{one.time} {one.who}: {one.reason}" for one in overrides(where)),
         "tacit_report_sha256": _digest(where / "report.json"),
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    replaced(out, lambda file: file.write(save(weights, metadata=about)))
-    return out
+    if parts is None:
+        replaced(out, lambda file: file.write(save(weights, metadata=about)))
+        return out
+    return part(out.parent, out.name, lambda fresh: _copied(where, fresh, parts, about))
+
+
+def _parts(folder: Folder, where: Path) -> tuple[str, ...]:
+    """What of a training in one exchange is the party's half."""
+    label = folder.config.role == "label"
+    own = folder.config.head if label else folder.config.learn
+    if own is not None and own.factory is not None:
+        raise UsageError(
+            f"{own.factory} is your own, and is fitted anew at every start: save what it gives yourself, Tacit writes "
+            "no pickle"
+        )
+    if not (where / ("figures.json" if label else "delivered")).exists():
+        raise UsageError(f"{where}: the training is not over; `tacit train` goes on where it was")
+    return ("head", "fallback") if label else ("learned",)
+
+
+def _copied(where: Path, fresh: Path, parts: tuple[str, ...], about: dict[str, str]) -> None:
+    for name in parts:
+        shutil.copytree(where / name, fresh / name, copy_function=shutil.copyfile)
+    if parts == ("learned",):
+        told = json.loads((where / "release" / "release.json").read_bytes())
+        store_json(fresh / "ranks.json", {"form": told["form"], "ranks": told["ranks"]})
+    if (where / "inputs" / "encoder.json").exists():  # a label party may have no columns of its own
+        shutil.copyfile(where / "inputs" / "encoder.json", fresh / "encoder.json")
+    store_json(fresh / "about.json", about)
 
 
 def load_for_serving(

@@ -24,6 +24,7 @@ from tacit.party.aligning import aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.messages import Messages, read_messages
+from tacit.party.one_shot_report import exchange_report
 from tacit.party.records import with_records
 from tacit.party.reporting import (
     Missing,
@@ -113,6 +114,8 @@ def audit_run(
 ) -> Report:
     """Audit what a party recorded of its own run, which may still go on: its gradients, or its embeddings.
 
+    Of a training in one exchange it attacks once more what was sent; see `tacit.party.one_shot_report`.
+
     Args:
         path: the run's folder, or that of a party with one run.
         side: who is looking; a label party can only judge "features", a feature party "label".
@@ -121,13 +124,16 @@ def audit_run(
         progress: told before each attack.
     """
     folder, where = find_run(path)
-    config, contract = folder.config, folder.contract
+    config = folder.config
     looking: Side = "features" if config.role == "label" else "label"
     if side not in (None, looking):
         raise UsageError(
             f"{where}: a party with the role {config.role!r} can only judge what the side {looking!r} could learn, "
             "since it does not know the other truth: leave --side out, or let the peer audit its own run"
         )
+    if folder.terms.mode == "one_shot":
+        return exchange_report(folder, limit=limit, again=True, repeat=repeat, progress=progress)
+    contract = folder.contract
     limit = config.limit if limit is None else limit
     _check_limit(looking, limit)
     transcript = RecordedRun.open(where / "transcript")
@@ -198,10 +204,10 @@ def find_run(path: Folder | str | Path) -> tuple[Folder, Path]:
     path = Path(path)
     inside = path.resolve().parent.name == "runs" and not (path / "party.toml").exists()
     folder = Folder(path.resolve().parent.parent if inside else path)
-    where = folder.path / "runs" / folder.contract.run
+    where = folder.path / "runs" / folder.terms.run
     if inside and path.resolve() != where.resolve():
         raise UsageError(
-            f"{path}: the contract in {folder.path} is that of the run {folder.contract.run!r}: put the contract of "
+            f"{path}: the contract in {folder.path} is that of the run {folder.terms.run!r}: put the contract of "
             f"{path.name!r} there to audit it, since it says what labels and rows belong to it"
         )
     return folder, where

@@ -33,7 +33,7 @@ _ALWAYS = {"run": str, "party": str, "role": str, "state": str, "time": str}
 _SOMETIMES = {
     "turn": int, "turns": int, "steps": int, "epoch": int, "epochs": int, "history": list, "journal_bytes": int,
     "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int, "mode": str, "part": str, "done": int,
-    "total": int,
+    "total": int, "certificate": dict, "release": dict,
 }  # fmt: skip
 _TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"), ("part", "done", "total"))
 
@@ -154,6 +154,13 @@ def read_run(folder: Path, *, events: int = 5) -> dict[str, Any]:
     times = [event.get("times", 1) for event in told if event["event"] == "refused"]
     content["alarms"] = sum(many if type(many) is int else 1 for many in times)
     content["events"] = told[-events:]
+    if content.get("mode") == "one_shot":
+        content["parts"] = [
+            {"part": one["part"], "time": one["time"]}
+            for one in told
+            if one["event"] == "part" and type(one.get("part")) is str
+        ]
+        content["left"] = _left(told)
     content["gate"] = _gate(path.with_name("gate.jsonl"), problems)
     content["alive"] = alive(content.get("pid"))
     content["problems"] = problems
@@ -202,6 +209,16 @@ def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:
     if lost:
         problems.append(f"{path}: {lost} of {len(events) + lost} lines can't be read; a crash cuts the last one short")
     return events
+
+
+def _left(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What left this party in one exchange, each thing once: what, to whom, when, of how many rows, how many bytes."""
+    kinds = {"time": str, "what": str, "to": str, "rows": int, "bytes": int}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in events:
+        if one["event"] == "left" and all(type(one.get(name)) is kind for name, kind in kinds.items()):
+            found.setdefault((one["what"], one["to"]), {name: one[name] for name in kinds})
+    return list(found.values())
 
 
 def _gate(path: Path, problems: list[str]) -> dict[str, Any] | None:

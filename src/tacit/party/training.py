@@ -32,7 +32,7 @@ from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial, server, training_limits
 from tacit.party.overseeing import Oversight
-from tacit.party.reporting import now
+from tacit.party.records import restored
 from tacit.party.status import Status
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
@@ -117,9 +117,9 @@ def train(
                 f"a {type(party).__name__} does not go with the role {folder.config.role!r} of this folder"
             )
         every = folder.config.training.checkpoint_every
-        restored = _restored(where, status, after_restore)
-        tally = Tally(folder.tally_path(contract, _id_of(contract, rows)), restored)
-        recorded = Tally(folder.ledger_tally_path, restored, LEDGER)
+        answered = restored(where, status.log, after_restore)
+        tally = Tally(folder.tally_path(contract, _id_of(contract, rows)), answered)
+        recorded = Tally(folder.ledger_tally_path, answered, LEDGER)
         for one in (tally, recorded):
             stack.callback(one.close)
         checkpoints = Checkpoints(where / "checkpoints")
@@ -141,22 +141,6 @@ def train(
 def _id_of(contract: Contract, rows: Aligned) -> bytes:
     """Of one run alone: of this contract over this alignment."""
     return hashlib.sha256(f"{contract.digest} {rows.id}".encode()).digest()
-
-
-def _restored(where: Path, status: Status, by: tuple[str, str] | None) -> Callable[[str], None] | None:
-    """What puts on record that somebody answers for going on; None where nobody does."""
-    if by is None:
-        return None
-    who, reason = (word.strip() for word in by)
-    if not who or not reason:
-        raise UsageError("going on after a restore is on record with a name and a reason: give both")
-
-    def record(problem: str) -> None:
-        what = f"training after a restore: {problem}"
-        chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
-        status.log("restored", who=who, reason=problem)
-
-    return record
 
 
 def _check_share(labels: Tensor) -> None:

@@ -78,15 +78,16 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
     return picture(title, told, *drawn, height=height, class_="scale")
 
 
-def interval(leak: Leak, limit: float | None) -> Markup:
+def interval(leak: Leak, limit: float | None, *, judged_over: bool | None = None) -> Markup:
     """One attack's interval on its scale, small enough for a line of a table.
 
     Args:
         leak: what the attack reached, shown as a limit judges it.
         limit: drawn across, where there is one.
+        judged_over: whether it counts as over the limit; None where the upper end decides.
     """
     measure, figure = MEASURES[leak.measure], judged(leak)
-    over = limit is not None and upper_end(leak) > limit
+    over = limit is not None and upper_end(leak) > limit if judged_over is None else judged_over
     drawn = [line(0, 0.5, 1, 0.5, "axis"), line(0, 0.2, 0, 0.8, "axis"), line(1, 0.2, 1, 0.8, "axis")]
     if limit is not None:
         drawn.append(line(measure.share(limit), 0, measure.share(limit), 1, "limit"))

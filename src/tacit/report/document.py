@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, model_validator
+from pydantic import FiniteFloat, model_validator
+
+from tacit.report._part import Missable, Part
+from tacit.report.exchanged import Exchanged
 
 __all__ = [
     "Decision",
@@ -25,30 +25,11 @@ __all__ = [
 ]
 
 
-def _known(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-_Figure = Annotated[float | None, BeforeValidator(_known)]
-"""A number that may be missing; JSON has no infinity, so what is not finite counts as missing."""
-
 Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
 """What a figure is: of labels, of features, of a private attribute."""
 
 
-def _described(schema: dict[str, Any], part: type[BaseModel]) -> None:
-    """The attributes of a docstring as descriptions of the schema's fields."""
-    told, _, listed = (inspect.getdoc(part) or "").partition("Attributes:\n")
-    schema["description"] = told.strip()
-    for name, words in re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE):
-        schema["properties"][name]["description"] = " ".join(words.split())
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_described)
-
-
-class Subject(_Part):
+class Subject(Part):
     """Who and what was audited.
 
     Attributes:
@@ -83,11 +64,11 @@ class Subject(_Part):
     width: int | None = None
     epochs: int | None = None
     steps: int | None = None
-    versions: dict[str, str] = {}
-    files: dict[str, str] = {}
+    versions: Mapping[str, str] = {}
+    files: Mapping[str, str] = {}
 
 
-class Leak(_Part):
+class Leak(Part):
     """What one attack reached.
 
     Attributes:
@@ -115,15 +96,15 @@ class Leak(_Part):
     value: FiniteFloat
     low: FiniteFloat
     high: FiniteFloat
-    quantile: _Figure = None
-    baseline: _Figure = None
+    quantile: Missable = None
+    baseline: Missable = None
     knows: str | None = None
     costs: str | None = None
-    seconds: _Figure = None
+    seconds: Missable = None
     about: str | None = None
 
 
-class Worst(_Part):
+class Worst(Part):
     """The attack that reached most above what its attacker had without any message.
 
     Attributes:
@@ -141,7 +122,7 @@ class Worst(_Part):
     measure: Measured = "leak_auc"
 
 
-class Moment(_Part):
+class Moment(Part):
     """An epoch: what was measured in it, under which strength, and how good the model was after it.
 
     Attributes:
@@ -156,10 +137,10 @@ class Moment(_Part):
     strength: str
     level: int = 0
     worst: Worst | None = None
-    figures: Mapping[str, _Figure] = {}
+    figures: Mapping[str, Missable] = {}
 
 
-class Decision(_Part):
+class Decision(Part):
     """What the gate decided, when and why.
 
     Attributes:
@@ -175,7 +156,7 @@ class Decision(_Part):
     reason: str
 
 
-class Override(_Part):
+class Override(Part):
     """Somebody let a run out that had broken its limit, and is on record for it.
 
     Attributes:
@@ -191,7 +172,7 @@ class Override(_Part):
     reason: str
 
 
-class LiveCurve(_Part):
+class LiveCurve(Part):
     """One attack's figures while training ran, thinned for the page.
 
     Attributes:
@@ -204,7 +185,7 @@ class LiveCurve(_Part):
     attack: str
     measure: Measured = "leak_auc"
     steps: tuple[int, ...]
-    values: tuple[_Figure, ...]
+    values: tuple[Missable, ...]
 
     @model_validator(mode="after")
     def _paired(self) -> LiveCurve:
@@ -215,7 +196,7 @@ class LiveCurve(_Part):
         return self
 
 
-class LedgerSummary(_Part):
+class LedgerSummary(Part):
     """What has been spent of every example, over all runs of this party.
 
     Attributes:
@@ -242,7 +223,7 @@ class LedgerSummary(_Part):
     notes: tuple[str, ...] = ()
 
 
-class NotTested(_Part):
+class NotTested(Part):
     """What was not tried, and why.
 
     Attributes:
@@ -254,7 +235,7 @@ class NotTested(_Part):
     why: str
 
 
-class Report(_Part):
+class Report(Part):
     """The whole report.
 
     Attributes:
@@ -271,6 +252,7 @@ class Report(_Part):
         curves: while training ran.
         ledger: of the party.
         overrides: on record.
+        exchange: what there is to say of a training in one exchange; None of one step by step, and of files.
         not_tested: what was not tried.
         assumptions: under which the figures hold.
         repeat: commands that make this report again.
@@ -289,6 +271,7 @@ class Report(_Part):
     curves: tuple[LiveCurve, ...] = ()
     ledger: LedgerSummary | None = None
     overrides: tuple[Override, ...] = ()
+    exchange: Exchanged | None = None
     not_tested: tuple[NotTested, ...] = ()
     assumptions: tuple[str, ...] = ()
     repeat: tuple[str, ...] = ()

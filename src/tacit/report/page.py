@@ -15,7 +15,7 @@ from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measur
 from tacit.report.plots import SERIES, curves, strengths, tradeoff
 from tacit.report.words import count, decimals, headline, said, spelled, worst_leak
 
-__all__ = ["content"]
+__all__ = ["content", "moment"]
 
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
 _MOST_POINTS = 200  # of a scatter; the last epoch is always one of them
@@ -64,7 +64,7 @@ def content(report: Report, digest: str) -> dict[str, object]:
     return {
         "report": report,
         "digest": digest,
-        "made": _moment(report.made),
+        "made": moment(report.made),
         "head": head,
         "measure": measure,
         "worst": worst_leak(report),
@@ -79,7 +79,7 @@ def content(report: Report, digest: str) -> dict[str, object]:
         "count": count,
         "said": said,
         "spelled": spelled,
-        "moment": _moment,
+        "moment": moment,
     }
 
 
@@ -155,16 +155,16 @@ def _telling(moments: Sequence[Moment]) -> list[Moment]:
 def _decisions(decisions: Sequence[Decision]) -> list[tuple[str, str, str, str]]:
     """Time, epochs, what was decided and why; where there are many, the ordinary ones in a row are one line."""
     if len(decisions) <= _MOST_ROWS:
-        return [(_moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in decisions]
+        return [(moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in decisions]
     lines: list[tuple[str, str, str, str]] = []
     for decision, some in groupby(decisions, key=lambda one: one.decision):
         row = list(some)
         first, last = row[0], row[-1]
         if decision != "keep" or len(row) == 1:
-            lines += [(_moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in row]
+            lines += [(moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in row]
         else:
             told = f"{first.reason} (and {len(row) - 1:,} more: see report.json)"
-            lines.append((_moment(first.time), f"{first.epoch:,} to {last.epoch:,}", decision, told))
+            lines.append((moment(first.time), f"{first.epoch:,} to {last.epoch:,}", decision, told))
     return lines
 
 
@@ -231,7 +231,7 @@ def _accumulated_measure(report: Report) -> Measured:
     return "leak_auc" if report.subject.side == "features" else "variance_read"
 
 
-def _moment(told: str) -> str:
+def moment(told: str) -> str:
     """A point in time as people write it, to the minute; what is no time stays as it is."""
     try:
         when = datetime.fromisoformat(told)

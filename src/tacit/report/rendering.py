@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from pydantic import ValidationError
 
 from tacit.errors import StorageError, UsageError
+from tacit.report import exchange, page
 from tacit.report.document import Report
-from tacit.report.page import content
 
 __all__ = ["as_json", "read", "render", "write"]
 
@@ -35,7 +35,9 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
     digest = hashlib.sha256(as_json(report).encode()).hexdigest()
-    return _template().render(content(report, digest))
+    if report.exchange is not None:
+        return _template("exchange.html.j2").render(exchange.content(report, digest))
+    return _template("page.html.j2").render(page.content(report, digest))
 
 
 def read(path: Path) -> Report:
@@ -61,10 +63,10 @@ def as_json(report: Report) -> str:
 
 
 @cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     loader = PackageLoader("tacit.report", ".")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return made.get_template("page.html.j2")
+    return made.get_template(name)
 
 
 def _replace(path: Path, text: str) -> None:

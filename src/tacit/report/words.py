@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tacit.report.document import Leak, Report
 from tacit.report.measures import MEASURES, Judged, judged, main_measure, upper_end
 
-__all__ = ["Headline", "count", "decimals", "headline", "over_limit", "said", "spelled", "worst_leak"]
+__all__ = ["STAMPS", "Headline", "count", "decimals", "headline", "over_limit", "said", "spelled", "worst_leak"]
 
-_STAMPS = {
+STAMPS = {
     "held": ("Limit held", "good"),
     "broken": ("Limit broken", "bad"),
     "no limit": ("No limit set", "open"),
@@ -48,7 +48,7 @@ class Headline:
 
 def headline(report: Report) -> Headline:
     """The verdict, and what the worst attack's figure means."""
-    stamp, tone = _STAMPS[report.verdict]
+    stamp, tone = STAMPS[report.verdict]
     figure = _figure(report)
     return Headline(stamp, tone, _verdict(report, figure), _meaning(report, figure), figure)
 

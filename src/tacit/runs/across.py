@@ -30,7 +30,7 @@ def matrix(readers: Sequence[RunReader | SweepReader]) -> dict[str, Any]:
     cells: list[dict[str, float | None]] = []
     for one in readers:
         if isinstance(one, RunReader):
-            if one.report is None or one.measure != "leak_auc":
+            if one.report is None or one.measure != "leak_auc" or one.report["exchange"]:
                 continue
             columns.append({"label": one.card()["strength"] or "unknown", **_place(one)})
             cells.append({leak["attack"]: leak["value"] for leak in one.report["leaks"]})

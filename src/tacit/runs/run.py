@@ -15,6 +15,7 @@ from tacit.party._files import GATE, LIVE
 from tacit.party.pace import PACE
 from tacit.party.status import alive, read_run
 from tacit.report.rendering import read as read_report
+from tacit.runs.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.runs.finding import Place
 from tacit.runs.ledger import LedgerGlance
 from tacit.runs.norms import NormsOverTime
@@ -35,6 +36,7 @@ _SPARK = 40
 _UTILITY = ("test_auc", "test_loss", "train_loss")  # what a model is first judged by
 _CARD = (
     "run", "party", "role", "state", "alive", "time", "turn", "turns", "epoch", "epochs", "journal_bytes", "alarms",
+    "mode", "peer", "certificate", "release",
 )  # fmt: skip
 
 
@@ -95,6 +97,9 @@ class RunReader:
         if after[_REPORT] != before.get(_REPORT):
             self._unread = []
             self.report = self._report()
+            self._forget("exchange")
+            for name, value, ends in figures_of(self.report or {}):
+                self._add(name, "exchange", 1, value, ends, leak=False)
         self.problems += self._unread
         if after[GATE] != before.get(GATE) or not self._seen:
             self._read_gate()
@@ -108,6 +113,10 @@ class RunReader:
     def measure(self) -> str:
         """What leaks are told in: a label party's of labels, a feature party's of its columns."""
         return "variance_read" if self.status.get("role") == "features" else "leak_auc"
+
+    @property
+    def _one_shot(self) -> bool:
+        return self.status.get("mode") == "one_shot"
 
     @property
     def steps(self) -> int | None:
@@ -129,7 +138,10 @@ class RunReader:
             "measure": self.measure, "limit": self._limit(), "strength": gate.get("strength", self._protection()),
             "level": gate.get("level", 0), "worst": self._worst(), "verdict": (self.report or {}).get("verdict"),
             "reason": status.get("reason"), "utility": self._utility(), "spark": self._spark(), "rate": rate,
-            "seconds_left": left / rate if rate else None, "reconnects": max(0, met - 1), "problems": self.problems,
+            "seconds_left": part_left(status) if self._one_shot else left / rate if rate else None,
+            "doing": {name: status.get(name) for name in ("part", "done", "total")},
+            "left_bytes": sum(one["bytes"] for one in status.get("left", [])),
+            "reconnects": max(0, met - 1), "problems": self.problems,
             "report": (self.place.path / "report.html").exists(),
         }  # fmt: skip
 
@@ -143,15 +155,17 @@ class RunReader:
         """
         report = self.report or {}
         leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
+        pace = pace_of(self.pace, self.events, points)
         decided = [{**one, "step": self._step(one["epoch"] - 1)} for one in self.decisions]
         return {
             **self.card(), "steps": self.steps,
             "curves": [one.shown(points, first, last) for one in self.series.values()],
             "total": sum(map(len, self.series.values())), "limits": self._limits(),
             "decisions": [{name: value for name, value in one.items() if name != "measured"} for one in decided],
-            "pace": pace_of(self.pace, self.events, points), "norms": self.norms.shown(),
+            "pace": pace, "norms": self.norms.shown(),
             "history": self.status.get("history", []), "events": self.events[-50:], "ledger": ledger,
             "matrix": run_matrix(self.decisions, leaks), "leaks": leaks, "moments": report.get("moments", []),
+            "exchange": exchange_of(self.status, pace["stalls"], report) if self._one_shot else None,
         }  # fmt: skip
 
     def _check_files(self) -> None:
@@ -271,6 +285,8 @@ class RunReader:
         """The worst that is known: of the report, else of the gate's last look back, else of the latest looks."""
         if self.report and self.report.get("worst"):
             return {**self.report["worst"], "on": "report"}
+        if self._one_shot:
+            return worst_of(self.status)
         judged = next((one["worst"] for one in reversed(self.decisions) if one["worst"]), None)
         if judged is not None:
             ends = {"low": judged["low"], "high": judged["upper"]}

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Group", "Series", "finite", "folded", "thinned"]
 
-Group = Literal["utility", "leak", "gate", "strength"]
-"""What a curve is about: the model, looks while training ran, figures of the gate, the protection."""
+Group = Literal["utility", "leak", "gate", "strength", "exchange"]
+"""What a curve is about: the model, looks while training ran, figures of the gate, the protection, an exchange."""
 
 _MEAN = 16  # looks of a running mean
 

@@ -9,6 +9,7 @@
     strength/level                          of the protection
     pace/turns_per_second                   over turns; waiting counts
     pace/journal_bytes                      over turns
+    exchange/canaries, exchange/read of hour, ...   the report's, of a training in one exchange, at step 1
     report/norm on batches                  the report's, at the last step; also with .low and .high
 """
 

@@ -11,8 +11,19 @@ from tacit.runs import RunReader
 
 __all__ = ["facts_of"]
 
-_CARD = ("run", "party", "role", "epochs", "measure", "limit")
-_OWN = ("limit", "on_limit", "model", "training", "protect")  # not where data, keys and peers are
+_CARD = ("run", "party", "role", "mode", "epochs", "measure", "limit")
+_OWN = (
+    "limit",
+    "on_limit",
+    "model",
+    "training",
+    "protect",
+    "odds",
+    "budget",
+    "odds_budget",
+    "learn",
+    "head",
+)  # not where data, keys and peers are
 
 
 def facts_of(reader: RunReader) -> dict[str, object]:

@@ -13,7 +13,7 @@ __all__ = ["DIMENSIONS", "DTYPES", "KINDS", "AtMost", "Limit", "short_name"]
 
 KINDS = (
     "hello", "refusal", "commitment", "reveal", "points", "matches", "embedding", "gradient", "evaluation", "figures",
-    "done", "flips", "acknowledgement",
+    "done", "flips", "acknowledgement", "groups", "sums",
 )  # fmt: skip
 """The kinds of messages. The number on the wire is the place here, so new ones are added at the end."""
 

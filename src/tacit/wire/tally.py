@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tacit.errors import StorageError
 from tacit.wire._files import locked, make_folder, sync_file, sync_folder, write_at
 
-__all__ = ["LEDGER", "MESSAGES", "Counted", "Tally"]
+__all__ = ["COINS", "LEDGER", "MESSAGES", "Counted", "Tally"]
 
 Restored = Callable[[str], None]
 
@@ -42,6 +42,11 @@ LEDGER = Counted(
     "the records of the party's ledger",
     "its ledger has {} records, and {} were written",
     "What was answered meanwhile would not be counted: bring back the newest copy, the ledger in it",
+)
+COINS = Counted(
+    "what this party ever sent of its labels",
+    "its book has {} releases, and {} were made",
+    "Frozen labels would thaw, and what was told would not be charged: bring back the newest copy, coins/ in it",
 )
 
 

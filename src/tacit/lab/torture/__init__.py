@@ -23,6 +23,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Make the trials and print what came of them; the exit code is 1 where one failed."""
     parser = argparse.ArgumentParser(prog="python -m tacit.lab.torture", description=main.__doc__)
     parser.add_argument("--kills", type=int, default=500, help="how often a process is killed in all (default: 500)")
+    parser.add_argument(
+        "--one-shot-kills", type=int, default=200, help="likewise, of parties that train in one exchange (default: 200)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the tables, and of when and where is killed")
     parser.add_argument("--only", default="", metavar="NAMES", help="trials with one of these words in their names")
     parser.add_argument("--out", type=Path, default=Path("runs/torture"), metavar="DIR", help="for torture.json")
@@ -39,7 +42,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="tacit-torture-"))
     with _bar() as progress:
-        outcomes = run(folder, names, count=options.kills, seed=options.seed, progress=progress)
+        outcomes = run(
+            folder, names, count=options.kills, one_shot=options.one_shot_kills, seed=options.seed, progress=progress
+        )
     found = summary(outcomes, seed=options.seed)
     (options.out / "torture.json").write_text(json.dumps(found, indent=2) + "\n")
     if options.json:

@@ -41,6 +41,7 @@ class Bench:
         processes: starts the parties.
         size: of the training.
         kills: how many in all.
+        one_shot_kills: how many of those who train in one exchange.
         seed: of the tables, and of when and where is killed.
         progress: told what is being done.
         at_once: trainings at a time.
@@ -53,6 +54,7 @@ class Bench:
         *,
         size: Size,
         kills: int,
+        one_shot_kills: int,
         seed: int,
         progress: Progress = lambda *_: None,
         at_once: int = 2,
@@ -61,6 +63,7 @@ class Bench:
         self.processes = processes
         self.size = size
         self.kills = kills
+        self.one_shot_kills = one_shot_kills
         self.seed = seed
         self.progress = progress
         self.at_once = at_once

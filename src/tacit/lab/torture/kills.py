@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from tacit.lab.torture.processes import Process, read_events
 from tacit.lab.torture.workers import state_of
 from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
 
-__all__ = ["POINTS", "kills", "last_turn", "ledger", "plain_command"]
+__all__ = ["POINTS", "Fates", "Side", "kills", "last_turn", "ledger", "plain_command"]
 
 POINTS = {
     LABEL: (
@@ -37,9 +37,7 @@ POINTS = {
 }  # fmt: skip
 """The points of a turn that the trace of `tacit.party.training.train` names, by party."""
 
-_RARE = ("checkpoint written", "journal rotated")
-_LONGEST = 1.2  # seconds after a start at which a process is killed at the latest, where no point is given
-_PASSES = 14  # of a point before the kill, at most
+_OFTEN = frozenset(point for points in POINTS.values() for point in points) - {"checkpoint written", "journal rotated"}
 _TRAIN = ("-m", "tacit", "train", "--no-audit", "--quiet")
 _WORKER = ("-m", "tacit.lab.torture.workers")
 _IN_A_ROW = 20  # kills after which the ledgers are looked at
@@ -47,24 +45,32 @@ _PATIENCE = 240.0  # seconds for one training with all its kills
 
 
 @dataclass
-class _Fates:
+class Fates:
     """What each start of a process is going to die of; kills at named points come first, then any moment.
 
     Attributes:
         left: kills still to be done.
         draw: where and when.
         told: how many there were, after each.
+        points: at which a party may be killed.
+        often: those that a party passes many times.
+        passes: of such a point before the kill, at most.
+        longest: seconds after a start at which a process is killed at the latest, where no point is given.
         done: kills that happened: by party and point, or by party and "any moment".
     """
 
     left: int
     draw: random.Random
     told: Callable[[int], None]
+    points: Mapping[str, Sequence[str]] = field(default_factory=lambda: POINTS)
+    often: Collection[str] = _OFTEN
+    passes: int = 14
+    longest: float = 1.2
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._due = {name: [*points] for name, points in POINTS.items()}
+        self._due = {name: [*points] for name, points in self.points.items()}
 
     def take(self, name: str) -> tuple[str, int, float] | None:
         """For one start: a point and its pass, or a delay in seconds; None where enough were killed."""
@@ -73,11 +79,11 @@ class _Fates:
                 return None
             self.left -= 1
             if self.draw.random() < 0.5:
-                return "", 0, self.draw.uniform(0.0, _LONGEST)
+                return "", 0, self.draw.uniform(0.0, self.longest)
             if not self._due[name]:
-                self._due[name] = [*POINTS[name]]
+                self._due[name] = [*self.points[name]]
             point = self._due[name].pop(self.draw.randrange(len(self._due[name])))
-            return point, 1 if point in _RARE else self.draw.randint(1, _PASSES), 0.0
+            return point, self.draw.randint(1, self.passes) if point in self.often else 1, 0.0
 
     def happened(self, name: str, point: str) -> None:
         """A kill was done."""
@@ -91,10 +97,10 @@ class _Fates:
             self.left += 1
 
 
-class _Side:
+class Side:
     """One party of one training, which is started again whenever it was killed."""
 
-    def __init__(self, training: Training, name: str, fates: _Fates) -> None:
+    def __init__(self, training: Training, name: str, fates: Fates) -> None:
         self.training = training
         self.name = name
         self.fates = fates
@@ -138,10 +144,10 @@ class _Side:
         return [settled[each.pid] - each.began for each in self.starts[1:] if each.pid in settled]
 
 
-def _one(bench: Bench, fates: _Fates) -> dict[str, Any]:
+def _one(bench: Bench, fates: Fates) -> dict[str, Any]:
     """One training from its beginning to its end, with many kills on the way."""
     training = bench.fresh()
-    sides = [_Side(training, name, fates) for name in PARTIES]
+    sides = [Side(training, name, fates) for name in PARTIES]
     until = time.monotonic() + _PATIENCE
     while not all(side.over for side in sides):
         for side in sides:
@@ -241,7 +247,7 @@ def _turn(training: Training) -> int:
 
 def ledger(bench: Bench) -> Result:
     """Twenty kills in as few trainings as they fit into: the ledgers are those of the undisturbed run, and right."""
-    fates, trained = _Fates(_IN_A_ROW, random.Random(bench.seed + 1), lambda _: None), []
+    fates, trained = Fates(_IN_A_ROW, random.Random(bench.seed + 1), lambda _: None), []
     while fates.left > 0:
         trained.append(_one(bench, fates))
     by_side = {name: sum(done for (party, _), done in fates.done.items() if party == name) for name in PARTIES}
@@ -255,7 +261,7 @@ def ledger(bench: Bench) -> Result:
 
 def kills(bench: Bench) -> Result:
     """Train again and again under kills until there were enough of them."""
-    fates = _Fates(bench.kills, random.Random(bench.seed), lambda done: bench.progress("kill -9", done, bench.kills))
+    fates = Fates(bench.kills, random.Random(bench.seed), lambda done: bench.progress("kill -9", done, bench.kills))
     trained: list[dict[str, Any]] = []
 
     def worker() -> None:

@@ -16,6 +16,7 @@ from tacit.lab.torture import network
 from tacit.lab.torture.bench import Bench, Progress, Result
 from tacit.lab.torture.damage import DAMAGE
 from tacit.lab.torture.kills import kills, last_turn, ledger, plain_command
+from tacit.lab.torture.one_exchange import kills_in_one_exchange
 from tacit.lab.torture.processes import Processes
 from tacit.lab.torture.refusals import REFUSALS
 from tacit.lab.torture.world import Size, TrialError
@@ -28,7 +29,7 @@ class Trial:
     """Something that is done to a training.
 
     Attributes:
-        group: "kills", "processes", "network", "refusals" or "disk".
+        group: "kills", "one exchange", "processes", "network", "refusals" or "disk".
         act: does it; raises where the outcome is not as it should be.
         long: whether it takes more than some seconds.
     """
@@ -59,8 +60,21 @@ class Outcome:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _one_exchange(bench: Bench) -> Result:
+    """Of a training that has nothing to do with the bench's own."""
+    return kills_in_one_exchange(
+        bench.processes,
+        bench.folder / "one-exchange",
+        wanted=bench.one_shot_kills,
+        seed=bench.seed,
+        told=lambda done: bench.progress("kill -9 in one exchange", done, bench.one_shot_kills),
+        at_once=bench.at_once,
+    )
+
+
 TRIALS: dict[str, Trial] = {
     "kill -9": Trial("kills", kills),
+    "kill -9 in one exchange": Trial("one exchange", _one_exchange, long=True),
     "ledger after 20 kills": Trial("processes", ledger, long=True),
     "kill -9 in the last turn": Trial("processes", last_turn, long=True),
     "kill -9 of the plain command": Trial("processes", plain_command, long=True),
@@ -96,6 +110,7 @@ def run(
     names: Sequence[str],
     *,
     count: int = 500,
+    one_shot: int = 200,
     seed: int = 0,
     size: Size | None = None,
     progress: Progress = lambda *_: None,
@@ -107,6 +122,7 @@ def run(
         folder: an empty one for all parties' folders; those of trials that failed stay there.
         names: of the trials.
         count: kills in all.
+        one_shot: kills in trainings of one exchange.
         seed: of the tables, and of when and where is killed.
         size: of the training.
         progress: told what is being done.
@@ -114,10 +130,12 @@ def run(
     """
     with Processes(folder / "processes.log") as processes:
         bench = Bench(
-            folder, processes, size=size or Size(), kills=count, seed=seed, progress=progress, at_once=at_once
-        )
-        outcomes = [_try(bench, name) for name in names if TRIALS[name].group == "kills"]  # it keeps all cores busy
-        others = [name for name in names if TRIALS[name].group != "kills"]
+            folder, processes, size=size or Size(), kills=count, one_shot_kills=one_shot, seed=seed,
+            progress=progress, at_once=at_once,
+        )  # fmt: skip
+        alone = [name for name in names if TRIALS[name].group in ("kills", "one exchange")]  # they keep all cores busy
+        outcomes = [_try(bench, name) for name in alone]
+        others = [name for name in names if name not in alone]
         with ThreadPoolExecutor(at_once) as pool:
             for outcome in pool.map(partial(_try, bench), others):
                 outcomes.append(outcome)
@@ -143,6 +161,9 @@ def summary(outcomes: Sequence[Outcome], *, seed: int) -> dict[str, Any]:
     return {
         "passed": all(each.passed for each in outcomes),
         "kills_survived": killed.get("kills", 0),
+        "one_shot_kills_survived": sum(
+            each.figures.get("kills", 0) for each in outcomes if each.group == "one exchange"
+        ),
         "models_identical": killed.get("identical"),
         "distinct_answers_per_step": killed.get("distinct_answers"),
         "recovery_median_s": killed.get("recovery_median_s"),

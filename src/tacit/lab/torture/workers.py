@@ -29,6 +29,7 @@ from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
 from tacit.lab.torture.echoing import echo
 from tacit.lab.torture.intruder import intrude
+from tacit.one_shot import exchange
 from tacit.party.aligning import align
 from tacit.party.folder import Folder
 from tacit.party.one_shot import train_one_shot
@@ -58,6 +59,7 @@ class Start:
         count: at which pass of that point.
         version: what the code is to call its own version; "" for what it is.
         how: what an intruder does.
+        chunk: bytes of an embedding that are sent at a time in one exchange; 0 for as many as always.
     """
 
     folder: str
@@ -67,6 +69,7 @@ class Start:
     count: int = 1
     version: str = ""
     how: str = ""
+    chunk: int = 0
 
 
 class _Events:
@@ -113,6 +116,7 @@ def work(start: Start) -> int:
     if start.version:
         for module in (tacit.party.building, tacit.party.training):
             setattr(module, "__version__", start.version)  # noqa: B010
+    exchange.CHUNK = start.chunk or exchange.CHUNK
     try:
         if start.verb == "align":
             align(start.folder)

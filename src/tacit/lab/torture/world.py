@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import polars as pl
@@ -154,7 +154,7 @@ class Training:
             self.edit(name, r"127\.0\.0\.1:\d+", f"127.0.0.1:{where}")
 
     @classmethod
-    def copy(cls, processes: Processes, source: Path, folder: Path, *, connect: int = 0, port: int = 0) -> Training:
+    def copy(cls, processes: Processes, source: Path, folder: Path, *, connect: int = 0, port: int = 0) -> Self:
         """A training in a copy of the folders of another one."""
         for name in PARTIES:
             copy_party(source / name, folder / name)

@@ -21,7 +21,16 @@ from torch import Tensor, nn
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
 from tacit.models._checks import count
-from tacit.one_shot._network import Fitting, PictureTrunk, Scorer, TableTrunk, fit_scorer, same_draws, scores_of
+from tacit.one_shot._network import (
+    Fitting,
+    PictureTrunk,
+    Scorer,
+    TableTrunk,
+    fit_scorer,
+    same_draws,
+    scores_of,
+    units_of,
+)
 from tacit.one_shot._rows import Progress, Target, sent_target
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
@@ -124,9 +133,7 @@ class Network:
         trunk = self._trunk(inputs, seed, threads, progress)
         tensors = [tensor[: len(sent)] for tensor in _tensors_of(inputs)]
         with same_draws(seed + 1, threads):
-            with torch.no_grad():
-                units = trunk(*(tensor[:1] for tensor in tensors)).shape[1]
-            net = Scorer(trunk, units, target.outputs)
+            net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
             fit_scorer(net, tensors, target, self.fitting, link=link, progress=progress)
             weights = net.score.weight.detach().double().numpy().T
             mix = mixing(covariance(_units(trunk, tensors)), weights, width)

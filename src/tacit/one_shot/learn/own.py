@@ -7,6 +7,7 @@ are fitted and mixed as those of the learner `network` are.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,9 +83,10 @@ class Own:
         threads: int = 1,
         progress: Progress = lambda *_: None,
     ) -> Bottom:
-        """Fit it to the labels as they were sent, on the first `len(sent)` rows."""
+        """Fit a copy of it to the labels as they were sent, on the first `len(sent)` rows."""
         target = sent_target(sent, mechanism)
-        model = self.made if hasattr(self.made, "fit") and not isinstance(self.made, type) else self.made()
+        ready = hasattr(self.made, "fit") and not isinstance(self.made, type)
+        model = copy.deepcopy(self.made) if ready else self.made()
         if isinstance(model, nn.Module):
             return _module(model).fit(inputs, sent, mechanism, width, seed=seed, threads=threads, progress=progress)
         if not hasattr(model, "fit") or not any(hasattr(model, name) for name in _SCORES):

@@ -1,9 +1,9 @@
 // One card of the overview: made once, then changed in place.
 
 import { el, mark, renew, say } from "./dom.js";
-import { ago, clock, count, fixed, known, limit, many, measure, spelled } from "./format.js";
+import { ago, bytes, clock, count, fixed, known, limit, many, spelled } from "./format.js";
 import { scale, shape, spark } from "./pictures.js";
-import { over, progress, spoken, state, verdict } from "./words.js";
+import { figured, over, progress, spoken, state, verdict } from "./words.js";
 
 /** A word with its shape and tone. */
 export function chip(told) {
@@ -67,11 +67,12 @@ function run(parts, card) {
   say(parts.title, card.run ?? card.name);
   const role = { label: "label party", features: "feature party" }[card.role] ?? card.role;
   say(parts.who, [card.party, role].filter(Boolean).join(" · "));
-  const share = known(card.turn) && card.turns > 0 ? Math.min(card.turn / card.turns, 1) : 0;
+  const [turn, turns] = card.mode === "one_shot" ? [card.doing?.done, card.doing?.total] : [card.turn, card.turns];
+  const share = known(turn) && turns > 0 ? Math.min(turn / turns, 1) : 0;
   bar(parts.done, card.state === "finished" ? 1 : share);
   say(parts.far, progress(card) || "not begun");
   const bound = known(card.limit) ? `limit ${limit(card.limit)}` : "no limit";
-  const title = measure(card.measure).title;
+  const title = figured(card);
   const leak = card.worst ? [title, card.worst.value, bound] : [title, null, bound];
   renew(parts.leak, leak, () => [
     el("span", {}, `${title} `),
@@ -80,7 +81,8 @@ function run(parts, card) {
   ]);
   parts.scale.draw(card);
   parts.spark.draw(card);
-  say(parts.utility, card.utility ? `${spelled(card.utility.name)} ${fixed(card.utility.value)}` : "no test figure yet");
+  const quiet = card.mode === "one_shot" && card.role === "features" ? `${bytes(card.left_bytes ?? 0)} sent` : "no test figure yet";
+  say(parts.utility, card.utility ? `${spelled(card.utility.name)} ${fixed(card.utility.value)}` : quiet);
 }
 
 function sweep(parts, card) {

@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { chip } from "./card.js";
 import { StepCharts } from "./curves.js";
+import * as exchange from "./exchange.js";
 import { el, empty, mark, put, renew, say, section } from "./dom.js";
 import { ago, bytes, count, duration, fixed, known, limit, many, measure, rate, spelled } from "./format.js";
 import { grid } from "./grid.js";
@@ -32,6 +33,7 @@ export async function open(root, [id], told) {
     refresh(told.signal).catch((error) => told.signal.aborted || told.fail(error));
   };
   const detail = await get(path(), told.signal);
+  if (detail.mode === "one_shot") return exchange.open(root, detail, told);
   build(view, root, ask);
   show(view, detail);
   return {
@@ -94,7 +96,8 @@ function show(view, detail) {
   renew(view.log, detail.events, () => events(detail));
 }
 
-function links(detail) {
+/** Where a run's report and figures are. */
+export function links(detail) {
   const base = `api/runs/${encodeURIComponent(detail.id)}`;
   const report = el("a", { href: `${base}/report`, target: "_blank", rel: "noopener" }, "The run's report, for a reader who is no specialist");
   const figures = el("a", { href: `${base}/figures.parquet`, download: "" }, "All figures as Parquet");

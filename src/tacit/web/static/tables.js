@@ -3,12 +3,12 @@
 import { el, empty, scrolled } from "./dom.js";
 import { clock, count, fixed, known, limit, many } from "./format.js";
 
-function table(label, heads, rows, kind = "stack") {
+export function table(label, heads, rows, kind = "stack") {
   const head = el("tr", {}, heads.map(([word, of]) => el("th", { scope: "col", class: of ?? null }, word)));
   return scrolled(label, el("table", { class: kind }, el("thead", {}, head), el("tbody", {}, rows)));
 }
 
-function row(heads, cells) {
+export function row(heads, cells) {
   return el("tr", {}, cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: heads[index][1] ?? null, "data-label": heads[index][0] }, cell)));
 }
 

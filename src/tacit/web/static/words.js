@@ -1,6 +1,6 @@
 // What is going on, in plain words. Never by colour alone: each state has a word, a shape and a tone.
 
-import { count, duration, fixed, known, limit, many, spelled } from "./format.js";
+import { count, duration, fixed, known, limit, many, measure, spelled } from "./format.js";
 
 const BUSY = ["training", "catching up", "waiting", "preparing", "aligning", "evaluating"];
 
@@ -46,6 +46,11 @@ export function moves(card) {
 /** How far a run is. */
 export function progress(card) {
   const parts = [];
+  if (card.mode === "one_shot") {
+    if (card.state === "finished") return "all parts are done";
+    if (card.doing?.part) parts.push(card.doing.part);
+    if (card.doing?.total > 0) parts.push(`${Math.floor((100 * card.doing.done) / card.doing.total)}%`);
+  }
   if (known(card.epochs) && card.epochs > 0) parts.push(`epoch ${count(card.epoch ?? 0)} of ${count(card.epochs)}`);
   if (!parts.length && known(card.turns)) parts.push(`turn ${count(card.turn ?? 0)} of ${count(card.turns)}`);
   if (known(card.seconds_left) && moves(card)) parts.push(`${duration(card.seconds_left)} left`);
@@ -97,11 +102,28 @@ export function sentence(detail) {
   return `${first}. ${doing(detail)}`;
 }
 
+/** What the figure of a run is: measured by attacks, or certified. */
+export function figured(card) {
+  const title = measure(card.measure).title;
+  return card.mode === "one_shot" && card.role === "label" ? `Certified ${measure(card.measure).name}` : title;
+}
+
+/** Two or three sentences about a training in one exchange. */
+export function exchanged(detail) {
+  const { worst } = detail;
+  const bound = known(detail.limit) ? `; the limit is ${limit(detail.limit)}` : "";
+  const label = detail.role === "label";
+  const none = label ? "Nothing is certified yet" : "Nothing has been attacked yet";
+  const said = label ? `Nobody tells two labels apart with an AUC above ${fixed(worst?.value)}, whatever they compute` : `Decoders read ${fixed(worst?.value)} of what they read best`;
+  return `${worst ? said : none}${bound}. ${doing(detail)}`;
+}
+
 /** A card for those who hear it. */
 export function spoken(card) {
   const now = state(card);
   if (card.kind === "sweep") return `Sweep ${card.name}: ${now.word}, ${card.done} of ${many(card.settings, "setting")}`;
-  const leak = card.worst ? `worst attack ${fixed(card.worst.value)}` : "no attack yet";
+  const what = card.mode === "one_shot" ? figured(card) : "worst attack";
+  const leak = card.worst ? `${what} ${fixed(card.worst.value)}` : "no attack yet";
   const bound = known(card.limit) ? `limit ${limit(card.limit)}` : "no limit";
   const judged = verdict(card)?.word;
   return [`Run ${card.name}: ${now.word}`, progress(card), leak, bound, judged].filter(Boolean).join(", ");

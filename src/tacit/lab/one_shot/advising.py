@@ -1,0 +1,232 @@
+"""Which setting to take: the best that holds both limits, what it costs, and what to do where it is not worth it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import stdtrit
+
+from tacit.contracts import Estimate
+from tacit.errors import UsageError
+from tacit.lab.one_shot.settings import Setting
+from tacit.lab.one_shot.trying import Trial
+
+__all__ = ["NEAR", "Advice", "Point", "advise", "points"]
+
+_UNKNOWN = (
+    "Decoders knew no other column of a row here. `tacit train` also asks what is added for somebody who knows all "
+    "others, and sends less where that is over the limit: --given asks the same."
+)
+NEAR = 0.005
+"""Test AUCs that lie no further apart count as the same."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting over all of its seeds.
+
+    Attributes:
+        setting: that was tried.
+        seeds: how often.
+        figure: the test AUC, the mean with its 95% interval over the seeds; the interval is infinite with one seed.
+        numbers: the mean share of the numbers' variance that was read, likewise.
+        codes: likewise of the codes.
+        worst: the largest over the seeds of what decoders may have read of anything.
+        auc: the certified leak AUC of a label.
+        odds: likewise.
+        frontier: whether none that holds the label limit has a better figure with less read.
+    """
+
+    setting: Setting
+    seeds: int
+    figure: Estimate
+    numbers: Estimate
+    codes: Estimate
+    worst: float
+    auc: float
+    odds: float
+    frontier: bool = False
+
+    def holds(self, feature_limit: float | None) -> bool:
+        """Whether both limits hold."""
+        return self.setting.family.keeps_labels and (feature_limit is None or self.worst <= feature_limit)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which knows no infinity."""
+        family = self.setting.family
+        ends = {"figure": self.figure, "numbers": self.numbers, "codes": self.codes}
+        told = {
+            name: {"value": one.value, "low": _finite(one.low), "high": _finite(one.high)} for name, one in ends.items()
+        }
+        return {
+            "setting": self.setting.said, "labels": family.labels, "bottom": family.bottom, "asked_odds": family.odds,
+            "width": self.setting.width, "noise": self.setting.noise, "seeds": self.seeds, **told, "worst": self.worst,
+            "auc": self.auc, "odds": _finite(self.odds), "frontier": self.frontier,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to take.
+
+    Attributes:
+        label_limit: the leak AUC of a label.
+        feature_limit: the most that may be read of anything; None for none.
+        chosen: the best that holds both; None where that is to do without the partner.
+        sentences: in plain words.
+    """
+
+    label_limit: float
+    feature_limit: float | None
+    chosen: Point | None
+    sentences: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        chosen = None if self.chosen is None else self.chosen.as_dict()
+        limits = {"label_limit": self.label_limit, "feature_limit": self.feature_limit}
+        return {**limits, "chosen": chosen, "advice": list(self.sentences)}
+
+
+def points(trials: Sequence[Trial]) -> list[Point]:
+    """The settings, in the order in which they were tried, each over all of its seeds; the frontier is marked."""
+    grouped: dict[Setting, list[Trial]] = {}
+    for trial in trials:
+        grouped.setdefault(trial.setting, []).append(trial)
+    found = [_point(setting, some) for setting, some in grouped.items()]
+    return [Point(**(vars(point) | {"frontier": _on_frontier(point, found)})) for point in found]
+
+
+def _point(setting: Setting, some: Sequence[Trial]) -> Point:
+    figure, numbers, codes = (_mean([getattr(one, name) for one in some]) for name in ("figure", "numbers", "codes"))
+    return Point(
+        setting, len(some), figure, numbers, codes, max(one.worst for one in some), some[0].auc, some[0].odds
+    )  # fmt: skip
+
+
+def advise(found: Sequence[Point], *, label_limit: float, feature_limit: float | None, given: bool = True) -> Advice:
+    """What to take under both limits, in words.
+
+    Args:
+        found: the settings.
+        label_limit: they were tried at.
+        feature_limit: the most that may be read of anything; None where features are no secret.
+        given: whether decoders also tried with all other columns known.
+    """
+    if feature_limit is not None and not 0 < feature_limit <= 1:
+        raise UsageError(f"--feature-limit {feature_limit:g}: it lies above 0, nothing, and is at most 1, everything")
+    alone = next(point for point in found if point.setting.family.labels == "alone")
+    holding = [point for point in found if point.holds(feature_limit) and point is not alone]
+    chosen = _chosen(holding, alone)
+    said = [_first(chosen, alone, feature_limit)]
+    if chosen is not None:
+        said += [*_label_free(chosen, holding, feature_limit), *_narrow(chosen, holding), *_asymmetric(holding)]
+        said += _cost(chosen, alone, found)
+    if feature_limit is not None and not given:
+        said.append(_UNKNOWN)
+    return Advice(label_limit, feature_limit, chosen, tuple(said))
+
+
+def _chosen(holding: Sequence[Point], alone: Point) -> Point | None:
+    """The best; of those that are about as good one without labels, then the narrowest. None if none helps."""
+    best = max(holding, key=lambda point: point.figure.value, default=None)
+    if best is None or best.figure.value <= alone.figure.value + NEAR:
+        return None
+    near = [point for point in holding if point.figure.value >= best.figure.value - NEAR]
+    return min(near, key=lambda point: (point.auc, point.setting.width, -point.figure.value))
+
+
+def _first(chosen: Point | None, alone: Point, feature_limit: float | None) -> str:
+    where = "" if feature_limit is None else f" with no more than {feature_limit:g} read of anything"
+    if chosen is None:
+        return (
+            f"Do without the partner: nothing that holds both limits{where} is better than its absence, test AUC "
+            f"{alone.figure.value:.3f}. Raise a limit, withhold the columns that are read most, or try more widths, "
+            "noise and rows."
+        )
+    return (
+        f"Take {chosen.setting.said}: test AUC {_told(chosen.figure)}, a label told with AUC {chosen.auc:.3f} and odds "
+        f"{chosen.odds:.3g} at most, at worst {chosen.worst:.2f} of a column read, {chosen.numbers.value:.0%} of the "
+        f"numbers and {chosen.codes.value:.0%} of the codes on average."
+    )
+
+
+def _label_free(chosen: Point, holding: Sequence[Point], feature_limit: float | None) -> list[str]:
+    if chosen.setting.family.labels == "none":
+        which = "without a limit on them" if feature_limit is None else f"at a limit of {feature_limit:g}"
+        return [f"Features are not secret {which}: send no label at all. An embedding without labels is as good."]
+    free = max((p for p in holding if p.setting.family.labels == "none"), key=lambda p: p.figure.value, default=None)
+    if free is None:
+        return ["No embedding without labels holds the feature limit: flipped labels are what makes one small enough."]
+    gap = chosen.figure.value - free.figure.value
+    return [f"Flipped labels are worth {gap:.3f}: the best embedding without any ({free.setting.said}) has "
+            f"{free.figure.value:.3f}."]  # fmt: skip
+
+
+def _narrow(chosen: Point, holding: Sequence[Point]) -> list[str]:
+    wider = [p for p in holding if p.setting.family == chosen.setting.family and p.setting.width > chosen.setting.width]
+    if chosen.setting.width != 1 or not wider:
+        return []
+    best = max(wider, key=lambda point: point.figure.value)
+    return [f"One number is enough: {best.setting.width} have {best.figure.value:.3f}, and {best.numbers.value:.0%} of "
+            f"the numbers are read then, not {chosen.numbers.value:.0%}."]  # fmt: skip
+
+
+def _asymmetric(holding: Sequence[Point]) -> list[str]:
+    """What a coin with odds brings beside the symmetric one, at the same width."""
+    flipped = [point for point in holding if point.setting.family.labels == "flips" and not point.setting.noise]
+    plain = {p.setting.width: p for p in flipped if p.setting.family.odds is None}
+    pairs = [(p, plain[p.setting.width]) for p in flipped if p.setting.family.odds and p.setting.width in plain]
+    if not pairs:
+        return []
+    one, other = max(pairs, key=lambda pair: pair[0].figure.value - pair[1].figure.value)
+    gap = one.figure.value - other.figure.value
+    if gap <= NEAR:
+        return [f"Odds of {one.odds:.3g} bring nothing over the symmetric coin of the same AUC: keep to that."]
+    return [f"At the same leak AUC, odds of {one.odds:.3g} instead of {other.odds:.3g} are worth {gap:.3f}: rows that "
+            "are sent as the rare class are told more surely, and fewer of them."]  # fmt: skip
+
+
+def _cost(chosen: Point, alone: Point, found: Sequence[Point]) -> list[str]:
+    bare = next((point for point in found if point.setting.family.labels == "raw"), None)
+    said = f"It is {chosen.figure.value - alone.figure.value:.3f} better than no partner"
+    if bare is not None:
+        said += (
+            f", and {bare.figure.value - chosen.figure.value:.3f} worse than no protection ({bare.figure.value:.3f})"
+        )
+    few = (
+        "" if chosen.seeds > 2 else f" {chosen.seeds} seed{'' if chosen.seeds == 1 else 's'} alone: take three or more."
+    )
+    return [f"{said}.{few}"]
+
+
+def _on_frontier(point: Point, found: Sequence[Point]) -> bool:
+    return point.setting.family.keeps_labels and not any(
+        other.setting.family.keeps_labels
+        and (other.worst, -other.figure.value) != (point.worst, -point.figure.value)
+        and other.worst <= point.worst
+        and other.figure.value >= point.figure.value
+        for other in found
+    )
+
+
+def _mean(values: Sequence[float]) -> Estimate:
+    """The mean with its 95% interval by Student's t."""
+    mean, count = sum(values) / len(values), len(values)
+    if count < 2:
+        return Estimate(mean, -math.inf, math.inf)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+    half = float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _told(estimate: Estimate) -> str:
+    half = estimate.high - estimate.value
+    return f"{estimate.value:.3f}" + (f" ± {half:.3f}" if math.isfinite(half) else "")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

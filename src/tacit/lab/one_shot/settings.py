@@ -1,0 +1,143 @@
+"""What is tried: how labels are sent, what makes the embedding of them, and in which form it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tacit.errors import UsageError
+from tacit.one_shot.flips import Flips, flips
+from tacit.one_shot.floor import FLOORS
+from tacit.one_shot.learn import LEARNERS
+
+__all__ = ["Family", "Search", "Setting"]
+
+_DECIDE = ("label_limit", "head", "attack_rows", "given")
+
+Labels = Literal["flips", "none", "true", "raw", "alone"]
+"""Flipped once; not sent at all; sent as they are; all columns sent as they are; nothing sent by anybody."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Settings that differ in form alone: one embedding, of which more or less is sent.
+
+    Attributes:
+        labels: what is sent of them.
+        bottom: what makes the embedding: a learner, or one that no label has a part in; empty where there is none.
+        odds: of flips; None for a symmetric coin.
+    """
+
+    labels: Labels
+    bottom: str = ""
+    odds: float | None = None
+
+    @property
+    def said(self) -> str:
+        """In a few words."""
+        coin = "flips" if self.odds is None else f"flips, odds {self.odds:g}"
+        return {
+            "flips": f"{coin}, {self.bottom}",
+            "none": f"no label, {self.bottom}",
+            "true": f"true labels, {self.bottom}",
+            "raw": "true labels, raw columns",
+            "alone": "no partner",
+        }[self.labels]
+
+    @property
+    def keeps_labels(self) -> bool:
+        """Whether a label limit holds."""
+        return self.labels in ("flips", "none", "alone")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One form of a family."""
+
+    family: Family
+    width: int = 0
+    noise: float = 0.0
+
+    @property
+    def said(self) -> str:
+        """In a few words."""
+        noise = f", noise {self.noise:g}" if self.noise else ""
+        numbers = f", {self.width} number{'' if self.width == 1 else 's'}" if self.width else ""
+        return f"{self.family.said}{numbers}{noise}"
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything that is tried.
+
+    Attributes:
+        label_limit: the leak AUC of a label.
+        odds: of a second coin beside the symmetric one; None for none.
+        widths: numbers a row.
+        noises: on the narrowest embedding, in units of its deviation.
+        learners: by name.
+        floors: label-free embeddings by name.
+        head: of the label party.
+        seeds: with how many each is tried.
+        attack_rows: that decoders know, and are judged on, at most.
+        given: whether decoders also try with all other columns of a row known, which takes most of the time.
+    """
+
+    label_limit: float = 0.6
+    odds: float | None = None
+    widths: tuple[int, ...] = (1, 2, 4, 8)
+    noises: tuple[float, ...] = (1.0, 4.0)
+    learners: tuple[str, ...] = ("trees",)
+    floors: tuple[str, ...] = FLOORS
+    head: str = "trees"
+    seeds: int = 1
+    attack_rows: int = 8000
+    given: bool = False
+
+    def __post_init__(self) -> None:
+        flips(self.label_limit, self.odds)  # refuses what is no limit
+        if not self.widths or any(not 1 <= width <= 64 for width in self.widths):
+            raise UsageError(f"widths {self.widths}: an embedding has 1 to 64 numbers a row")
+        if any(noise < 0 for noise in self.noises):
+            raise UsageError(f"noise {self.noises}: it is 0 or more, in units of each number's deviation")
+        for name, known, what in (
+            *((name, LEARNERS, "learner") for name in self.learners),
+            *((name, FLOORS, "label-free embedding") for name in self.floors),
+        ):
+            if name not in known:
+                raise UsageError(f"there is no {what} {name!r}; there are: {', '.join(known)}")
+        if self.seeds < 1 or self.attack_rows < 1000:
+            raise UsageError("at least one seed is needed, and 1000 rows that decoders know")
+
+    def coin(self, odds: float | None, share: float) -> Flips:
+        """The coin, for the class that is rare."""
+        return flips(self.label_limit, odds, rare="neither" if odds is None else _rare(share))
+
+    def families(self) -> Iterator[Family]:
+        """All of them: none and all protected first, then what holds the label limit."""
+        yield Family("alone")
+        yield Family("raw")
+        for learner in self.learners:
+            yield Family("true", learner)
+            yield Family("flips", learner)
+            if self.odds is not None:
+                yield Family("flips", learner, self.odds)
+        for name in self.floors:
+            yield Family("none", name)
+
+    def forms(self, family: Family) -> Sequence[Setting]:
+        """The settings of a family: every width, and noise on the narrowest."""
+        if not family.bottom:
+            return [Setting(family)]
+        widths = sorted(set(self.widths))
+        noisy = [Setting(family, widths[0], noise) for noise in sorted(set(self.noises)) if noise]
+        return [*noisy, *(Setting(family, width) for width in widths)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What decides a figure, for JSON: results of another search are no results of this one."""
+        return {key: value for key, value in asdict(self).items() if key in _DECIDE}
+
+
+def _rare(share: float) -> str:
+    return "positive" if share < 0.5 else "negative"

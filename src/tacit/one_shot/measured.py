@@ -1,0 +1,125 @@
+"""What can be measured of flipped labels, beside the bounds that hold anyway: each figure is a check of one of them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.align.encoder import Inputs
+from tacit.audit.metrics.leak_auc import delong
+from tacit.contracts import Estimate
+from tacit.one_shot.coins import KEY_SIZE, Coins
+from tacit.one_shot.flips import Flips
+from tacit.one_shot.learn import learner
+from tacit.one_shot.mechanisms import Flipping, Mechanism
+from tacit.one_shot.numbers import NumberFlips
+
+__all__ = ["Area", "canaries", "most_of_flips", "read_flips", "told_truth"]
+
+_Z95 = 1.959963984540054
+_SURE = 5.0  # deviations; above a bound by so many once in three million
+_LEAST = 10  # rows of either kind
+_TAIL = 0.1  # of numbers: the lowest and the highest tenth are told apart
+
+
+@dataclass(frozen=True)
+class Area:
+    """A measured AUC.
+
+    Attributes:
+        value: of it.
+        error: its standard error.
+        rows: that it was measured on.
+    """
+
+    value: float
+    error: float
+    rows: int
+
+    @property
+    def estimate(self) -> Estimate:
+        """With its 95% interval."""
+        ends = (self.value - _Z95 * self.error, self.value + _Z95 * self.error)
+        return Estimate(self.value, max(0.0, ends[0]), min(1.0, ends[1]))
+
+    def holds(self, most: float) -> bool:
+        """Whether a bound is not surely passed."""
+        return self.value - _SURE * self.error <= most
+
+
+def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[np.int64]) -> Area | None:
+    """How well what was sent tells labels apart: the two classes, or the two most frequent, or both ends of numbers.
+
+    Args:
+        mechanism: that flipped them.
+        sent: what it gave.
+        labels: as they are, classes or cells; -1 where there is none.
+
+    Returns:
+        The AUC; None where there are too few rows of either kind. No mixture of labels can be told apart better than
+        the two that are told apart best, so the certified AUC bounds it.
+    """
+    known = labels[labels >= 0]
+    if isinstance(mechanism, NumberFlips):
+        low, high = np.quantile(known, [_TAIL, 1 - _TAIL]) if len(known) else (0.0, 0.0)
+        kinds = (labels >= 0) & (labels <= low), (labels >= high) & (labels > low)
+        return _area(sent.astype(np.float64), *kinds)
+    often = np.argsort(-np.bincount(known, minlength=mechanism.classes), kind="stable")[:2]
+    one, other = sorted(often.tolist())
+    return _area(_leaning(sent, one, other), labels == one, labels == other)
+
+
+def canaries(coins: Coins, mechanism: Flipping, count: int, secret: bytes) -> Area | None:
+    """The same on rows that do not exist: their labels are fair coins, and the label party's coins flip them.
+
+    Whatever real labels are like, and whatever one knows of them, a canary's label hangs on nothing: what is read of it
+    is read from what is sent alone.
+    """
+    draw = np.random.default_rng(np.frombuffer(hmac.digest(secret, b"canaries", "sha256"), np.uint64))
+    one, other = 0, mechanism.cells - 1 if isinstance(mechanism, NumberFlips) else 1
+    labels = np.where(draw.random(count) < 0.5, one, other).astype(np.int64)
+    names = hashlib.shake_256(secret + b"canaries").digest(KEY_SIZE * count)
+    sent = coins.draw(mechanism, np.frombuffer(names, np.uint8).reshape(count, KEY_SIZE), labels)
+    score = sent.astype(np.float64) if isinstance(mechanism, NumberFlips) else _leaning(sent, one, other)
+    return _area(score, labels == one, labels == other)
+
+
+def read_flips(inputs: Inputs, sent: NDArray[np.generic], mechanism: Mechanism, *, seed: int) -> Area | None:
+    """How well a linear score of one's own columns tells flips of rows that it has not learnt from; of two classes."""
+    if not isinstance(mechanism, Flips) or mechanism.classes != 2:
+        return None
+    order = np.random.default_rng(seed).permutation(len(sent))
+    held, learnt = np.split(order, [len(sent) // 5])
+    bottom = learner("linear").fit(inputs[torch.from_numpy(learnt)], sent[learnt], mechanism, 1, seed=seed)
+    score = bottom.embed(inputs[torch.from_numpy(held)])[:, 0].astype(np.float64)
+    return _area(score, sent[held] == 0, sent[held] == 1)
+
+
+def most_of_flips(mechanism: Mechanism) -> float | None:
+    """The best AUC with which anybody who knows every true label could tell flips, whatever the labels' share is.
+
+    A model of one's own columns that tells flips better than that has not learnt labels: something else was sent.
+    """
+    if not isinstance(mechanism, Flips) or mechanism.classes != 2:
+        return None
+    a, b, share = float(mechanism.a), float(mechanism.b), np.linspace(0.0, 1.0, 10_001)[1:-1]
+    after = [one * share / (one * share + other * (1 - share)) for one, other in ((a, b), (1 - a, 1 - b))]
+    return float((1 + after[0] - after[1]).max() / 2)
+
+
+def _leaning(sent: NDArray[np.generic], one: int, other: int) -> NDArray[np.float64]:
+    """Which of two classes what was sent speaks for: -1, 1, or 0 where it is a third."""
+    return np.where(sent == other, 1.0, np.where(sent == one, -1.0, 0.0))
+
+
+def _area(score: NDArray[np.float64], low: NDArray[np.bool_], high: NDArray[np.bool_]) -> Area | None:
+    if min(low.sum(), high.sum()) < _LEAST:
+        return None
+    both = low | high
+    found, variance = delong(torch.from_numpy(score[both]), torch.from_numpy(high[both]).long(), pairs=1.0)
+    return Area(float(found), float(variance) ** 0.5, int(both.sum()))

@@ -1,0 +1,209 @@
+"""What leaves of the features: attacked first, in the first form that holds the limit, and never for nothing.
+
+An embedding that labels had a part in must be worth more than one that they had none in and that tells no more of the
+rows. Which is so, the feature party finds out at home, on flipped labels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.align.encoder import Columns, Inputs
+from tacit.contracts import Estimate
+from tacit.errors import LimitError
+from tacit.one_shot._rows import Progress
+from tacit.one_shot.findings import ReleaseAudit
+from tacit.one_shot.floor import Floor, clusters, pca, waist, worth
+from tacit.one_shot.forms import Coding, Form
+from tacit.one_shot.learn import Bottom, Learner
+from tacit.one_shot.release import attack_release
+
+__all__ = ["Home", "Released", "above_floor", "release"]
+
+_GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
+_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
+_CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
+
+
+@dataclass(frozen=True)
+class Home:
+    """What a feature party has at home when it decides what leaves.
+
+    Attributes:
+        shown: what the learner sees of all rows, training rows first.
+        rows: all columns of these rows: what decoders look for.
+        columns: their names.
+        train: how many of the rows are for training.
+        width: of the message.
+        secret: keys the noise.
+        limit: on what decoders may read of anything; None for none.
+        known: the share of the rows that decoders know.
+        attacked: whether decoders attack at all.
+        seed: of everything that is drawn.
+        threads: that may be used.
+        progress: is told how far it is.
+        groups: of the rows, which the label party has seen where it answers with sums.  (rows, partitions)
+    """
+
+    shown: Inputs | Tensor
+    rows: Inputs
+    columns: Columns
+    train: int
+    width: int
+    secret: bytes
+    limit: float | None = None
+    known: float = 0.5
+    attacked: bool = True
+    seed: int = 0
+    threads: int = 1
+    progress: Progress = lambda *_: None
+    groups: NDArray[np.int64] | None = None
+
+    def coding(self, bottom: Bottom | Floor, z: NDArray[np.float32], form: Form) -> Coding:
+        """An embedding of all rows in a form."""
+        return Coding.fit(z[: self.train], form, width=self.width, secret=self.secret, digest=bottom.digest)
+
+    def attack(self, codes: NDArray[np.uint8], form: Form) -> ReleaseAudit:
+        """The audit, whole."""
+        return attack_release(
+            codes[:, : form.width], self.rows, self.columns, train=self.train, known=self.known, seed=self.seed,
+            threads=self.threads, progress=self.progress, groups=self.groups,
+        )  # fmt: skip
+
+    def glance(self, codes: NDArray[np.uint8], form: Form) -> ReleaseAudit:
+        """An audit on few rows, and without what somebody would read who knows all other columns."""
+        return attack_release(
+            codes[:, : form.width], self.rows, self.columns, train=self.train, known=self.known, seed=self.seed,
+            threads=self.threads, others=False, known_rows=_GLANCE, judged_rows=_GLANCE, groups=self.groups,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Released:
+    """An embedding as it leaves.
+
+    Attributes:
+        bottom: that made it: learnt, or one that no label had a part in.
+        coding: its form, and what codes any row alike.
+        codes: what leaves.  (rows, width)
+        audit: what decoders read of it; None where it was not attacked.
+        tried: each form that was tried, and the most that was read of it.
+        why: what was sent instead of what was learnt, and why; empty where it is what was learnt.
+    """
+
+    bottom: Bottom | Floor
+    coding: Coding
+    codes: NDArray[np.uint8]
+    audit: ReleaseAudit | None
+    tried: tuple[str, ...] = ()
+    why: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is told of it, for JSON."""
+        audit = None if self.audit is None else self.audit.as_dict()
+        name = {"bottom": self.bottom.name, "why": self.why}
+        return {"audit": audit, **self.coding.state(), "tried": list(self.tried), **name}
+
+
+def release(bottom: Bottom, form: Form, home: Home) -> Released:
+    """An embedding in the first form, from this one on to weaker ones, in which decoders read no more than the limit.
+
+    Raises:
+        LimitError: there is none, and nothing may leave.
+    """
+    home.progress("embedding", 0, 1)
+    z = bottom.embed(home.shown, threads=home.threads)
+    home.progress("embedding", 1, 1)
+    tried: list[str] = []
+    for each in form.weaker():
+        coding = home.coding(bottom, z, each)
+        codes = coding.codes(z, home.secret)
+        if not home.attacked:
+            return Released(bottom, coding, codes, None)
+        if home.limit is not None and (sure := home.glance(codes, each).sure) > home.limit:
+            tried.append(f"{each}: surely {sure:.3f}")
+            continue
+        audit = home.attack(codes, each)
+        tried.append(f"{each}: {audit.worst:.3f}")
+        if home.limit is None or audit.holds(home.limit):
+            return Released(bottom, coding, codes, audit, tuple(tried))
+    raise LimitError(
+        f"limit = {home.limit:g}: in every form that was tried decoders read more of a column than that ("
+        f"{'; '.join(tried)}), so nothing was sent: withhold columns, or raise the limit"
+    )
+
+
+def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism: Any, home: Home) -> Released:
+    """What was learnt, or a label-free embedding where that tells no more of the rows and more of the labels.
+
+    Cheap where there is none that tells so little: glances at three of them. Else what is learnt from four fifths of
+    the flipped labels shows on the last fifth what it is worth, as do they.
+
+    Args:
+        first: what was learnt, in its form.
+        learner: that learnt it.
+        sent: labels as they were sent, of the training rows.
+        mechanism: how they were flipped.
+        home: of the feature party.
+    """
+    if first.audit is None or not isinstance(home.shown, Inputs):
+        return first  # there is nothing to compare
+    form, rivals = first.coding.form, []
+    least = home.glance(first.codes, form)
+    for done, make in enumerate((pca, waist, clusters)):
+        home.progress("label-free embeddings", done, 3)
+        floor = make(home.shown[: home.train], form.width, seed=home.seed)
+        z = floor.embed(home.shown, threads=home.threads)
+        coding = home.coding(floor, z, form)
+        rival = Released(floor, coding, coding.codes(z, home.secret), None)
+        if _no_more(home.glance(rival.codes, form), least):
+            rivals.append(rival)
+    home.progress("label-free embeddings", 3, 3)
+    if not rivals:
+        return first
+    return _best(first, rivals, learner, sent, mechanism, home)
+
+
+def _no_more(read: ReleaseAudit, least: ReleaseAudit) -> bool:
+    """Whether one embedding tells no more of the rows than another, on average and at its worst."""
+    pairs = ((read.worst, least.worst), (read.numbers, least.numbers), (read.codes, least.codes))
+    return all(one <= other + _CLOSE for one, other in pairs)
+
+
+def _best(
+    first: Released, rivals: list[Released], learner: Learner, sent: NDArray[Any], mechanism: Any, home: Home
+) -> Released:
+    """The rival that is worth most, where it is worth more than what is learnt from four fifths, and tells no more.
+
+    More by a standard error: where flipped labels are too few to tell, what was learnt from them stays.
+    """
+    form, cut = first.coding.form, 4 * home.train // 5
+
+    def worth_of(z: NDArray[Any]) -> Estimate:
+        return worth(z, sent, mechanism, seed=home.seed, cut=cut)
+
+    part = learner.fit(
+        home.shown[: home.train], sent[:cut], mechanism, home.width, seed=home.seed, threads=home.threads,
+        progress=home.progress,
+    )  # fmt: skip
+    z = part.embed(home.shown[: home.train], threads=home.threads)
+    learnt = worth_of(home.coding(part, z, form).codes(z, home.secret)[:, : form.width])
+    worths = [worth_of(rival.codes[: home.train, : form.width]) for rival in rivals]
+    most, best = max(zip(worths, rivals, strict=True), key=lambda pair: pair[0].value)
+    if most.value < learnt.value + math.hypot(*((one.high - one.low) / (2 * _Z95) for one in (most, learnt))):
+        return first
+    audit = home.attack(best.codes, form)
+    assert first.audit is not None
+    if audit.worst > first.audit.worst + _CLOSE or (home.limit is not None and not audit.holds(home.limit)):
+        return first
+    why = (
+        f"{best.bottom.name} of {form} tells no more of the rows than what was learnt (at most {audit.worst:.3f} "
+        f"against {first.audit.worst:.3f}) and more of flipped labels ({most.value:.3f} against {learnt.value:.3f})"
+    )
+    return replace(best, audit=audit, tried=first.tried, why=why)

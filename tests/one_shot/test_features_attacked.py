@@ -1,0 +1,109 @@
+"""The feature side attacked: what the audit says before release, beside what the attacker gets from what was released.
+
+A label party that hijacks the exchange sends an attribute as if it were the flipped label, for a tenth of the rows (a
+half for a rare attribute), and coin flips else: no test on the bits can tell. What it reads of all other rows is at
+most what the audit said of that question, but for four standard errors; seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from tacit.align.encoder import Inputs
+from tacit.one_shot.flips import flips
+from tacit.one_shot.learn import learner
+from tacit.one_shot.ranks import Ranks
+from tacit.one_shot.release import attack_release
+from tacit.party.one_shot_features import _check_shares
+
+from .test_certificate_attacked import told
+from .test_release import COLUMNS, rows
+
+ROWS, TRAIN = 8000, 6400
+COIN = flips(0.75)
+
+
+def inputs_of(seed=0):
+    return rows(seed, ROWS)
+
+
+def hijacked(attribute, share=0.1, seed=1):
+    """What a dishonest label party sends, and whose attribute it knew."""
+    draw = np.random.default_rng(seed)
+    known = np.arange(ROWS) < share * ROWS
+    bits = (draw.random(TRAIN) < (0.9 if share > 0.1 else 0.5)).astype(np.uint8)  # as many ones as a coin gives
+    bits[known[:TRAIN]] = attribute[:TRAIN][known[:TRAIN]]
+    return bits, known
+
+
+def released(inputs, sent, width=1, levels=256):
+    bottom = learner("trees").fit(inputs[:TRAIN], sent, COIN, width, seed=0, threads=1, progress=lambda *_: None)
+    z = bottom.embed(inputs)
+    return Ranks.fit(z[:TRAIN], levels=levels).code(z)
+
+
+def got(codes, attribute, known, judged):
+    """2 AUC - 1 of an attacker who learns from the rows it knows, and its standard error."""
+    model = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, min_samples_leaf=5, random_state=0)
+    model.fit(codes[known], attribute[known])
+    auc, error = told(model.predict_proba(codes[judged])[:, 1], attribute[judged].astype(int))
+    return 2 * auc - 1, 2 * error
+
+
+SCENES = {
+    "a rare town": (lambda one: one.categorical[:, 0] == 12, "town", "category 12", 0.5),
+    "a common town": (lambda one: one.categorical[:, 0] == 1, "town", "category 1", 0.1),
+    "a kind": (lambda one: one.categorical[:, 1] == 2, "kind", "category 2", 0.1),
+    "a tail": (lambda one: one.numeric[:, 0] > 1.6, "a", "highest", 0.1),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_hijack_is_seen_before_anything_leaves(scene):
+    choose, column, question, share = SCENES[scene]
+    inputs = inputs_of()
+    attribute = choose(inputs).numpy().astype(np.uint8)
+    sent, known = hijacked(attribute, share)
+    _check_shares(sent, COIN)
+    codes = released(inputs, sent)
+    audit = attack_release(codes, inputs, COLUMNS, train=TRAIN, others=False)
+    said = max(one.read.high for one in audit.findings if (one.column, one.question) == (column, question))
+    read, error = got(codes, attribute, known, ~known)
+    print(f"| hijack: {scene} | {said:.3f} | {audit.worst:.3f} | {read:.3f} | {4 * error:.3f} | {(~known).sum()} |")
+    assert read <= said + 4 * error
+    assert not audit.holds(0.3), "an owner with a limit sends nothing of that kind"
+
+
+def test_outlying_rows_are_judged_apart():
+    inputs = inputs_of(3)
+    far = np.random.default_rng(4).random(ROWS) < 0.02
+    inputs.numeric[torch.from_numpy(far)] *= 8
+    sent, known = hijacked((np.abs(inputs.numeric[:, 1].numpy()) > 3).astype(np.uint8))
+    codes = released(inputs, sent, width=2)
+    audit = attack_release(codes, inputs, COLUMNS, train=TRAIN, others=False)
+    outlying = max(one.read.high for one in audit.findings if one.rows == "outlying")
+    read, error = got(codes, far.astype(np.uint8), known, ~known)
+    print(f"| outliers | {outlying:.3f} | {audit.worst:.3f} | {read:.3f} | {4 * error:.3f} | {(~known).sum()} |")
+    assert read <= audit.worst + 4 * error
+
+
+def test_equal_rows_and_exact_matches_are_seen():
+    """Each row is there twice, once known and once not: whoever matches embeddings has the other columns."""
+    half = inputs_of(5)[: ROWS // 2]
+    inputs = Inputs(half.categorical.repeat(2, 1), half.numeric.repeat(2, 1), half.cardinalities)
+    sent, _ = hijacked((inputs.numeric[:, 0] > 0).numpy().astype(np.uint8))
+    bottom = learner("trees").fit(inputs[:TRAIN], sent, COIN, 4, seed=0, threads=1, progress=lambda *_: None)
+    z = bottom.embed(inputs)
+    fine = attack_release(z.astype(np.float64), inputs, COLUMNS, train=TRAIN, others=False)
+    codes = Ranks.fit(z[:TRAIN], levels=16).code(z)
+    coarse = attack_release(codes, inputs, COLUMNS, train=TRAIN, others=False)
+    same = [(z[:4000] == z[4000:]).all(1).mean(), (codes[:4000] == codes[4000:]).all(1).mean()]
+    _, first = np.unique(z[:4000], axis=0, return_inverse=True)
+    alone = (np.bincount(first)[first] == 1).mean()  # of the known rows, those that no other one is like
+    print(f"| equal rows | {fine.worst:.3f} | {coarse.worst:.3f} | matched {alone:.3f} | {same} |")
+    assert fine.equal == coarse.equal == 1.0 == same[0]
+    assert fine.worst >= 0.8 * alone
+    assert not fine.holds(0.3)

@@ -1,0 +1,217 @@
+"""One-shot training in one process: whatever holds the rows, whatever learns, and what comes of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from torch import nn
+
+import tacit
+from tacit.align.encoder import Inputs
+from tacit.errors import DataError, LabelsError, LimitError, TensorError, UsageError
+from tacit.one_shot.in_process import one_shot
+
+from .companies import table
+
+ROWS = table(rows=1200)
+FEATURES, OWN, LATE = ROWS.select("wind", "rain", "port"), ROWS.select("plane"), ROWS["late"]
+QUICK = {"limit": 0.8, "width": 1, "audit": False, "learner": "linear", "head": LogisticRegression()}
+
+
+def trained(**options):
+    return one_shot(**({"features": FEATURES, "labels": LATE, "own": OWN} | QUICK | options))
+
+
+@pytest.fixture(scope="module", name="whole")
+def _whole():
+    told = []
+    return trained(audit=True, width=2, learner="trees", head="trees", progress=lambda *of: told.append(of)), told
+
+
+def test_the_features_help_and_both_sides_know_what_they_told(whole):
+    result, told = whole
+    assert result.figures["test_auc"] > result.alone["test_auc"] + 0.05
+    assert result.certificate.auc == pytest.approx(0.8)
+    assert result.certificate.rows == 960
+    assert 0 < result.audit.worst <= 1
+    assert {finding.column for finding in result.audit.findings} == {"wind", "rain", "port"}
+    assert result.codes.shape == (1200, 2)
+    parts = {part for part, _, _ in told}
+    assert {"preparing", "growing trees", "decoders", "label-free embeddings", "fitting the model"} <= parts
+
+
+def test_rows_come_back_in_the_order_they_were_given(whole):
+    result, _ = whole
+    assert len(result.test) == 240
+    assert set(np.flatnonzero(result.sent < 0)) == set(result.test)
+    assert np.array_equal(result.embed(FEATURES), result.codes)
+    assert result.predict(features=FEATURES, own=OWN) == pytest.approx(result.scores, abs=1e-9)
+    some = np.array([5, 900, 7])
+    assert result.predict(features=FEATURES[some], own=OWN[some]) == pytest.approx(result.scores[some], abs=1e-9)
+
+
+def test_it_fits_on_one_screen(whole):
+    text = str(whole[0])
+    assert len(text.splitlines()) <= 24
+    assert max(map(len, text.splitlines())) <= 110
+    assert "at most 0.800" in text
+    assert "test auc" in text
+
+
+def test_the_same_seed_gives_the_same_and_flips_are_flips():
+    first, again, other = trained(), trained(), trained(secret=bytes(32))
+    assert np.array_equal(first.scores, again.scores)
+    assert np.array_equal(first.codes, again.codes)
+    assert not np.array_equal(first.sent, other.sent)
+    train = first.sent >= 0
+    kept = (first.sent == LATE.to_numpy())[train].mean()
+    assert abs(kept - 0.8) < 0.05  # four standard deviations
+
+
+def _pandas():
+    """As much of a pandas table as is looked at; pandas need not be installed."""
+
+    class Series:
+        def __init__(self, values):
+            self.values = values
+
+        def to_numpy(self):
+            return self.values
+
+        def isna(self):
+            return np.array([value is None for value in self.values])
+
+    class Frame(dict):
+        dtypes = ()
+        columns = property(lambda self: list(self.keys()))
+
+        def __len__(self):
+            return len(LATE)
+
+    return Frame({name: Series(FEATURES[name].to_numpy()) for name in FEATURES.columns})
+
+
+def test_tables_of_pandas_and_of_polars_are_one():
+    assert np.array_equal(trained(features=_pandas()).scores, trained().scores)
+
+
+NUMBERS = FEATURES.select("wind", "rain").to_numpy()
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        NUMBERS,
+        torch.from_numpy(NUMBERS),
+        Inputs(torch.zeros(1200, 1, dtype=torch.int64), torch.from_numpy(NUMBERS).float(), (1,)),
+        np.where(np.arange(1200)[:, None] % 10, NUMBERS, np.nan),
+    ],
+    ids=["array", "tensor", "inputs", "with gaps"],
+)
+def test_arrays_tensors_and_inputs(features):
+    result = trained(features=features)
+    assert result.figures["test_auc"] > result.alone["test_auc"]
+    assert np.isfinite(result.scores).all()
+
+
+@pytest.fixture(autouse=True)
+def _same_weights():
+    torch.manual_seed(0)
+
+
+class Units(nn.Module):
+    """Numbers alone, or codes and numbers."""
+
+    def __init__(self, inputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(inputs, 16), nn.ReLU())
+
+    def forward(self, *tensors):
+        return self.layers(torch.cat([each.float() for each in tensors], dim=1))
+
+
+def test_modules_on_either_side():
+    numbers = trained(features=NUMBERS, learner=Units(2), head=Units(2), width=1)  # a number of its own and a rank
+    assert numbers.figures["test_auc"] > numbers.alone["test_auc"]
+    assert numbers.predict(features=NUMBERS, own=OWN) == pytest.approx(numbers.scores, abs=1e-6)
+    codes = trained(learner=Units(3), own=FEATURES.select("port"), head=Units(2))
+    assert codes.codes.shape == (1200, 1)
+    with pytest.raises(TensorError, match="hidden units"):
+        trained(features=NUMBERS, learner=nn.Flatten(0))
+
+
+def test_estimators_on_either_side_are_copied():
+    mine = LogisticRegression()
+    result = trained(learner=mine, head=mine)
+    assert result.figures["test_auc"] > result.alone["test_auc"]
+    assert not hasattr(mine, "coef_")
+
+
+def test_pictures():
+    bright = (ROWS["wind"].to_numpy()[:, None, None, None] * 20 + 128).clip(0, 255)
+    pictures = np.broadcast_to(bright, (1200, 1, 8, 8)).astype(np.uint8)
+    units = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU())
+    result = trained(features=pictures, learner=units)
+    assert result.figures["test_auc"] > result.alone["test_auc"]
+    with pytest.raises(UsageError, match="not from pictures"):
+        trained(features=pictures, learner="trees")
+    with pytest.raises(UsageError, match="own holds pictures"):
+        trained(own=pictures)
+
+
+def test_three_classes_and_numbers():
+    three = trained(labels=ROWS["how"], classes=3, odds=6.0)
+    assert three.scores.shape == (1200, 3)
+    assert three.figures["test_auc"] > three.alone["test_auc"]
+    number = trained(labels=ROWS["delay"], classes=None, low=-6, high=6, odds=20.0, limit=0.9, head=LinearRegression())
+    assert number.figures["test_r2"] > number.alone["test_r2"]
+
+
+def test_columns_that_are_withheld_never_reach_the_learner():
+    result = trained(withheld=["wind", "port"])
+    assert result.bottom.cardinalities == ()
+    changed = FEATURES.with_columns(wind=pl.lit(0.0))
+    assert np.array_equal(result.embed(changed), result.codes)
+
+
+def test_a_limit_that_nothing_holds_sends_nothing():
+    with pytest.raises(LimitError, match="nothing was sent") as told:
+        trained(feature_limit=0.01, audit=True)
+    assert "1 number in 256 ranks, noise 0: surely" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "match"),
+    [
+        ({"width": 0}, UsageError, "width"),
+        ({"limit": 0.5}, UsageError, "limit"),
+        ({"odds": 1.0}, UsageError, "odds"),
+        ({"odds": 21.0}, UsageError, "odds"),
+        ({"classes": 3, "labels": ROWS["how"]}, UsageError, "odds must be set"),
+        ({"labels": ROWS["how"]}, LabelsError, "from 0 to 1"),
+        ({"rare": "negative"}, LabelsError, "rare"),
+        ({"rare": "both"}, UsageError, "rare"),
+        ({"classes": None}, UsageError, "low and high"),
+        ({"labels": LATE[:9]}, TensorError, "one label for each"),
+        ({"labels": np.zeros((1200, 2))}, DataError, "one for each row"),
+        ({"withheld": ["mind"]}, UsageError, "mind"),
+        ({"secret": b"short"}, UsageError, "32"),
+        ({"feature_limit": 0.3}, UsageError, "audit"),
+        ({"features": [["a"]] * 1200}, TensorError, "DataFrame"),
+        ({"test_share": 1.0}, UsageError, "test_share"),
+        ({"learner": "forest"}, UsageError, "forest"),
+        ({"head": "forest"}, UsageError, "forest"),
+    ],
+)
+def test_bad_input_is_one_clear_error(options, kind, match):
+    with pytest.raises(kind, match=match):
+        trained(**options)
+
+
+def test_the_package_is_the_function():
+    result = tacit.one_shot(**({"features": FEATURES, "labels": LATE} | QUICK))
+    assert result.alone == {"test_auc": 0.5}  # there are no own columns
+    assert result.figures["test_auc"] > 0.6

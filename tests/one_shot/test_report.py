@@ -1,0 +1,356 @@
+"""The reports of a training in one exchange, what they are made of, and what is done with a run that has one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import typer
+from torch import nn
+from typer.testing import CliRunner
+
+from tacit.align.encoder import Inputs
+from tacit.cli.audit import audit
+from tacit.cli.export import export
+from tacit.cli.run import status
+from tacit.errors import LimitError, UsageError
+from tacit.one_shot.coins import Coins
+from tacit.one_shot.flips import flips
+from tacit.one_shot.head import load_head
+from tacit.one_shot.learn import load_bottom
+from tacit.one_shot.learn.network import NetworkBottom
+from tacit.one_shot.measured import canaries, most_of_flips, told_truth
+from tacit.one_shot.numbers import number_flips
+from tacit.one_shot.ranks import Ranks
+from tacit.party import sealing
+from tacit.party.doctor import examine
+from tacit.party.one_shot_common import columns_of
+from tacit.party.one_shot_report import _fisher, exchange_report
+from tacit.report.rendering import read, render
+from tacit.runs import RunReader, find
+from tacit.runs.exchange import part_left
+from tacit.track.curves import run_curves
+from tacit.track.facts import facts_of
+
+from .companies import Companies, table
+
+SECRET = bytes(range(32))
+COINS = Coins(SECRET, column="late", definition="2 classes", epoch=0)
+
+
+@pytest.fixture(scope="module", name="reported")
+def _reported(tmp_path_factory):
+    companies = Companies(tmp_path_factory.mktemp("reported"), table())
+    companies.set("airport", limits="limit = 0.95", columns='categorical = ["port"], numeric = ["wind", "rain"]')
+    companies.align()
+    outcomes = companies.train()
+    assert not [one for one in outcomes.values() if isinstance(one, BaseException)], outcomes
+    return companies
+
+
+def report_of(companies, name):
+    return read(companies.run(name) / "report.json")
+
+
+def test_the_label_partys_report_is_a_certificate_first(reported):
+    report = report_of(reported, "airline")
+    told = report.exchange.certificate
+    assert report.verdict == "held"
+    assert told.auc == pytest.approx(0.75)
+    assert (told.rows, told.labels, told.releases, told.unit) == (1200, 1200, 1, "row")
+    assert told.budget == 0.75
+    assert told.odds == pytest.approx(3.0)
+    page = (reported.run("airline") / "report.html").read_text()
+    for words in (told.sentence, told.posterior, *told.not_covered):
+        assert words.replace("'", "&#39;") in page
+    assert page.index("Certificate</h2>") < page.index("What was measured</h2>")
+
+
+def test_what_was_measured_stands_beside_the_bound_that_it_checks(reported):
+    figures = {one.name: one for one in report_of(reported, "airline").exchange.figures}
+    for name in ("labels told by what was sent", "canaries"):
+        assert figures[name].kind == "measurement"
+        assert figures[name].most == pytest.approx(0.75)
+        assert figures[name].held
+        assert figures[name].low < 0.75 + 0.05  # five standard errors of 1,200 rows are 0.06
+    assert figures["test AUC with partners"].value > figures["test AUC without partners"].value
+    assert figures["test AUC with partners"].kind == "private"
+
+
+def test_the_feature_partys_report_says_what_was_read_of_each_column(reported):
+    report = report_of(reported, "airport")
+    told = report.exchange.release
+    assert {one.column for one in told.columns} == {"port", "wind", "rain"}
+    assert [one.high for one in told.columns] == sorted((one.high for one in told.columns), reverse=True)
+    assert told.columns[0].high <= told.worst <= report.limit
+    assert report.verdict == "held"
+    assert told.tried
+    assert told.no_fisher
+    flipped, bound = report.exchange.figures
+    assert (flipped.kind, bound.kind) == ("measurement", "bound")
+    assert flipped.held
+    assert flipped.most == bound.value == pytest.approx(0.75, abs=1e-3)
+    assert report.exchange.certificate is None
+
+
+def test_each_report_says_what_left_and_when(reported):
+    (embedding,) = report_of(reported, "airport").exchange.departures
+    assert (embedding.what, embedding.to, embedding.rows, embedding.bytes) == ("embedding", "airline", 1500, 3000)
+    left = {one.what: one for one in report_of(reported, "airline").exchange.departures}
+    assert left["flipped labels"].bytes == 150
+    assert left["flipped labels"].rows == 1200
+    assert set(left) == {"flipped labels", "acknowledgement of its bytes"}
+    assert all(one.time for one in left.values())
+
+
+def test_reports_are_sealed(reported):
+    path = reported.run("airline") / "report.json"
+    assert sealing.holds(path)
+
+
+def test_an_audit_attacks_again_and_finds_the_same(reported):
+    for name in ("airline", "airport"):
+        before, again = report_of(reported, name), exchange_report(reported.folder(name), again=True)
+        changed = {"made", "exchange"} if name == "airline" else {"made"}
+        assert again.model_dump(exclude=changed) == before.model_dump(exclude=changed)
+    assert (
+        "1,200 flipped labels of 1 exchanges"
+        in exchange_report(reported.folder("airline"), again=True).exchange.checked
+    )
+
+
+def test_a_run_that_is_not_over_has_no_report_and_nothing_is_sent_for_it(companies):
+    companies.align()
+    for name in ("airline", "airport"):
+        with pytest.raises(UsageError, match="not over"):
+            exchange_report(companies.folder(name))
+    assert not (companies.path / "airline" / "coins").exists()
+
+
+def test_a_page_shows_nothing_that_a_column_could_slip_in(reported):
+    report = report_of(reported, "airport")
+    first, *rest = report.exchange.release.columns
+    evil = first.model_copy(update={"column": "<script>alert(1)</script>"})
+    release = report.exchange.release.model_copy(update={"columns": (evil, *rest)})
+    page = render(report.model_copy(update={"exchange": report.exchange.model_copy(update={"release": release})}))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+# --- what is measured ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        flips(0.6),
+        flips(0.6, 3, rare="positive"),
+        flips(0.7, 3, classes=5),
+        number_flips(0.7, 5, low=0, high=1, cells=8),
+    ],
+    ids=["symmetric", "rare", "five classes", "numbers"],
+)
+def test_canaries_reach_the_bound_and_do_not_pass_it(mechanism):
+    found = canaries(COINS, mechanism, 20_000, SECRET)
+    assert found.holds(mechanism.auc)
+    assert found.value > mechanism.auc - 0.05
+    assert found == canaries(COINS, mechanism, 20_000, SECRET), "drawn from the secret alone"
+
+
+def test_labels_that_were_sent_bare_are_seen():
+    labels = np.random.default_rng(0).integers(0, 2, 2000)
+    found = told_truth(flips(0.6), labels.astype(np.uint8), labels)
+    assert found.value == 1
+    assert not found.holds(0.6)
+
+
+def test_what_the_coin_allows_is_what_the_design_says():
+    assert most_of_flips(flips(0.6)) == pytest.approx(0.6, abs=1e-4)
+    assert most_of_flips(flips(0.6, 7.4, rare="positive")) == pytest.approx(0.753, abs=1e-3)
+    assert most_of_flips(flips(0.6, 3, classes=3)) is None
+
+
+def test_too_few_rows_are_not_measured():
+    assert told_truth(flips(0.6), np.zeros(12, np.uint8), np.array([1] * 3 + [0] * 9)) is None
+
+
+def test_the_log_tells_the_parts_in_their_order(reported):
+    lines = (reported.run("airport") / "log.jsonl").read_text().splitlines()
+    parts = [one["part"] for one in map(json.loads, lines) if one["event"] == "part"]
+    assert parts[0] == "preparing"
+    assert parts.index("asking for flipped labels") < parts.index("decoders") < parts.index("sending the embedding")
+    assert parts[-1] == "writing the report"
+
+
+class _Smooth(nn.Module):
+    """Twice the first number, and the second."""
+
+    def forward(self, categorical, numeric):
+        return numeric * torch.tensor([2.0, 1.0])
+
+
+def test_noise_behind_a_smooth_bottom_bounds_unbiased_decoders_and_nothing_else_does(companies):
+    folder, draw = companies.folder("airport"), torch.Generator().manual_seed(0)
+    numbers = torch.randn(500, 2, generator=draw)
+    inputs = Inputs(torch.zeros(500, 1, dtype=torch.int64), numbers, (4,))
+    bottom = NetworkBottom(_Smooth(), np.eye(2))
+    form = {"width": 2, "ranks": 256, "noise": 3.0}
+    bound, why = _fisher(folder, form, bottom, inputs, columns_of(folder), 500)
+    spread = numbers.std(dim=0, correction=0)
+    assert bound == pytest.approx({"wind": float(9 * spread[0] ** 2), "rain": float(9 * spread[1] ** 2)}, rel=1e-4)
+    assert why == ""
+    for changed, other in (({**form, "noise": 0.0}, bottom), (form, None)):
+        bound, why = _fisher(folder, changed, other, inputs, columns_of(folder), 500)
+        assert bound == {}
+        assert why
+
+
+# --- what the verbs say of it ----------------------------------------------------------------------------------------
+
+
+def said(verb, *words, code=0):
+    app = typer.Typer()
+    app.command()(verb)
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def test_status_says_what_is_certified_what_was_sent_and_what_left(reported):
+    airline = said(status, "--folder", reported.path / "airline")
+    assert "certified: leak AUC 0.75, odds 3 (1,200 labels); over all exchanges 0.75 and 3 for any row" in airline
+    assert "left: flipped labels of 1,200 rows, 150 bytes to airport" in airline
+    airport = said(status, "--folder", reported.path / "airport")
+    assert "ranks" in airport
+    assert "left: embedding of 1,500 rows, 3,000 bytes to airline" in airport
+    assert "AUC" not in airport, "no figure of the airline's"
+
+
+def test_audit_says_of_each_figure_whether_it_is_a_bound(reported):
+    told = said(audit, reported.run("airline"))
+    assert "canaries measurement" in told
+    assert "All 1,200 flipped labels" in told
+    assert sealing.holds(reported.run("airline") / "report.json")
+    assert "limit 0.95: held" in said(audit, "--folder", reported.path / "airport")
+    told = said(audit, "--folder", reported.path / "airport", "--limit", "0.01", "--out", reported.path / "x", code=1)
+    assert "limit 0.01: broken" in told
+    with pytest.raises(UsageError, match="certified"):
+        said(audit, reported.run("airline"), "--limit", "0.9")
+
+
+def test_export_copies_what_is_ones_own_with_what_is_known_of_it(reported, tmp_path):
+    said(export, "--folder", reported.path / "airline", "--out", tmp_path / "mine")
+    assert load_head(tmp_path / "mine" / "head").shape.width == 2
+    assert load_head(tmp_path / "mine" / "fallback").shape.width == 0
+    about = json.loads((tmp_path / "mine" / "about.json").read_bytes())
+    assert (about["tacit_limit"], about["tacit_verdict"], about["tacit_overrides"]) == ("0.75", "held", "")
+    assert (tmp_path / "mine").stat().st_mode & 0o077 == 0
+    said(export, "--folder", reported.path / "airport", "--out", tmp_path / "theirs")
+    ranks = json.loads((tmp_path / "theirs" / "ranks.json").read_bytes())
+    assert (
+        Ranks.read(ranks["ranks"]).width == ranks["form"]["width"] <= load_bottom(tmp_path / "theirs" / "learned").width
+    )
+    with pytest.raises(UsageError, match="there already"):
+        said(export, "--folder", reported.path / "airport", "--out", tmp_path / "theirs")
+
+
+def test_a_report_that_was_changed_keeps_the_model_in_unless_somebody_answers_for_it(reported, tmp_path):
+    copy = tmp_path / "airline"
+    shutil.copytree(reported.path / "airline", copy)
+    path = copy / "runs" / "small" / "report.json"
+    path.write_text(path.read_text().replace('"held"', '"held" '))
+    with pytest.raises(LimitError, match="tacit audit"):
+        said(export, "--folder", copy, "--out", tmp_path / "out")
+    said(export, "--folder", copy, "--out", tmp_path / "out", "--override", "A. Owner", "--reason", "a test")
+    assert "A. Owner" in json.loads((tmp_path / "out" / "about.json").read_bytes())["tacit_overrides"]
+
+
+def found(companies, name):
+    return {one.name: one for one in examine(companies.path / name)}
+
+
+def test_the_doctor_knows_what_an_exchange_needs(reported, monkeypatch, tmp_path):
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path))
+    airline, airport = found(reported, "airline"), found(reported, "airport")
+    assert {"learner", "limit", "coin_id", "budget", "state outside the folder"} <= airline.keys()
+    assert airline["limit"].seen == "certified: flips at AUC 0.75, odds 3"
+    assert airline["budget"].verdict == "warning", "0.75 of 0.75 is spent"
+    assert str(tmp_path) in airline["state outside the folder"].seen
+    assert (airport["limit"].verdict, "budget" in airport) == ("ok", False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert found(reported, "airport")["learner"].verdict == "problem"
+
+
+@pytest.mark.parametrize(
+    ("limits", "columns", "name", "verdict"),
+    [
+        ("", 'label = "late"', "limit", "problem"),
+        ("limit = 0.6", 'label = "late", coin_id = ["person"]', "coin_id", "problem"),
+        ("limit = 0.6", 'label = "late"', "budget", "ok"),
+    ],
+)
+def test_the_doctor_finds_at_home_what_would_stop_an_exchange(companies, limits, columns, name, verdict):
+    companies.set("airline", limits=limits, columns=columns)
+    assert found(companies, "airline")[name].verdict == verdict
+    assert not (companies.path / "airline" / "coins").exists(), "nothing is changed"
+
+
+# --- the page, and figures for other programs ------------------------------------------------------------------------
+
+
+def reader_of(companies, name):
+    (place,) = find([companies.run(name)])
+    reader = RunReader(place)
+    assert reader.refresh()
+    return reader
+
+
+def test_a_page_gets_parts_in_time_and_what_left(reported):
+    detail = reader_of(reported, "airport").detail()
+    parts = [one["part"] for one in detail["exchange"]["timeline"] if not one["still"]]
+    assert parts.index("asking for flipped labels") < parts.index("decoders") < parts.index("sending the embedding")
+    assert all(first <= last for one in detail["exchange"]["timeline"] for first, last in one["spans"])
+    assert [one["bytes"] for one in detail["exchange"]["left"]] == [3000]
+    assert detail["left_bytes"] == 3000
+    assert {one["column"] for one in detail["exchange"]["columns"]} == {"port", "wind", "rain"}
+    assert (detail["mode"], detail["verdict"], detail["worst"]["measure"]) == ("one_shot", "held", "variance_read")
+
+
+def test_a_card_of_a_label_party_shows_what_is_certified(reported):
+    reader = reader_of(reported, "airline")
+    card = reader.card()
+    assert (card["worst"]["attack"], card["worst"]["value"]) == ("certified bound", pytest.approx(0.75))
+    assert card["utility"]["name"] == "test_auc"
+    reader.report = None  # as before the training is over
+    assert reader.card()["worst"]["value"] == pytest.approx(0.75)
+    assert json.dumps(reader.detail())
+
+
+def test_trackers_get_the_heads_figures_at_one_side_and_the_audits_at_the_other(reported):
+    airline = {one.name: one.y[0] for one in run_curves(reader_of(reported, "airline")) if one.x}
+    assert airline["exchange/certified auc"] == pytest.approx(0.75)
+    assert airline["exchange/test AUC with partners"] == airline["utility/test_auc"]
+    assert airline["exchange/canaries.low"] < airline["exchange/canaries"] < airline["exchange/canaries.high"]
+    airport = {one.name: one.y[0] for one in run_curves(reader_of(reported, "airport")) if one.x}
+    assert {"exchange/most read", "exchange/read of wind", "exchange/read of wind.high"} <= airport.keys()
+    assert not [name for name in airport if "utility" in name or "certified" in name]
+    facts = facts_of(reader_of(reported, "airline"))
+    assert (facts["mode"], facts["limit"], facts["exchange.width"]) == ("one_shot", 0.75, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        ({"done": 1, "total": 4}, 30.0),
+        ({"done": 0, "total": 4}, None),
+        ({"done": 1, "total": 4, "alive": False}, None),
+        ({"done": 1, "total": 4, "parts": []}, None),
+    ],
+)
+def test_how_long_a_part_still_takes(status, seconds):
+    begun = [{"part": "decoders", "time": "2026-11-15T10:00:00+00:00"}]
+    told = {"alive": True, "state": "training", "time": "2026-11-15T10:00:10+00:00", "parts": begun, **status}
+    assert part_left(told) == seconds
