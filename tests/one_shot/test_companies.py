@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
+from tacit.one_shot.shipments import Shipments
 from tacit.party.one_shot import train_one_shot
 
 from .companies import Companies, OverError, table
@@ -73,6 +74,12 @@ def test_another_run_and_another_partner_get_the_same_bits(tmp_path):
     later = dict(zip(_ids(companies, "airport", "later"), sent(companies, "airport", "later"), strict=True))
     common = first.keys() & later.keys()
     assert len(common) > 800
+    book = Shipments(companies.path / "airport" / "embeddings")
+    assert [(one.run, one.partner, one.rows) for one in book.all()] == [
+        ("small", "airline", 1500),
+        ("later", "airline", 1500),
+    ]
+    assert book.versions() == {2: 1500}, "of every row two versions have left"
     assert all(first[row] == later[row] for row in common)
 
 

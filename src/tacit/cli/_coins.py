@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.cli._tables import console, print_table
 
-__all__ = ["print_coins", "told_of"]
+__all__ = ["print_coins", "print_shipments", "shipped_of", "told_of"]
 
 _SHOWN = 6  # lines of charges, the largest first
 
@@ -23,7 +23,7 @@ def told_of(party: Path, *, check: bool) -> dict[str, Any] | None:
     book = open_book(party / "coins", Folder(party).secret)
     try:
         checked = dataclasses.asdict(book.check()) if check else None
-        found = book.summary()
+        found = book.summary(Folder(party).config.delta)
     finally:
         book.close()
     return {**dataclasses.asdict(found), "auc": found.auc, "odds": found.odds, "checked": checked}
@@ -64,3 +64,26 @@ def print_coins(told: dict[str, Any], *, quiet: bool) -> None:
             f"Checked: all {checked['bits']:,} bits of {checked['releases']} releases are what the secret and the "
             "frozen labels give."
         )
+
+
+def shipped_of(party: Path) -> dict[str, Any] | None:
+    """What the book of a feature party's embeddings says, as values that JSON has; None where there is none."""
+    if not (party / "embeddings").exists():
+        return None
+    from tacit.one_shot.shipments import Shipments
+
+    book = Shipments(party / "embeddings")
+    return {"shipments": [dataclasses.asdict(one) for one in book.all()], "versions": book.versions()}
+
+
+def print_shipments(told: dict[str, Any]) -> None:
+    """Embeddings that left, and of how many rows in several versions."""
+    rows = [
+        [one["run"], one["partner"], f"{one['rows']:,}", one["form"], f"{one['worst']:.3f}"]
+        for one in told["shipments"]
+    ]
+    head = ["run", "to", "rows", "form", "read at most"]
+    print_table("Embeddings that left, each attacked before", head, rows, words=(0, 1, 3))
+    for versions, count in told["versions"].items():
+        many = "" if versions == 1 else ": together they tell more than each, and were not attacked together"
+        console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")

@@ -27,7 +27,7 @@ from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.one_shot.charges import Charges
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
-from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms
+from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed
 from tacit.one_shot.sums import Sums
 from tacit.wire._files import make_folder
 
@@ -110,13 +110,7 @@ class Book:
 
     def keys_of(self, hashes: NDArray[np.uint8], what: str) -> Keys:
         """Keys of rows or units from the hashes of their ids: without the secret no id can be tried."""
-        state = hashlib.blake2b(key=self._secret, digest_size=16, person=f"tacit {what}".encode()[:16])
-        found, raw, size = bytearray(), hashes.tobytes(), hashes.shape[1]
-        for place in range(0, len(raw), size):
-            hashed = state.copy()
-            hashed.update(raw[place : place + size])
-            found += hashed.digest()
-        return np.frombuffer(bytes(found), np.uint8).reshape(-1, 16)
+        return keyed(self._secret, hashes, what)
 
     def release(
         self,

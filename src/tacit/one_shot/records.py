@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms"]
+__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms", "keyed"]
 
 Keys = NDArray[np.uint8]
 """By which rows or units are known for good.  (rows, 16)"""
+
+
+def keyed(secret: bytes, hashes: NDArray[np.uint8], what: str) -> Keys:
+    """Keys of rows or units from the hashes of their ids: without the secret no id can be tried."""
+    state = hashlib.blake2b(key=secret, digest_size=16, person=f"tacit {what}".encode()[:16])
+    found, raw, size = bytearray(), hashes.tobytes(), hashes.shape[1]
+    for place in range(0, len(raw), size):
+        hashed = state.copy()
+        hashed.update(raw[place : place + size])
+        found += hashed.digest()
+    return np.frombuffer(bytes(found), np.uint8).reshape(-1, 16)
 
 
 @dataclass(frozen=True)

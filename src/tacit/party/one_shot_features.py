@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from tacit._version import __version__
 from tacit.align.encoder import Inputs
+from tacit.align.ids import read_ids
 from tacit.align.tables import inputs_digest
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
@@ -25,14 +28,16 @@ from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
 from tacit.one_shot.parts import guard, part, store_array, store_json
+from tacit.one_shot.records import keyed
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, release
+from tacit.one_shot.shipments import Shipment, Shipments
 from tacit.one_shot.sums import Sums
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
 from tacit.party.models import load_factory
-from tacit.party.one_shot_common import Telling, columns_of, own_inputs, seed_of, threads_of
+from tacit.party.one_shot_common import Telling, columns_of, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Dialer
 
 __all__ = ["FeatureOutcome", "shown", "train_features"]
@@ -74,6 +79,7 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
         bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
         codes, told = _released(folder, contract, inputs, sent, mechanism, bottom, telling)
         telling.status.update(release={**told["form"], "worst": told["audit"]["worst"]}, at_once=True)
+        _enter(folder, contract, rows, told)
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -226,6 +232,19 @@ def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
 
 
 # --- what leaves -----------------------------------------------------------------------------------------------------
+
+
+def _enter(folder: Folder, contract: OneShotContract, rows: Aligned, told: dict[str, Any]) -> None:
+    """Write down which rows are about to be sent, in which version, before they are."""
+    found = read_ids(folder.data, folder.table.ids, duplicates="drop")
+    place = np.full(found.report.total, -1, np.int64)
+    place[found.rows] = np.arange(len(found.rows))
+    secret = hmac.digest(folder.secret, b"tacit embeddings 1", "sha256")
+    keys = keyed(secret, found.hashes[place[np.asarray(rows.rows)]], "row")
+    form, version = told["form"], hashlib.sha256(told["version"].encode()).hexdigest()[:32]
+    words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
+    shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, told["audit"]["worst"])
+    Shipments(folder.path / "embeddings").enter(run_id(contract, rows), keys, shipment)
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: Telling) -> bool:
