@@ -103,7 +103,7 @@ def _two(tmp_path):
     assert run("init", "--role", "features", airport, "--quiet").exit_code == 0
     assert run("trust", airport / "airport.crt", "--folder", airline).exit_code == 0
     assert run("trust", airline / "airline.crt", "--folder", airport).exit_code == 0
-    assert run("contract", "--new", airline, "--quiet").exit_code == 0
+    assert run("contract", "--new", "--split", airline, "--quiet").exit_code == 0
     settings = airport / "party.toml"
     settings.write_text(settings.read_text().replace("numeric = []", 'numeric = ["temp"]'))
     (airport / "contract.toml").write_text("# our copy\n" + (airline / "contract.toml").read_text())

@@ -161,3 +161,8 @@ def test_a_row_has_one_unit_under_all_coins(book):
     moved = Rows(rows.keys, np.roll(rows.units, 1, axis=1), rows.labels)
     with pytest.raises(UsageError, match="87 rows were released under another unit"):
         release(book, "b", moved, flips(0.6, 7.4, rare="positive"), unit="person")
+
+
+def test_only_its_owner_can_read_a_book(book, tmp_path):
+    release(book, "a", rows_of(50), flips(0.6))
+    assert (tmp_path / "book.sqlite").stat().st_mode & 0o777 == 0o600

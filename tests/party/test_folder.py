@@ -179,8 +179,11 @@ def test_a_draft_names_this_party_and_those_it_trusts(airline, airport):
     airport.trust(airline.path / "airline.crt")
     assert airline.draft_contract() == airline.path / "contract.toml"
     airport.draft_contract()
-    assert airline.contract.digest == airport.contract.digest
-    airline.check_pair(airport.contract)
+    assert airline.one_shot.digest == airport.one_shot.digest
+    airline.check_pair(airport.one_shot)
+    (airline.path / "contract.toml").unlink()
+    airline.draft_contract("split")
+    assert Folder(airline.path).contract.label_party == airline.config.name
     with pytest.raises(UsageError, match=r"contract\.toml exists already"):
         airline.draft_contract()
 

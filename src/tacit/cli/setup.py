@@ -102,13 +102,16 @@ def contract(
     new: Annotated[
         bool, typer.Option("--new", help="Write a commented contract.toml to start from.", metavar="")
     ] = False,
+    split: Annotated[
+        bool, typer.Option("--split", help="With --new: to train step by step, not in one exchange.", metavar="")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show what was agreed on, with the digest that must be equal on all sides.
 
-    --new writes a draft with the names that are trusted there. All parties have the same contract.toml. With --quiet
-    the digest alone is printed.
+    --new writes a draft with the names that are trusted there, of a training in one exchange, or step by step with
+    --split. All parties have the same contract.toml. With --quiet the digest alone is printed.
 
     Examples:
 
@@ -119,7 +122,7 @@ def contract(
     from tacit.party.folder import Folder as PartyFolder
 
     opened = PartyFolder(party_folder(where, folder))
-    drafted = opened.draft_contract() if new else None
+    drafted = opened.draft_contract("split" if split else "one_shot") if new else None
     agreed = opened.terms
     try:
         opened.check_pair(agreed)

@@ -81,6 +81,7 @@ class Book:
         self.path = path
         self._secret = hmac.digest(secret, b"tacit coins 1", "sha256")
         with self._storing():
+            path.touch(mode=0o600)  # it holds true labels
             self._db = sqlite3.connect(path, isolation_level=None, timeout=60.0)
             self._db.execute("PRAGMA synchronous = EXTRA")  # a release that has left is on the disk
 

@@ -61,11 +61,11 @@ class Certificate:
         """The one sentence."""
         but = f" (but for a probability of {self.delta:g})" if self.delta else ""
         return (
-            f"Whoever receives everything that this party has sent, knows all other labels and every column, and "
-            f"computes from it whatever they like, tells two labels of one {self.unit} apart with an AUC of at most "
-            f"{_up(self.total_auc)} (0.5 is a coin flip, 1 an open book), and their odds change by at most a factor of "
-            f"{_up(self.total_odds)}{but}. This is a bound, not a measurement; it holds against any partner, honest or "
-            "not."
+            f"Of two {self.unit}s with different labels that nothing else tells apart, whoever receives everything "
+            "that this party has sent, knows all other labels and computes whatever they like tells which is which "
+            f"with an AUC of at most {_up(self.total_auc)} (0.5 is a coin flip, 1 an open book); and the odds of any "
+            f"label change by at most a factor of {_up(self.total_odds)}{but}. This is a bound, not a measurement; it "
+            "holds against any partner, honest or not."
         )
 
     @property

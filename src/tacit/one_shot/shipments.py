@@ -60,6 +60,7 @@ class Shipments:
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
         self.path = folder / "book.sqlite"
+        self.path.touch(mode=0o600)
         with self._open() as db:
             for statement in _TABLES.split(";"):
                 db.execute(statement)

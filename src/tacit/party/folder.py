@@ -153,14 +153,14 @@ class Folder:
             )
         return load_contract(path)
 
-    def draft_contract(self) -> Path:
+    def draft_contract(self, mode: Literal["one_shot", "split"] = "one_shot") -> Path:
         """Write a commented contract.toml for this party and those it trusts; never over another one."""
         path = self.path / "contract.toml"
         own, trusted = self.config.name, list(self.trusted)
         if self.config.role == "label":
-            text = contract_template(label_party=own, feature_parties=trusted or ["airport"])
+            text = contract_template(label_party=own, feature_parties=trusted or ["airport"], mode=mode)
         else:
-            text = contract_template(label_party=trusted[0] if trusted else "airline", feature_parties=[own])
+            text = contract_template(label_party=[*trusted, "airline"][0], feature_parties=[own], mode=mode)
         try:
             write_new(path, text.encode(), 0o644)
         except FileExistsError:
