@@ -215,3 +215,16 @@ def test_sums_over_groups(companies):
     assert "but for a probability of 0.005" in airline.certificate.sentence
     assert np.load(companies.run("airport") / "flips" / "groups.npy").shape == (1200, 4)
     assert train_one_shot(companies.folder("airline")).figures == airline.figures
+
+
+def test_labels_are_reissued_for_all_rows_at_the_price_of_all(companies):
+    companies.set("airline", limits="limit = 0.6", columns=LABEL)
+    companies.align()
+    sound(companies.train())
+    companies.agree(run="anew")
+    companies.set("airline", limits="limit = 0.6", columns=f"{LABEL}, coin_epoch = 1")
+    companies.align()
+    certificate = sound(companies.train())["airline"].certificate
+    assert not np.array_equal(sent(companies), sent(companies, run="anew"))
+    assert certificate.auc == pytest.approx(0.6)
+    assert certificate.total_auc == pytest.approx(0.648)

@@ -41,6 +41,8 @@ class Data(Section):
         flagged: numeric columns whose absence becomes a column of its own.
         coin_id: the columns by which the label party itself knows a row, for good: a row's label is flipped by a coin
             that hangs on them, and stays the same whoever asks; `ids` if not given. One-shot training alone.
+        coin_epoch: raised by one, all labels are read and flipped anew, corrected ones too, and everything that is
+            released again is charged again. One-shot training alone.
     """
 
     path: Text = Field(examples=['"data.parquet"'])
@@ -50,6 +52,7 @@ class Data(Section):
     numeric: Names = ()
     flagged: Names = ()
     coin_id: Names = ()
+    coin_epoch: Count = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -331,8 +334,9 @@ class Party(File):
             yield "data.label", "only the label party has a label: remove it, or change role"
         if not label and not data.categorical and not data.numeric:
             yield "data", "there is no feature: name columns under categorical or numeric"
-        if not label and data.coin_id:
-            yield "data.coin_id", "only the label party flips labels: remove it"
+        for key in ("coin_id", "coin_epoch"):
+            if not label and getattr(data, key):
+                yield f"data.{key}", "only the label party flips labels: remove it"
 
     def split_problem(self) -> str | None:
         """What is missing for a training step by step, where nothing is sent bare by default; None where all is there.

@@ -96,6 +96,7 @@ embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]
 
 _COIN_ID = """\
 # coin_id = ["id"]  # one-shot: by which you know a row for good: the coin that flips its label hangs on it
+# coin_epoch = 0  # one-shot: raise it to flip all labels anew, as they are now; that is charged again
 """
 _HOME = {
     "label": """\

@@ -119,6 +119,7 @@ class Answers:
             budget=config.spendable,
             odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
             delta=config.delta,
+            epoch=self.folder.table.coin_epoch,
         )
 
     def _asked(self, book: Book) -> Rows:

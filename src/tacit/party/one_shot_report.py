@@ -112,7 +112,7 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
         assert column is not None  # a label party's settings were checked
         drawn = None
         if not isinstance(mechanism, Sums):
-            coins = book.coins(column, target.definition)
+            coins = book.coins(column, target.definition, folder.table.coin_epoch)
             drawn = measured.canaries(coins, mechanism, min(_CANARIES, max(1000, train)), folder.secret)
         certified = _certified(folder, certificate, book)
         checked = _checked(book) if again else ""
