@@ -1,18 +1,22 @@
-# make demo: set up and show the point of it. make test: set up and run all checks and tests.
+# make demo: set up and show the point of it. make test: set up and run all checks and tests but a few long ones, which
+# make test-all runs as well.
 # make docs: the docs as a site that can be searched, in docs/_build/html.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench torture docs clean
+.PHONY: demo test test-all check bench torture docs clean
 
 demo: .venv/ready
 	$(BIN)/tacit demo --out runs/demo
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 	@command -v chromium chromium-browser google-chrome > /dev/null || \
 		echo "no browser here: the tests of the pages were left out; to run them: apt-get install chromium"
+
+test-all: check
+	$(BIN)/python -m pytest -n 2
 
 check: .venv/ready
 	$(BIN)/ruff check .

@@ -52,6 +52,23 @@ if _moved:
     hypothesis.core.global_force_seed = _moved
 
 
+# What `make test` leaves to `make test-all`: long runs whose subject shorter tests look at too.
+_SLOW = (
+    "test_blocks.py::test_a_page_can_be_followed[tutorial-one-shot.md]",
+    "test_blocks.py::test_a_page_can_be_followed[tutorial-two-companies.md]",
+    "test_blocks.py::test_a_page_can_be_followed[howto-resume-after-a-disaster.md]",
+    "test_certificate_attacked.py::test_two_companies_and_two_runs",
+    "test_memory.py::test_memory_grows_neither_with_rows_nor_with_steps",
+    "test_torture.py::test_short_form",
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.endswith(_SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(name="seeds_stay")
 def _seeds_stay(monkeypatch):
     """TACIT_TEST_SEED moves nothing here: for what was written down at one seed or another process finds."""

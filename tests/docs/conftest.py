@@ -71,9 +71,13 @@ def _world(tmp_path_factory, worker_id, free_port):
                 if not made.exists():
                     part = common / f"{name}.part"
                     part.mkdir()
-                    _WORLDS[name](part)
+                    with pytest.MonkeyPatch.context() as patch:
+                        patch.setenv("TACIT_STATE", str(common / f"{name}.state"))
+                        _WORLDS[name](part)
                     part.rename(made)
             shutil.copytree(made, here / inner, dirs_exist_ok=True)
+            if (common / f"{name}.state").exists():  # every page has a machine of its own
+                shutil.copytree(common / f"{name}.state", here / ".state", dirs_exist_ok=True)
         port = free_port()
         for settings in here.rglob("party.toml"):
             settings.write_text(re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", settings.read_text()))
@@ -93,9 +97,10 @@ def _shell():
 
     def run(script, folder, timeout=240):
         with (folder / ".said").open("w+") as said:
+            mine = {**environment, "HOME": str(folder), "TACIT_STATE": str(folder / ".state")}
             started = subprocess.Popen(
-                ["bash", "-ec", script], cwd=folder, env={**environment, "HOME": str(folder)}, stdin=subprocess.DEVNULL,
-                stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+                ["bash", "-ec", script], cwd=folder, env=mine, stdin=subprocess.DEVNULL, stdout=said,
+                stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:
                 code = started.wait(timeout)

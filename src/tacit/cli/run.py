@@ -14,6 +14,7 @@ from tacit.cli._one_shot import print_exchange
 from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, party_of
 from tacit.cli._progress import one_bar
 from tacit.cli._show import plain, print_report
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from tacit.party.training import Trained
@@ -86,9 +87,7 @@ def train(
 
     Example: `tacit train --folder airline`
     """
-    from tacit.party.folder import Folder as PartyFolder
-
-    if PartyFolder(party_folder(where, folder)).terms.mode == "one_shot":
+    if _in_one_exchange(party_folder(where, folder)):
         answered = None if after_restore is None else (after_restore, reason or "")
         _one_shot(party_folder(where, folder), answered, as_json=as_json, quiet=quiet)
         return
@@ -125,6 +124,16 @@ def train(
             print_report(report, paths)
     if report is not None and report.verdict in ("broken", "not judged"):
         raise typer.Exit(1)
+
+
+def _in_one_exchange(path: Path) -> bool:
+    """Whether the contract in a folder says so; what is wrong with it is told by what trains."""
+    from tacit.config import load_contract
+
+    try:
+        return load_contract(path / "contract.toml").mode == "one_shot"
+    except TacitError:
+        return False
 
 
 def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: bool, quiet: bool) -> None:

@@ -145,7 +145,7 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
         "tacit_party": folder.config.name,
         "tacit_contract": folder.terms.digest,
         "tacit_limit": "none" if report is None or report.limit is None else f"{report.limit:g}",
-        "tacit_verdict": "no limit" if report is None else report.verdict,
+        "tacit_verdict": report.verdict if report is not None else "not judged" if override else "no limit",
         "tacit_overrides": "; ".join(f"{one.time} {one.who}: {one.reason}" for one in overrides(where)),
         "tacit_report_sha256": _digest(where / "report.json"),
     }

@@ -35,7 +35,17 @@ POINTS = {
 _ROWS, _WIDTH, _CHUNK = 1000, 2, 500  # an embedding goes in four parts
 _LONGEST = 4.0  # seconds after a start at which a process is killed at the latest, where no point is given
 _PATIENCE = 400.0  # seconds for one training with all its kills
-_PASSING = {"lock", "status.json", "log.jsonl", "closed", "pace.jsonl", "manifest.json"}  # files that tell times
+_PASSING = {
+    "lock",
+    "status.json",
+    "log.jsonl",
+    "closed",
+    "pace.jsonl",
+    "manifest.json",
+    "report.json",
+    "report.json.seal",
+    "report.html",
+}  # files that tell times; what a report says is in other files too
 
 _CONTRACT = f"""\
 mode = "one_shot"
