@@ -60,6 +60,12 @@ _SLOW = (
     "test_certificate_attacked.py::test_two_companies_and_two_runs",
     "test_memory.py::test_memory_grows_neither_with_rows_nor_with_steps",
     "test_torture.py::test_short_form",
+    "test_blocks.py::test_a_page_can_be_followed[howto-choose-a-strength.md]",
+    "test_blocks.py::test_a_page_can_be_followed[tutorial-bring-your-own-model.md]",
+    "test_blocks.py::test_a_page_can_be_followed[tutorial-audit-another-system.md]",
+    "test_state_machine.py::test_a_handshake_that_does_not_look_at_the_journals_is_noticed",
+    "test_state_machine.py::test_a_tally_that_lets_an_older_copy_go_on_is_noticed",
+    "test_sweep.py::test_a_wave_trains_where_there_is_neither_polars_nor_ray",
 )
 
 
