@@ -16,7 +16,7 @@ from tacit.align.ids import read_ids
 from tacit.errors import StorageError, UsageError
 from tacit.ledger._disk import replaced
 
-__all__ = ["Keys", "digest_of", "keys_of", "load_keys", "store_keys"]
+__all__ = ["Keys", "digest_of", "digests", "keys_of", "load_keys", "store_keys"]
 
 Keys = NDArray[np.uint64]
 """One for each aligned row, in the common order."""
@@ -51,12 +51,23 @@ def keys_of(ids: pl.DataFrame | pl.Series | Sequence[str], secret: bytes) -> Key
         hashes = read_ids(part, part.columns, duplicates="error")
         if hashes.report.missing:
             raise UsageError(f"keys_of: {hashes.report.missing} rows have no id: pass the aligned rows alone")
-        raw, size = hashes.hashes.tobytes(), hashes.hashes.shape[1]
-        for place in range(0, len(raw), size):
-            hashed = state.copy()
-            hashed.update(raw[place : place + size])
-            found += hashed.digest()
+        found += digests(hashes.hashes, state)
     return np.frombuffer(bytes(found), np.dtype("<u8")).astype(np.uint64)
+
+
+def digests(rows: NDArray[np.uint8], state: Any) -> bytes:
+    """What a keyed hash makes of each row, one after the other.
+
+    Args:
+        rows: each some bytes.  (rows, bytes)
+        state: the hash with its key, before any of them.
+    """
+    found, raw, size = bytearray(), rows.tobytes(), rows.shape[1]
+    for place in range(0, len(raw), size):
+        hashed = state.copy()
+        hashed.update(raw[place : place + size])
+        found += hashed.digest()
+    return bytes(found)
 
 
 def digest_of(keys: Keys | None) -> str:

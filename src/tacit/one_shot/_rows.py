@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tacit.align.encoder import Inputs
-from tacit.errors import LabelsError
+from tacit.errors import LabelsError, UsageError
+from tacit.models._checks import count
 
-__all__ = ["Progress", "Target", "loss", "matrix", "sent_target", "softmax", "true_target", "unordered"]
+__all__ = [
+    "Progress", "Target", "learnable", "loss", "matrix", "sent_target", "softmax", "table_of", "true_target",
+    "unordered",
+]  # fmt: skip
 
 Progress = Callable[[str, int, int], None]
 """What is going on, how much of it is done, and of how much."""
@@ -35,6 +40,13 @@ class Target:
         """Scores a row: one for two classes and for numbers, else one for each class."""
         return 1 if self.classes is None or self.classes == 2 else self.classes
 
+    @property
+    def scaled(self) -> Target:
+        """Numbers with mean 0 and variance 1, so that options mean the same for all; classes as they are."""
+        if self.classes is not None:
+            return self
+        return Target((self.values - self.values.mean()) / (self.values.std() or 1.0), None)
+
 
 def sent_target(sent: NDArray[Any], mechanism: Any) -> Target:
     """The labels as they were sent: classes as they are, cells of numbers as their unbiased values."""
@@ -44,6 +56,21 @@ def sent_target(sent: NDArray[Any], mechanism: Any) -> Target:
     if hasattr(mechanism, "value_of"):
         return Target(np.asarray(mechanism.value_of(sent), dtype=np.float64), None)
     return true_target(sent, int(mechanism.classes))
+
+
+def learnable(inputs: Inputs | Tensor, sent: NDArray[Any], mechanism: Any, width: int) -> Target:
+    """What a learner learns from these rows' labels; a width or a number of rows that can't be is refused."""
+    count("width", width, high=64)
+    if len(inputs) < len(sent):
+        raise UsageError(f"{len(sent)} labels were sent for {len(inputs)} rows: pass inputs in the common order")
+    return sent_target(sent, mechanism)
+
+
+def table_of(inputs: Inputs | Tensor, learner: str) -> Inputs:
+    """Inputs that are a table; pictures are for another learner."""
+    if not isinstance(inputs, Inputs):
+        raise UsageError(f"the learner {learner!r} learns from tables, not from pictures: choose 'network' for those")
+    return inputs
 
 
 def true_target(labels: NDArray[Any], classes: int | None) -> Target:

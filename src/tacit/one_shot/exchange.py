@@ -20,6 +20,8 @@ again as often as a peer likes. An embedding that differs from the one that is s
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -277,7 +279,7 @@ def answer_all(
     received: Received,
     *,
     waiting: Callable[[str], None] = lambda _: None,
-    farewell: Callable[[], bool] = lambda: True,
+    patience: float = 20.0,
     sent: Callable[[str, Message], None] = lambda *_: None,
 ) -> set[str]:
     """Answer all feature parties until each has sent its embedding and said that it is done; who has said so.
@@ -287,14 +289,17 @@ def answer_all(
         tell: the one answer about labels to a party's question.
         received: where embeddings are kept.
         waiting: told whose embedding is still missing.
-        farewell: whether those who have sent everything may still say that they are done.
+        patience: seconds in which those who have sent everything may say that they are done.
         sent: told to whom which answer went.
     """
     done: set[str] = set()
+    until = math.inf
     while True:
         missing = [name for name in lines if not received.whole(name)]
-        if not missing and (done >= set(lines) or not farewell()):
-            return done
+        if not missing:
+            until = min(until, time.monotonic() + patience)
+            if done >= set(lines) or time.monotonic() > until:
+                return done
         for name, line in lines.items():
             message = line.look()
             if message is None:

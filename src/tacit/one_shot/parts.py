@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import StorageError, UsageError
+from tacit.ledger._disk import replaced
 from tacit.wire._files import make_folder, refuse, sync_folder
 
 __all__ = ["guard", "part", "store", "store_array", "store_json"]
@@ -53,15 +54,7 @@ def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[
 def store(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file anew, for its owner alone, and return when it is on the disk: it is whole or it is the old one."""
     make_folder(path.parent)
-    fresh = path.with_name(path.name + ".part")
-    with _storing(path):
-        fresh.unlink(missing_ok=True)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        sync_folder(path.parent)
+    replaced(path, write)
 
 
 def store_array(path: Path, values: NDArray[Any]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.ledger.keys import digests
+
 __all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms", "keyed"]
 
 Keys = NDArray[np.uint8]
@@ -19,12 +21,7 @@ Keys = NDArray[np.uint8]
 def keyed(secret: bytes, hashes: NDArray[np.uint8], what: str) -> Keys:
     """Keys of rows or units from the hashes of their ids: without the secret no id can be tried."""
     state = hashlib.blake2b(key=secret, digest_size=16, person=f"tacit {what}".encode()[:16])
-    found, raw, size = bytearray(), hashes.tobytes(), hashes.shape[1]
-    for place in range(0, len(raw), size):
-        hashed = state.copy()
-        hashed.update(raw[place : place + size])
-        found += hashed.digest()
-    return np.frombuffer(bytes(found), np.uint8).reshape(-1, 16)
+    return np.frombuffer(digests(hashes, state), np.uint8).reshape(-1, 16)
 
 
 @dataclass(frozen=True)

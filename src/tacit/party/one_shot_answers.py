@@ -26,7 +26,7 @@ from tacit.one_shot.sums import Sums
 from tacit.one_shot.target import Target
 from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
-from tacit.party.one_shot_common import run_id
+from tacit.party.one_shot_common import id_hashes, run_id
 from tacit.wire.tally import COINS, Tally
 
 __all__ = ["Answers"]
@@ -59,7 +59,7 @@ class Answers:
     def prepare(self) -> None:
         """At home: flip every label, or see that sums over groups can be paid for. What can't be is an error now."""
         with self._book() as book:
-            asked = self._asked(book)
+            asked = self._rows = self._asked(book)
             if isinstance(self.mechanism, Sums):
                 names = [f"{self._run_id} {name}" for name in self.contract.feature_parties]
                 book.afford(names, asked, self.mechanism, self._terms(self.contract.feature_parties))
@@ -76,7 +76,7 @@ class Answers:
         try:
             with self._book() as book:
                 asked = f"{self._run_id} {name}"
-                sent = book.release(asked, self._asked(book), self.mechanism, self._terms((name,)), groups=groups)
+                sent = book.release(asked, self._rows, self.mechanism, self._terms((name,)), groups=groups)
         except ProtocolError as error:
             raise RefusedError("groups", str(error)) from None
         return Message(message.step, "sums", torch.from_numpy(sent.copy()), b"")
@@ -148,16 +148,10 @@ def _keys(
     """By what each aligned row is known for good, and its unit."""
     names = list(folder.table.coin_id or folder.table.ids)
     try:
-        found = read_ids(folder.data, names, duplicates="error")  # of the whole table: coins are for good
+        hashes = id_hashes(folder, rows, names)  # of the whole table: coins are for good
     except DataError as error:
         raise DataError(f"coin_id = {names}: {error}") from None
-    place = np.full(found.report.total, -1, np.int64)
-    place[found.rows] = np.arange(len(found.rows))
-    wanted = place[np.asarray(rows.rows)]
-    if (wanted < 0).any():
-        row = int(np.asarray(rows.rows)[wanted < 0][0])
-        raise DataError(f"coin_id = {names}: row {row} of {folder.data} has none: fill it in, or leave the row out")
-    keys = book.keys_of(found.hashes[wanted], "row")
+    keys = book.keys_of(hashes, "row")
     unit = contract.exchange.unit
     if unit == "row":
         return keys, keys

@@ -5,20 +5,26 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tacit.align.cache import prepare
 from tacit.align.encoder import Columns, Inputs
+from tacit.align.ids import read_ids
 from tacit.config import OneShotContract
+from tacit.errors import DataError
 from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
 from tacit.party.status import Status
 from tacit.wire.line import Alarm, Waiting
 
-__all__ = ["Telling", "columns_of", "own_inputs", "run_id", "seed_of", "threads_of"]
+__all__ = ["Telling", "columns_of", "id_hashes", "own_inputs", "run_id", "seed_of", "threads_of"]
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done and how much there is."""
@@ -43,6 +49,7 @@ class Telling:
     trace: Callable[[str], None]
     _now: list[str] = field(default_factory=lambda: [""])
     _left: set[tuple[str, str]] = field(default_factory=set)
+    _since: dict[str, float] = field(default_factory=dict)
 
     def part(self, what: str, done: int = 0, total: int = 0) -> None:
         """Say what is being done, and how far it is."""
@@ -65,7 +72,8 @@ class Telling:
 
     def missing(self, peer: str) -> None:
         """Say whose embedding is still to come: it learns at home."""
-        self.waiting(peer, 0.0, "it has not sent its embedding yet")
+        since = self._since.setdefault(peer, time.monotonic())
+        self.waiting(peer, time.monotonic() - since, "it has not sent its embedding yet")
 
     def refused(self, peer: str, about: str, reason: str) -> None:
         """Raise an alarm."""
@@ -101,6 +109,27 @@ def seed_of(folder: Folder) -> int:
 def threads_of(folder: Folder) -> int:
     """That the party may use at home."""
     return folder.config.training.threads or os.cpu_count() or 1
+
+
+def id_hashes(
+    folder: Folder, rows: Aligned, columns: Sequence[str], *, duplicates: Literal["drop", "error"] = "error"
+) -> NDArray[np.uint8]:
+    """The hashes of what some columns call each aligned row.  (rows, bytes)
+
+    Args:
+        folder: of the party.
+        rows: that are aligned.
+        columns: which must name each of them.
+        duplicates: what to do where two rows of the table, aligned or not, are called alike.
+    """
+    found = read_ids(folder.data, columns, duplicates=duplicates)
+    place = np.full(found.report.total, -1, np.int64)
+    place[found.rows] = np.arange(len(found.rows))
+    wanted = place[np.asarray(rows.rows)]
+    if (wanted < 0).any():
+        row = int(np.asarray(rows.rows)[wanted < 0][0])
+        raise DataError(f"row {row} of {folder.data} has no {', '.join(columns)}: fill it in, or leave the row out")
+    return found.hashes[wanted]
 
 
 def columns_of(folder: Folder) -> Columns:

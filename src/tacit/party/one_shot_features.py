@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tacit._version import __version__
 from tacit.align.encoder import Inputs
-from tacit.align.ids import read_ids
 from tacit.align.tables import inputs_digest
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
@@ -37,7 +36,7 @@ from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
 from tacit.party.models import load_factory
-from tacit.party.one_shot_common import Telling, columns_of, own_inputs, run_id, seed_of, threads_of
+from tacit.party.one_shot_common import Telling, columns_of, id_hashes, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Dialer
 
 __all__ = ["FeatureOutcome", "shown", "train_features"]
@@ -236,11 +235,8 @@ def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
 
 def _enter(folder: Folder, contract: OneShotContract, rows: Aligned, told: dict[str, Any]) -> None:
     """Write down which rows are about to be sent, in which version, before they are."""
-    found = read_ids(folder.data, folder.table.ids, duplicates="drop")
-    place = np.full(found.report.total, -1, np.int64)
-    place[found.rows] = np.arange(len(found.rows))
     secret = hmac.digest(folder.secret, b"tacit embeddings 1", "sha256")
-    keys = keyed(secret, found.hashes[place[np.asarray(rows.rows)]], "row")
+    keys = keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
     form, version = told["form"], hashlib.sha256(told["version"].encode()).hexdigest()[:32]
     words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
     shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, told["audit"]["worst"])

@@ -151,11 +151,6 @@ def _meet(
 
         desk = Desk(door.accept, greet, names, waiting=telling.waiting, alarm=telling.refused)
         stack.callback(desk.close)
-        until: list[float] = []
-
-        def farewell() -> bool:
-            until.append(time.monotonic() + _FAREWELL)
-            return time.monotonic() < until[0]
 
         def sent(name: str, answer: Message) -> None:
             what = _LEFT.get(answer.kind)
@@ -164,7 +159,7 @@ def _meet(
                 telling.left(what, name, count, answer.payload.nbytes)
 
         lines = {name: desk.line(name) for name in names}
-        done = answer_all(lines, answers.tell, received, waiting=telling.missing, farewell=farewell, sent=sent)
+        done = answer_all(lines, answers.tell, received, waiting=telling.missing, patience=_FAREWELL, sent=sent)
         for name in names:
             if name not in done:
                 telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")

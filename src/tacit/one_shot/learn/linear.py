@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align.encoder import Inputs
-from tacit.errors import DataError, TensorError, UsageError
+from tacit.errors import DataError, TensorError
 from tacit.models._checks import count
-from tacit.one_shot._rows import Progress, Target, sent_target
+from tacit.one_shot._rows import Progress, Target, learnable, table_of
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 
@@ -59,7 +59,7 @@ class LinearBottom:
 
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        return (self.shares(_table(inputs)) @ self.mix).astype(np.float32)
+        return (self.shares(table_of(inputs, self.name)) @ self.mix).astype(np.float32)
 
     def shares(self, inputs: Inputs) -> NDArray[np.float64]:
         """What each column adds to each score.  (rows, columns x scores)"""
@@ -118,11 +118,8 @@ class Linear:
         progress: Progress = lambda *_: None,
     ) -> LinearBottom:
         """Learn from the first `len(sent)` rows; how much to shrink is chosen on folds of them."""
-        rows, target = _table(inputs), sent_target(sent, mechanism)
-        count("width", width, high=64)
-        if len(rows) < len(sent):
-            raise UsageError(f"{len(sent)} labels were sent for {len(rows)} rows: pass inputs in the common order")
-        rows = rows[slice(len(sent))]
+        target = learnable(inputs, sent, mechanism, width)
+        rows = table_of(inputs, self.name)[slice(len(sent))]
         wanted = _indicators(target)
         fold = np.random.default_rng([seed, 2]).permutation(len(rows)) % _FOLDS
         sums = []
@@ -204,9 +201,3 @@ def _places(inputs: Inputs) -> list[int]:
     """Where each column's weights start, and where the last one's end."""
     sizes = [*inputs.cardinalities, *[_BASES] * inputs.numeric.shape[1]]
     return [0, *np.cumsum(sizes).tolist()]
-
-
-def _table(inputs: Inputs | Tensor) -> Inputs:
-    if not isinstance(inputs, Inputs):
-        raise UsageError("the linear learner takes tables, not pictures: choose the learner 'network' for those")
-    return inputs

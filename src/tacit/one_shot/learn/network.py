@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
-from tacit.models._checks import count
 from tacit.one_shot._network import (
     Fitting,
     PictureTrunk,
@@ -31,7 +30,7 @@ from tacit.one_shot._network import (
     scores_of,
     units_of,
 )
-from tacit.one_shot._rows import Progress, Target, sent_target
+from tacit.one_shot._rows import Progress, learnable
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
@@ -125,10 +124,7 @@ class Network:
         progress: Progress = lambda *_: None,
     ) -> NetworkBottom:
         """Learn from the first `len(sent)` rows; those after them help without labels."""
-        target = _unit(sent_target(sent, mechanism))
-        count("width", width, high=64)
-        if len(inputs) < len(sent):
-            raise UsageError(f"{len(sent)} labels were sent for {len(inputs)} rows: pass inputs in the common order")
+        target = learnable(inputs, sent, mechanism, width).scaled
         link = _flipped(mechanism) if self.corrected and target.classes == 2 else None
         trunk = self._trunk(inputs, seed, threads, progress)
         tensors = [tensor[: len(sent)] for tensor in _tensors_of(inputs)]
@@ -170,9 +166,3 @@ def _units(trunk: nn.Module, tensors: Sequence[Tensor]) -> Iterator[NDArray[np.f
 
 def _tensors_of(inputs: Inputs | Tensor) -> tuple[Tensor, ...]:
     return inputs.tensors if isinstance(inputs, Inputs) else (inputs,)
-
-
-def _unit(target: Target) -> Target:
-    if target.classes is not None:
-        return target
-    return Target((target.values - target.values.mean()) / (target.values.std() or 1.0), None)

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import TensorError, UsageError
-from tacit.models._checks import count
-from tacit.one_shot._rows import Progress, matrix, sent_target
+from tacit.one_shot._rows import Progress, learnable, matrix
 from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.learn.network import network
 
@@ -84,7 +83,7 @@ class Own:
         progress: Progress = lambda *_: None,
     ) -> Bottom:
         """Fit a copy of it to the labels as they were sent, on the first `len(sent)` rows."""
-        target = sent_target(sent, mechanism)
+        target = learnable(inputs, sent, mechanism, width)
         ready = hasattr(self.made, "fit") and not isinstance(self.made, type)
         model = copy.deepcopy(self.made) if ready else self.made()
         if isinstance(model, nn.Module):
@@ -95,7 +94,7 @@ class Own:
             )
         rows = _rows(inputs)[: len(sent)]
         fitted = model.fit(rows, target.values)
-        bottom = OwnBottom(model if fitted is None else fitted, count("width", width, high=64))
+        bottom = OwnBottom(model if fitted is None else fitted, width)
         version = hashlib.sha256(bottom.embed(inputs[: len(sent)]).tobytes())
         progress("fitting", 1, 1)
         return OwnBottom(bottom.model, width, version.hexdigest())

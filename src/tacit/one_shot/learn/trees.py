@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align.encoder import Inputs
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 from tacit.models._checks import count
 from tacit.one_shot._forest import Forest, Growth
-from tacit.one_shot._rows import Progress, Target, matrix, sent_target, unordered
+from tacit.one_shot._rows import Progress, learnable, matrix, table_of, unordered
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 
@@ -54,7 +54,7 @@ class TreesBottom:
 
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        table = matrix(_table(inputs))
+        table = matrix(table_of(inputs, self.name))
         blocks = [(values @ self.mix).astype(np.float32) for values in self.forest.values(table, threads)]
         return np.concatenate(blocks) if blocks else np.zeros((0, self.width), dtype=np.float32)
 
@@ -108,14 +108,10 @@ class Trees:
         progress: Progress = lambda *_: None,
     ) -> TreesBottom:
         """Learn from the first `len(sent)` rows; plain cross entropy, which ranks as well as a corrected one."""
-        rows, target = _table(inputs), sent_target(sent, mechanism)
-        count("width", width, high=64)
-        if len(rows) < len(sent):
-            raise UsageError(f"{len(sent)} labels were sent for {len(rows)} rows: pass inputs in the common order")
-        table = matrix(rows)[: len(sent)]
-        scaled, codes = _unit(target), unordered(rows, _MANY_CODES)
+        rows, target = table_of(inputs, self.name), learnable(inputs, sent, mechanism, width).scaled
+        table, codes = matrix(rows)[: len(sent)], unordered(rows, _MANY_CODES)
         growth = _fewer(self.growth, target.outputs)
-        forest = Forest.fit(table, scaled, growth, unordered=codes, seed=seed, threads=threads, progress=progress)
+        forest = Forest.fit(table, target, growth, unordered=codes, seed=seed, threads=threads, progress=progress)
         some = table[np.linspace(0, len(table) - 1, min(_SAMPLE, len(table))).astype(np.intp)]
         mix = forest.weights
         if width > 1 or target.outputs > 1:
@@ -141,16 +137,3 @@ def _fewer(growth: Growth, outputs: int) -> Growth:
     folds = min(growth.folds, 2)
     rounds = max(growth.step, min(growth.rounds, _MOST_TREES // (folds * outputs)))
     return Growth(**(vars(growth) | {"folds": folds, "rounds": rounds}))
-
-
-def _unit(target: Target) -> Target:
-    """Numbers with mean 0 and variance 1, so that options mean the same for all; classes as they are."""
-    if target.classes is not None:
-        return target
-    return Target((target.values - target.values.mean()) / (target.values.std() or 1.0), None)
-
-
-def _table(inputs: Inputs | Tensor) -> Inputs:
-    if not isinstance(inputs, Inputs):
-        raise UsageError("trees learn from tables, not from pictures: choose the learner 'network' for those")
-    return inputs
