@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from tacit.lab import flights
-from tacit.lab.two_companies import Company, free_address, height, new_folder, some, together
+from tacit.lab.two_companies import Company, height, set_up, together
 
 __all__ = ["meet", "prepare", "run"]
 
 Progress = Callable[[str, int, int], None]
-
-_PARTY = """\
-name = "{name}"
-role = "{role}"
-{limits}[network]
-{network}
-[data]
-path = "flights.parquet"
-ids = ["flight_id"]
-{label}categorical = {categorical}
-numeric = {numeric}
-flagged = {flagged}
-[training]
-threads = {threads}
-seed = {seed}
-"""
 
 _CONTRACT = """\
 mode = "one_shot"
@@ -50,36 +32,9 @@ def prepare(
 
     Returns the airline, which has the labels, and the airport.
     """
-    data = flights.load()
-    network = free_address()
-    folders = {}
-    for name, table, columns in (
-        ("airline", data.airline, flights.AIRLINE_INPUTS),
-        ("airport", data.airport, flights.AIRPORT_INPUTS),
-    ):
-        label = name == "airline"
-        role: Literal["label", "features"] = "label" if label else "features"
-        folder = folders[name] = new_folder(out / name, role)
-        flights.with_inputs(some(table, rows)).write_parquet(folder.path / "flights.parquet")
-        limits = f"limit = {limit}\n" + (f"odds = {odds}\n" if odds is not None else "")
-        (folder.path / "party.toml").write_text(
-            _PARTY.format(
-                name=name,
-                role=role,
-                limits=limits if label else "",
-                network=f'{"listen" if label else "connect"} = "{network}"',
-                label='label = "late"\n' if label else "",
-                categorical=json.dumps(columns.categorical),
-                numeric=json.dumps(columns.numeric),
-                flagged=json.dumps(columns.flagged),
-                threads=os.cpu_count() or 1,  # they work one after the other
-                seed=seed,
-            )
-        )
-        (folder.path / "contract.toml").write_text(_CONTRACT.format(width=width))
-    folders["airline"].trust(out / "airport" / "airport.crt")
-    folders["airport"].trust(out / "airline" / "airline.crt")
-    return Company(out / "airline"), Company(out / "airport")
+    limits = f"limit = {limit}\n" + ("" if odds is None else f"odds = {odds}\n")
+    threads = os.cpu_count() or 1  # they work one after the other
+    return set_up(out, _CONTRACT.format(width=width), rows=rows, seed=seed, threads=threads, limits=limits)
 
 
 def run(

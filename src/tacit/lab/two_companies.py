@@ -9,20 +9,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import polars as pl
 
-from tacit.align.tables import scramble
+from tacit.align.tables import Columns, scramble
 from tacit.config import Protect
 from tacit.errors import LimitError, TacitError, UsageError
 from tacit.lab import flights
 from tacit.party.folder import Folder, create
 
-__all__ = ["Company", "free_address", "height", "meet", "new_folder", "prepare", "run", "some", "together"]
+__all__ = ["Company", "height", "meet", "prepare", "run", "set_up", "together"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -31,7 +32,7 @@ _MARK = "made-by-tacit-demo"
 _PARTY = """\
 name = "{name}"
 role = "{role}"
-{limit}[network]
+{limits}[network]
 {network}
 [data]
 path = "flights.parquet"
@@ -39,12 +40,10 @@ ids = ["flight_id"]
 {label}categorical = {categorical}
 numeric = {numeric}
 flagged = {flagged}
-[model]
-name = "wide_deep"
 [training]
 threads = {threads}
 seed = {seed}
-{protect}"""
+{more}"""
 
 _PROTECT = {
     "label": '[protect]\ngradient = { name = "matched", leak_auc = 0.55 }\n',  # with room below its limit
@@ -98,41 +97,67 @@ def prepare(
 
     Returns the airline, which has the labels and holds its leak under the limit, and the airport.
     """
-    data = flights.load()
-    tables = {"airline": data.airline, "airport": data.airport}
-    inputs = {"airline": flights.AIRLINE_INPUTS, "airport": flights.AIRPORT_INPUTS}
-    network = free_address()
+    batch_size = 1024 if rows is None else min(1024, max(64, rows // 16))
+    more = {role: f'[model]\nname = "wide_deep"\n{protect}' for role, protect in _PROTECT.items()}
+    limits = "" if limit is None else f"limit = {limit}\n"
+    threads = max(1, (os.cpu_count() or 2) // 2)  # both share this machine
+    contract = _CONTRACT.format(epochs=epochs, batch_size=batch_size)
+    return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, more=more)
+
+
+def set_up(
+    out: Path,
+    contract: str,
+    *,
+    rows: int | None,
+    seed: int,
+    threads: int,
+    limits: str,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Company, Company]:
+    """An airline and an airport: folders with tables and settings, certificates exchanged, one contract.
+
+    Args:
+        out: where the folders are made.
+        contract: the text of contract.toml.
+        rows: how many flights to use; all of them if not given.
+        seed: of everything that is drawn.
+        threads: of each.
+        limits: lines of the airline's party.toml, about its labels.
+        more: lines of the party.toml of each role.
+    """
+    data, network = flights.load(), _free_address()
     folders: dict[str, Folder] = {}
-    for name, table in tables.items():
-        path = out / name
-        role: Literal["label", "features"] = "label" if name == "airline" else "features"
-        folders[name] = new_folder(path, role)
-        flights.with_inputs(some(table, rows)).write_parquet(path / "flights.parquet")
-        label = name == "airline"
-        columns = inputs[name]
+    each: tuple[tuple[str, Literal["label", "features"], pl.DataFrame, Columns], ...] = (
+        ("airline", "label", data.airline, flights.AIRLINE_INPUTS),
+        ("airport", "features", data.airport, flights.AIRPORT_INPUTS),
+    )
+    for name, role, table, columns in each:
+        path, label = out / name, role == "label"
+        folders[name] = _new_folder(path, role)
+        flights.with_inputs(_some(table, rows)).write_parquet(path / "flights.parquet")
         (path / "party.toml").write_text(
             _PARTY.format(
                 name=name,
                 role=role,
+                limits=limits if label else "",
                 network=f'{"listen" if label else "connect"} = "{network}"',
                 label='label = "late"\n' if label else "",
                 categorical=json.dumps(columns.categorical),
                 numeric=json.dumps(columns.numeric),
                 flagged=json.dumps(columns.flagged),
                 seed=seed,
-                threads=max(1, (os.cpu_count() or 2) // 2),  # both share this machine
-                limit=f"limit = {limit}\n" if label and limit is not None else "",
-                protect=_PROTECT["label" if label else "features"],
+                threads=threads,
+                more=more.get(role, ""),
             )
         )
-        batch_size = 1024 if rows is None else min(1024, max(64, rows // 16))
-        (path / "contract.toml").write_text(_CONTRACT.format(epochs=epochs, batch_size=batch_size))
+        (path / "contract.toml").write_text(contract)
     folders["airline"].trust(out / "airport" / "airport.crt")
     folders["airport"].trust(out / "airline" / "airline.crt")
     return Company(out / "airline"), Company(out / "airport")
 
 
-def new_folder(path: Path, role: Literal["label", "features"]) -> Folder:
+def _new_folder(path: Path, role: Literal["label", "features"]) -> Folder:
     """A company's folder, called as the company is; one that a demo made before is made anew, any other is left."""
     if path.exists() and not (path / _MARK).exists():
         raise UsageError(f"{path} is there and is not the demo's: choose another --out")
@@ -259,7 +284,7 @@ def _paused(companies: list[Company]) -> str:
     return ""
 
 
-def some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
+def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
     """As many flights as give about so many common ones; the choice is by id, so that both sides make the same."""
     if rows is None:
         return table
@@ -273,7 +298,7 @@ def height(company: Company) -> int:
     return found
 
 
-def free_address() -> str:
+def _free_address() -> str:
     """An address of this machine that nobody listens at."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

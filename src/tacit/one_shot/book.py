@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import RefusedError, StorageError, UsageError
+from tacit.one_shot._tables import TABLES
 from tacit.one_shot.charges import Charges
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
@@ -36,25 +37,6 @@ __all__ = ["Book", "Terms", "open_book"]
 _FILE = "book.sqlite"
 _VERSION = "1"
 _CHUNK = 1 << 16  # rows whose keys and bits lie together
-
-_TABLES = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE series (
-    id INTEGER PRIMARY KEY, label TEXT NOT NULL, definition TEXT NOT NULL, coin TEXT NOT NULL, epoch INTEGER NOT NULL,
-    UNIQUE (label, definition, coin, epoch));
-CREATE TABLE mechanisms (id INTEGER PRIMARY KEY, series INTEGER NOT NULL, parameters TEXT NOT NULL,
-    UNIQUE (series, parameters));
-CREATE TABLE frozen (
-    series INTEGER NOT NULL, key BLOB NOT NULL, unit BLOB NOT NULL, label INTEGER NOT NULL, mechanism INTEGER,
-    PRIMARY KEY (series, key)) WITHOUT ROWID;
-CREATE INDEX by_unit ON frozen (unit, mechanism);
-CREATE TABLE releases (
-    id INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partners TEXT NOT NULL,
-    mechanism INTEGER NOT NULL, rows INTEGER NOT NULL, auc REAL NOT NULL, odds REAL NOT NULL, seal TEXT NOT NULL);
-CREATE TABLE released (
-    release INTEGER NOT NULL, chunk INTEGER NOT NULL, keys BLOB NOT NULL, sent BLOB NOT NULL, groups BLOB,
-    PRIMARY KEY (release, chunk));
-"""
 
 
 class _UndoneError(Exception):
@@ -94,7 +76,7 @@ class Book:
         said = hmac.digest(self._secret, b"whose coins these are", "sha256").hex()[:32]
         with self._transaction():
             if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
-                for statement in _TABLES.split(";"):
+                for statement in TABLES.split(";"):
                     self._db.execute(statement)
                 facts = {"version": _VERSION, "secret": said}
                 self._db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())

@@ -5,15 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tacit.errors import StorageError
+from tacit.errors import StorageError, UsageError
 from tacit.wire._files import sync_folder
 
-__all__ = ["GATE", "LIVE", "OVERRIDES", "append_line", "read_lines", "replaced", "storing"]
+__all__ = ["GATE", "LIVE", "OVERRIDES", "append_line", "no_strangers", "private", "read_lines", "replaced", "storing"]
 
 GATE, LIVE, OVERRIDES = "gate.jsonl", "live.jsonl", "overrides.jsonl"
 """Files of a run that others read: what its gate decided, what each look found, who let it out or on all the same."""
@@ -77,3 +78,22 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(said, dict):
             yield said
+
+
+def private(path: Path) -> None:
+    """Refuse a secret that is missing, or that others than its owner may read or write."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be read ({error.strerror}): put it back from a backup, or make a new folder with tacit init"
+        ) from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise UsageError(f"{path} can be read or changed by others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
+
+
+def no_strangers(path: Path) -> None:
+    """Refuse a folder in which others could put a certificate, a key or a journal of theirs."""
+    mode = path.stat().st_mode if path.exists() else 0
+    if stat.S_IMODE(mode) & 0o022:
+        raise UsageError(f"{path} can be changed by others (mode {stat.S_IMODE(mode):04o}): chmod go-w {path}")

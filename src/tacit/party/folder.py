@@ -19,7 +19,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import stat
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +40,7 @@ from tacit.config import (
     party_template,
 )
 from tacit.errors import DataError, UsageError
+from tacit.party._files import no_strangers, private
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
@@ -106,10 +106,10 @@ class Folder:
                 f"{self.path} is no party's folder, it has no party.toml: make one with "
                 "`tacit init --role label|features DIR`, or say which with --folder"
             )
-        _private(self.path / "keys" / "party.key")
-        _private(self.path / "keys" / "secret")
+        private(self.path / "keys" / "party.key")
+        private(self.path / "keys" / "secret")
         for inner in ("", "keys", "trusted", "runs"):
-            _no_strangers(self.path / inner)
+            no_strangers(self.path / inner)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -276,7 +276,7 @@ class Folder:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{path} can't be made a folder ({error.strerror}): look at what is there") from None
-        _no_strangers(path)
+        no_strangers(path)
         return path
 
     @property
@@ -380,25 +380,6 @@ def belong_together(key_pem: bytes, cert_pem: bytes) -> bool:
     except (ValueError, TypeError):  # one of them is something else
         return False
     return key.public_bytes(*form) == certified.public_bytes(*form)
-
-
-def _private(path: Path) -> None:
-    """Refuse a secret that is missing, or that others than its owner may read or write."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise UsageError(
-            f"{path} can't be read ({error.strerror}): put it back from a backup, or make a new folder with tacit init"
-        ) from None
-    if stat.S_IMODE(mode) & 0o077:
-        raise UsageError(f"{path} can be read or changed by others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
-
-
-def _no_strangers(path: Path) -> None:
-    """Refuse a folder in which others could put a certificate, a key or a journal of theirs."""
-    mode = path.stat().st_mode if path.exists() else 0
-    if stat.S_IMODE(mode) & 0o022:
-        raise UsageError(f"{path} can be changed by others (mode {stat.S_IMODE(mode):04o}): chmod go-w {path}")
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
