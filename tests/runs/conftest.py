@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from tacit.disk import append_line, replaced
 from tacit.party import chained
-from tacit.party._files import append_line, replaced
 
 FIGURE = {"attack": "cosine", "on": "batches", "value": 0.55, "low": 0.52, "upper": 0.58, "limit": None}
 COUNTS = {"low": 0.1, "high": 1.0, "counts": [[3, 1], [0, 2]]}

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from tacit.disk import append_line
 from tacit.errors import DataError
-from tacit.party._files import append_line
 from tacit.runs import find, frame, matrix, reader
 from tacit.runs.pacing import pace_of
 

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from tacit.disk import append_line, replaced
 from tacit.party import chained
-from tacit.party._files import append_line, replaced
 from tacit.party.sealing import write_report
 from tacit.report.document import Leak, Report, Subject
 

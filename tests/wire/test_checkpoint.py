@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tacit import disk
 from tacit.errors import StorageError, UsageError
 from tacit.models.optimizers import RowwiseAdam
 from tacit.protect import gradient
 from tacit.protect.gradient._chain import chain
-from tacit.wire import _files
 from tacit.wire._tree import flatten, rebuild
 from tacit.wire.checkpoint import Checkpoints, load, save
 
@@ -348,7 +348,7 @@ def test_a_failed_sync_is_an_error(tmp_path, monkeypatch):
     def fail(fd):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(_files.os, "fdatasync", fail)
+    monkeypatch.setattr(disk.os, "fdatasync", fail)
     with pytest.raises(StorageError, match="Input/output error"):
         save(tmp_path / "a.safetensors", {"w": torch.ones(2)})
     assert list(tmp_path.iterdir()) == []

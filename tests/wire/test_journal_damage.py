@@ -14,8 +14,8 @@ import tracemalloc
 
 import pytest
 
+from tacit import disk
 from tacit.errors import StorageError
-from tacit.wire import _files
 from tacit.wire._segment import HEAD_SIZE
 from tacit.wire.journal import Journal, Record
 
@@ -258,7 +258,7 @@ def test_a_full_disk_stops_cleanly_and_goes_on_later(tmp_path):
 
 def test_short_writes_are_finished(tmp_path, monkeypatch):
     whole = os.pwritev
-    monkeypatch.setattr(_files.os, "pwritev", lambda fd, parts, at: whole(fd, [parts[0][:7]], at))
+    monkeypatch.setattr(disk.os, "pwritev", lambda fd, parts, at: whole(fd, [parts[0][:7]], at))
     with Journal(tmp_path) as journal:
         for each in WRITTEN:
             journal.append(each)
@@ -275,7 +275,7 @@ def test_after_a_failed_sync_nothing_is_trusted(tmp_path, monkeypatch, soon):
     journal.append(WRITTEN[0])
     journal.sync()
     journal.append(WRITTEN[1])
-    monkeypatch.setattr(_files.os, "fdatasync", fail)
+    monkeypatch.setattr(disk.os, "fdatasync", fail)
     with pytest.raises(StorageError, match="can't sync: Input/output error"):
         journal.soon(lambda: WRITTEN[2]).result(timeout=10) if soon else journal.sync()
     monkeypatch.undo()

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tacit.disk import locked, make_folder, refuse, replaced, sync_file, write_at
 from tacit.errors import StorageError
 from tacit.ledger import _frames as frames
 from tacit.ledger._frames import Answer, Frame
-from tacit.wire._files import locked, make_folder, refuse, sync_file, sync_folder, write_at
 
-__all__ = ["Reader", "Writer", "replaced"]
+__all__ = ["Reader", "Writer"]
 
 _LOG, _SYNCED, _LOCK = "log", "synced", "lock"
 _MARK = struct.Struct("<Q16s")
 _CHUNK = 1 << 24  # bytes that are read at a time
-
-
-def replaced(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file anew: whenever the machine stops, there is the old one or the new one, never a part."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise refuse(path, "write", error) from error
-    sync_folder(path.parent)
 
 
 class Reader:

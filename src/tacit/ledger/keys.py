@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tacit.align._mapped import numbers
 from tacit.align.ids import read_ids
+from tacit.disk import replaced
 from tacit.errors import StorageError, UsageError
-from tacit.ledger._disk import replaced
 
 __all__ = ["Keys", "digest_of", "digests", "keys_of", "load_keys", "store_keys"]
 

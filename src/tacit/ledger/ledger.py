@@ -25,17 +25,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.disk import make_folder, replaced
 from tacit.errors import StorageError, UsageError
 from tacit.ledger import _frames as frames
 from tacit.ledger._book import Book
-from tacit.ledger._disk import Reader, Writer, replaced
+from tacit.ledger._disk import Reader, Writer
 from tacit.ledger._state import Declared
 from tacit.ledger.answers import RunLedger
 from tacit.ledger.keys import Keys, digest_of, load_keys, store_keys
 from tacit.ledger.run import Run
 from tacit.ledger.summary import RunSummary, Summary, by_example, histogram
 from tacit.ledger.worst_case import auc_of
-from tacit.wire._files import make_folder
 
 __all__ = ["Checked", "Ledger", "RunLedger"]
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.disk import make_folder
 from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.one_shot._tables import TABLES
 from tacit.one_shot.charges import Charges
@@ -30,7 +31,6 @@ from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
 from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed
 from tacit.one_shot.sums import Sums
-from tacit.wire._files import make_folder
 
 __all__ = ["Book", "Terms", "open_book"]
 

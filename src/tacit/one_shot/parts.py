@@ -17,9 +17,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.disk import make_folder, refuse, replaced, sync_folder
 from tacit.errors import StorageError, UsageError
-from tacit.ledger._disk import replaced
-from tacit.wire._files import make_folder, refuse, sync_folder
 
 __all__ = ["guard", "part", "store", "store_array", "store_json"]
 

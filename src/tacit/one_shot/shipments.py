@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tacit.disk import make_folder
 from tacit.errors import StorageError
 from tacit.one_shot.records import Keys
-from tacit.wire._files import make_folder
 
 __all__ = ["Shipment", "Shipments"]
 

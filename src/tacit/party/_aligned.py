@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tacit.align._mapped import numbers
 from tacit.align.tables import load
+from tacit.disk import replaced, storing
 from tacit.errors import StorageError
-from tacit.party._files import replaced, storing
 
 __all__ = ["FILE", "Aligned", "Source", "read", "store"]
 

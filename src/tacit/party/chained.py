@@ -14,10 +14,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tacit.disk import storing, sync_folder
 from tacit.errors import StorageError
 from tacit.party import sealing
-from tacit.party._files import storing
-from tacit.wire._files import sync_folder
 
 __all__ = ["append", "begin", "begun", "read"]
 

@@ -39,8 +39,8 @@ from tacit.config import (
     meets_embedding,
     party_template,
 )
+from tacit.disk import no_strangers, private
 from tacit.errors import DataError, UsageError
-from tacit.party._files import no_strangers, private
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 

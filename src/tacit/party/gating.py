@@ -23,7 +23,7 @@ from tacit.audit.gate import Figure, OnLimit, Verdict, decide
 from tacit.cut.plan import Plan, Task
 from tacit.errors import LimitError
 from tacit.party import chained
-from tacit.party._files import GATE
+from tacit.party._names import GATE
 from tacit.party.reporting import now
 from tacit.protect import ladder
 from tacit.wire.recorded import RecordedRun

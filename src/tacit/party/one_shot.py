@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
+from tacit.disk import locked
 from tacit.errors import TacitError
 from tacit.party import chained
-from tacit.party._files import OVERRIDES
+from tacit.party._names import OVERRIDES
 from tacit.party.folder import Folder
 from tacit.party.one_shot_common import Telling
 from tacit.party.one_shot_features import FeatureOutcome, train_features
@@ -19,7 +20,6 @@ from tacit.party.one_shot_report import exchange_report
 from tacit.party.records import restored
 from tacit.party.sealing import write_report
 from tacit.party.status import Status
-from tacit.wire._files import locked
 from tacit.wire.line import Alarm, Waiting
 
 __all__ = ["train_one_shot"]

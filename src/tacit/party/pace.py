@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.party._files import append_line, read_lines
+from tacit.disk import append_line, read_lines
 
 __all__ = ["PACE", "Pace", "paces"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tacit.errors import UsageError
 from tacit.ledger.ledger import Ledger
 from tacit.party import chained
-from tacit.party._files import OVERRIDES
+from tacit.party._names import OVERRIDES
 from tacit.party.folder import Folder
 from tacit.party.gating import decisions
 from tacit.party.reporting import now, worst_of

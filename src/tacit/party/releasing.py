@@ -12,10 +12,11 @@ from torch import Tensor
 
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
+from tacit.disk import replaced
 from tacit.errors import DataError, LimitError, UsageError
 from tacit.one_shot.parts import part, store_json
 from tacit.party import chained, sealing
-from tacit.party._files import GATE, replaced
+from tacit.party._names import GATE
 from tacit.party.aligning import aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder

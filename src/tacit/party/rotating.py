@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tacit.disk import sync_folder
 from tacit.errors import UsageError
 from tacit.party.folder import Folder, belong_together, write_new
 from tacit.wire import certificates
-from tacit.wire._files import sync_folder
 from tacit.wire.certificates import Certificate
 
 __all__ = ["next_certificate", "prepare", "switch"]

@@ -11,8 +11,8 @@ import hashlib
 import hmac
 from pathlib import Path
 
+from tacit.disk import replaced
 from tacit.errors import StorageError
-from tacit.party._files import replaced
 from tacit.report.document import Report
 from tacit.report.rendering import as_json, write
 

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tacit.disk import append_line, replaced, storing
 from tacit.errors import StorageError, UsageError
 from tacit.party import chained
-from tacit.party._files import append_line, replaced, storing
 from tacit.party.folder import Folder
 from tacit.party.pace import Pace
 

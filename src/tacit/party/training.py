@@ -24,9 +24,10 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
+from tacit.disk import replaced
 from tacit.errors import LimitError, RefusedError, StorageError, UsageError
 from tacit.party import chained
-from tacit.party._files import GATE, OVERRIDES, replaced
+from tacit.party._names import GATE, OVERRIDES
 from tacit.party.aligning import Aligned, aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder

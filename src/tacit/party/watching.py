@@ -24,8 +24,9 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
+from tacit.disk import append_line, read_lines, replaced
 from tacit.errors import TensorError, UsageError
-from tacit.party._files import LIVE, append_line, read_lines, replaced
+from tacit.party._names import LIVE
 from tacit.wire.recorded import RecordedRun
 
 __all__ = ["LIVE", "Watch", "looks"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.errors import DataError, StorageError, TacitError
 from tacit.party import chained, sealing
-from tacit.party._files import GATE, LIVE
+from tacit.party._names import GATE, LIVE
 from tacit.party.pace import PACE
 from tacit.party.status import alive, read_run
 from tacit.report.rendering import read as read_report

@@ -22,8 +22,8 @@ from typing import Any
 
 import polars as pl
 
+from tacit.disk import replaced, storing
 from tacit.errors import UsageError
-from tacit.party._files import replaced, storing
 from tacit.runs import RunReader, SweepReader, frame
 from tacit.track.curves import decided_at
 from tacit.track.following import Following

@@ -17,8 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from tacit.disk import storing
 from tacit.errors import StorageError, UsageError
-from tacit.party._files import storing
 from tacit.track.tracker import Log, Point, State, needed
 
 __all__ = ["TensorBoard"]

@@ -24,8 +24,8 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
+from tacit.disk import Buffer, write_at
 from tacit.errors import StorageError
-from tacit.wire._files import Buffer, write_at
 
 __all__ = ["Frame", "read_frames", "write_frame"]
 

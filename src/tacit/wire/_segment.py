@@ -26,8 +26,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from tacit.disk import Buffer
 from tacit.errors import StorageError, UsageError
-from tacit.wire._files import Buffer
 
 __all__ = [
     "HEAD_SIZE",

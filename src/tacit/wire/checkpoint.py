@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.disk import make_folder, refuse, remove, sync_file, sync_folder, write_at
 from tacit.errors import StorageError, UsageError
-from tacit.wire._files import make_folder, refuse, remove, sync_file, sync_folder, write_at
 from tacit.wire._tree import flatten, rebuild
 
 __all__ = ["Checkpoint", "Checkpoints", "load", "save"]

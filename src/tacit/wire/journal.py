@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from tacit.disk import as_bytes, locked, make_folder, refuse, remove, sync_file, sync_folder, write_at
 from tacit.errors import StorageError, UsageError
 from tacit.wire import _segment as layout
-from tacit.wire._files import as_bytes, locked, make_folder, refuse, remove, sync_file, sync_folder, write_at
 from tacit.wire._segment import Record
 
 __all__ = ["Journal", "Place", "Record"]

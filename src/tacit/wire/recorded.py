@@ -16,8 +16,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from tacit.disk import make_folder, refuse, remove
 from tacit.errors import StorageError, UsageError
-from tacit.wire._files import make_folder, refuse, remove
 from tacit.wire._frames import Frame, read_frames, write_frame
 from tacit.wire.record import Recorder, _cat, _Step
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tacit.disk import locked, make_folder, sync_file, sync_folder, write_at
 from tacit.errors import StorageError
-from tacit.wire._files import locked, make_folder, sync_file, sync_folder, write_at
 
 __all__ = ["COINS", "LEDGER", "MESSAGES", "Counted", "Tally"]
 

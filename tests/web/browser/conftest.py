@@ -12,9 +12,9 @@ from functools import partial
 
 import pytest
 
+from tacit.disk import append_line, replaced
 from tacit.lab.sweeping.results import as_table, write
 from tacit.party import chained
-from tacit.party._files import append_line, replaced
 
 NOW = 1_763_200_000.0  # seconds since 1970 at which written runs began
 WAIT = 15  # seconds: far more than anything here takes

@@ -15,7 +15,7 @@ from tacit.lab.torture.bench import Bench, Result, advance
 from tacit.lab.torture.intruder import ATTACKS
 from tacit.lab.torture.workers import state_of
 from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, RUN, Training, check, copy_party
-from tacit.party._files import GATE
+from tacit.party._names import GATE
 from tacit.party.releasing import export
 from tacit.party.reporting import now
 from tacit.party.sealing import write_report

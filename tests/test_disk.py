@@ -6,8 +6,8 @@ import stat
 
 import pytest
 
+from tacit.disk import replaced, storing
 from tacit.errors import StorageError
-from tacit.party._files import replaced, storing
 
 
 @pytest.fixture(name="synced")
