@@ -25,7 +25,7 @@ check: .venv/ready
 	$(BIN)/mypy examples
 
 bench: .venv/ready
-	$(BIN)/tacit bench
+	$(BIN)/python -m benchmarks
 
 torture: .venv/ready
 	$(BIN)/python -m tacit.lab.torture --out runs/torture

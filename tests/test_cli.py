@@ -1,4 +1,4 @@
-"""The command line, as a user meets it: the demo, the benchmarks, and two folders that get to one contract."""
+"""The command line, as a user meets it: the demo, and two folders that get to one contract."""
 
 import json
 import re
@@ -7,8 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.audit import attacks, standard
-from tacit.bench import Result
-from tacit.bench import names as benchmarks
 from tacit.cli import app
 
 
@@ -57,32 +55,6 @@ def test_an_out_that_can_be_no_folder_is_refused_before_the_work(tmp_path):
     (tmp_path / "taken").write_text("")
     done = run("demo", "--out", tmp_path / "taken")
     assert "can't be made a folder" in str(done.exception)
-
-
-def test_bench_gives_the_promised_json(monkeypatch):
-    made = [Result("solver", "one", 1.5, "x", 2.0), Result("solver", "two", 0.5, "x")]
-    monkeypatch.setattr("tacit.bench.run", lambda name: iter(made))
-    done = run("bench", "solver", "--json")
-    assert done.exit_code == 0
-    results = json.loads(done.stdout)
-    for result in results:
-        assert set(result) == {"bench", "case", "value", "unit", "goal", "holds"}
-        assert (result["goal"] is None) == (result["holds"] is None)
-    shown = run("bench", "solver", "-q", env={"COLUMNS": "60"})
-    assert "1.5 x" in shown.stdout
-    assert "holds" in shown.stdout
-    monkeypatch.setattr("tacit.bench.run", lambda name: iter([Result("solver", "one", 2.5, "x", 2.0)]))
-    assert run("bench", "solver").exit_code == 1
-
-
-def test_there_are_the_promised_benchmarks():
-    assert {"attack", "protect", "solver", "step"} <= set(benchmarks())
-
-
-def test_a_goal_holds_or_not():
-    assert Result("b", "c", 1.0, "x", 1.05).holds is True
-    assert Result("b", "c", 1.1, "x", 1.05).holds is False
-    assert Result("b", "c", 1.1, "x").holds is None
 
 
 # --- two folders -----------------------------------------------------------------------------------------------------

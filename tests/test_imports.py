@@ -6,7 +6,7 @@ from pathlib import Path
 import tacit
 
 ROOT = Path(tacit.__file__).parent
-COMPOSERS = {"cli", "web", "track", "runs", "lab", "bench", "party", "__init__", "__main__"}
+COMPOSERS = {"cli", "web", "track", "runs", "lab", "party", "__init__", "__main__"}
 # What each part may import of ours besides itself. Composers may import anything.
 ALLOWED = {
     "_version": set(),

@@ -10,7 +10,6 @@ import typer
 from tacit._version import __version__
 from tacit.cli._ending import DEBUG, Verbs, end_with
 from tacit.cli.audit import audit
-from tacit.cli.bench import bench
 from tacit.cli.completion import completion, ready_for_completion
 from tacit.cli.conformance import conformance
 from tacit.cli.dashboard import dashboard
@@ -72,7 +71,7 @@ PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose, days, figures),
-    "Help and upkeep": (doctor, explain, completion, bench),
+    "Help and upkeep": (doctor, explain, completion),
 }
 """The verbs, as the help groups them."""
 

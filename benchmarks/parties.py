@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import statistics
 import subprocess
 import sys
@@ -15,14 +14,15 @@ from typing import Any
 
 import torch
 
+from benchmarks._alignment import results
+from benchmarks._measure import Result
+from benchmarks._two_processes import WIDTH, party, set_up, weights
+from benchmarks.step import BATCH, ROWS
 from tacit.align.batches import batches
-from tacit.bench._alignment import results
-from tacit.bench._measure import Result
-from tacit.bench._two_processes import WIDTH, party, set_up, weights
-from tacit.bench.step import BATCH, ROWS
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.lab.torture.relay import Relay
+from tacit.lab.torture.world import free_port
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair
 
@@ -31,6 +31,7 @@ Work = Callable[[int], tuple[float, str]]
 
 PROTECT = "matched=0.6"
 STEPS, ROUNDS = 20, 12
+_ROOT = Path(__file__).parents[1]  # where the processes find this package
 
 
 def run() -> Iterator[Result]:
@@ -95,7 +96,7 @@ def _one_process(protect: str) -> Work:
 
 def _bytes() -> float:
     """What TLS sends for a step, in both directions, over an embedding and a gradient."""
-    port = _free_port()
+    port = free_port()
     with Relay(port) as relay, two_processes(PROTECT, "journal", port, relay.port) as work:
         work(STEPS)
         before = relay.passed
@@ -116,17 +117,15 @@ def two_processes(
 ) -> Iterator[Work]:
     """Both parties as processes, after their first step; `settings` are those of `set_up`."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        port = listen or _free_port()
+        port = listen or free_port()
         set_up(Path(scratch), port, connect or port, rows=rows, threads=threads, **settings)
-        command = [sys.executable, "-m", "tacit.bench._two_processes", scratch]
-        label = stack.enter_context(subprocess.Popen([*command, "label", protect, journal]))
-        stack.callback(label.kill)
-        features = stack.enter_context(
-            subprocess.Popen(
-                [*command, "features", protect, journal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        )
-        stack.callback(features.kill)
+        command = [sys.executable, "-m", "benchmarks._two_processes", scratch]
+        for role in ("label", "features"):
+            words = [*command, role, protect, journal]
+            process = subprocess.Popen(words, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+        features = process  # it sets the pace
         assert features.stdin is not None
         assert features.stdout is not None
         features.stdout.readline()  # the first step
@@ -137,10 +136,3 @@ def two_processes(
             return float(seconds), digest
 
         yield work
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

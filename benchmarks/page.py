@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tacit.bench._measure import Result, interleaved, seconds
+from benchmarks._measure import Result, interleaved, seconds
 from tacit.runs import find, reader
 
 POINTS = 1_000_000

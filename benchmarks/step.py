@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from tacit.bench._measure import Result, interleaved
-from tacit.bench.protect import spelled
+from benchmarks._measure import Result, interleaved
+from benchmarks.protect import spelled
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.models import Unsplit, adam, wide_deep
@@ -52,21 +53,19 @@ def data(rows: int = ROWS) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return codes, numbers, labels
 
 
-def _turns() -> Callable[[], torch.Tensor]:
-    """The next batch's rows, round and round."""
-    batches = torch.arange(ROWS).split(BATCH)
-    place = iter(range(10**9))
-    return lambda: batches[next(place) % len(batches)]
+def _round_and_round(rows: int, batch: int, device: str = "cpu") -> Iterator[torch.Tensor]:
+    """The rows of one batch after the other, without end."""
+    return itertools.cycle(torch.arange(rows, device=device).split(batch))
 
 
 def plain_step() -> Callable[[], None]:
     """Some plain steps of the unsplit network, on the same batches each time round."""
-    model, (codes, numbers, labels), rows_of = Unsplit(*models()), data(), _turns()
+    model, (codes, numbers, labels), batches = Unsplit(*models()), data(), _round_and_round(ROWS, BATCH)
     optimizer = adam(model)
 
     def step() -> None:
         for _ in range(REPEATS):
-            rows = rows_of()
+            rows = next(batches)
             mine = codes[rows], numbers[rows]
             loss = functional.binary_cross_entropy_with_logits(model(mine, (codes[rows], numbers[rows])), labels[rows])
             optimizer.zero_grad()
@@ -78,19 +77,27 @@ def plain_step() -> Callable[[], None]:
 
 def split_step(name: str, options: dict[str, Any]) -> Callable[[], None]:
     """The same by two parties in one process, under a protection."""
-    (bottom, top), (codes, numbers, labels), rows_of = models(), data(), _turns()
-    left, right = pair()
+    (bottom, top), (codes, numbers, labels) = models(), data()
     feature_party = FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))
     label_party = LabelParty(
         top=top, labels=labels, features=(codes, numbers), optimizer=adam(top), protect=protection(name, **options),
         noise=torch.Generator().manual_seed(0),
     )  # fmt: skip
+    return steps_of(feature_party, label_party, rows=ROWS, batch=BATCH, repeats=REPEATS)
+
+
+def steps_of(
+    feature_party: FeatureParty, label_party: LabelParty, *, rows: int, batch: int, repeats: int, device: str = "cpu"
+) -> Callable[[], None]:
+    """Some steps of two parties in one process, on the same batches each time round."""
+    left, right = pair()
+    batches = _round_and_round(rows, batch, device)
 
     def step() -> None:
-        for _ in range(REPEATS):
-            rows = rows_of()
-            feature_party.send(rows, left)
-            label_party.step(rows, right)
+        for _ in range(repeats):
+            chosen = next(batches)
+            feature_party.send(chosen, left)
+            label_party.step(chosen, right)
             feature_party.finish(left)
 
     return step

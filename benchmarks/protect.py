@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.bench._measure import Result, captured, interleaved, ratio
+from benchmarks._measure import Result, captured, interleaved, ratio
 from tacit.contracts import Protection
 from tacit.protect.gradient import protection
 from tacit.protect.gradient.matched import REFRESH

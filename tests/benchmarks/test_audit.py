@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tacit.bench import audit
+from benchmarks import audit
 
 
 @pytest.fixture

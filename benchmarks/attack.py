@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import torch
 
+from benchmarks._measure import Result, interleaved
+from benchmarks.protect import gradients
 from tacit.audit import attacks
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import grant
-from tacit.bench._measure import Result, interleaved
-from tacit.bench.protect import gradients
 from tacit.contracts import View
 
 STEPS, BATCH, WIDTH = 16, 1024, 128

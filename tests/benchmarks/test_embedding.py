@@ -1,6 +1,6 @@
 """The benchmark of embedding protections, in small: each is measured, and every figure has a case of its own."""
 
-from tacit.bench import embedding
+from benchmarks import embedding
 from tacit.protect.embedding import names
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from benchmarks._measure import Result
 from tacit.align import _mb8, _worker
 from tacit.align.curve import ENGINES, Engine, Points, hash_to_points
 from tacit.align.psi import CHUNK, SHORT, Matched, intersect
-from tacit.bench._measure import Result
 from tacit.contracts import Link
 from tacit.wire.codec import CONTROL, AtMost, Limit
 from tacit.wire.memory import links

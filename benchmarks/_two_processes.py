@@ -1,6 +1,6 @@
 """One party of a timed training between two processes: it goes on for so many steps each time it is told to.
 
-    python -m tacit.bench._two_processes FOLDER ROLE PROTECTION JOURNAL
+    python -m benchmarks._two_processes FOLDER ROLE PROTECTION JOURNAL
 
 The feature party sets the pace: for each line that it reads it trains as many steps as the line says, and prints the
 seconds. JOURNAL is "journal", or "none" for a journal that forgets, to see what writing costs.
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tacit.bench.step import BATCH, ROWS, data, models
+from benchmarks.step import BATCH, ROWS, data, models
 from tacit.config import Contract
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty

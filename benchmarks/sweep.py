@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from tacit.bench._measure import Result, interleaved
-from tacit.bench.step import BATCH, CATEGORIES, NUMBERS, REPEATS, VOCABULARY, data, plain_step, split_step
+from benchmarks._measure import Result, interleaved
+from benchmarks.step import BATCH, CATEGORIES, NUMBERS, REPEATS, VOCABULARY, data, plain_step, split_step
 from tacit.lab.data import generated
 from tacit.lab.data.rows import Rows, Table
 from tacit.lab.stack.measuring import EVERY_BATCH

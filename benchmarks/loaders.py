@@ -18,7 +18,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from tacit.bench._measure import Result, interleaved, seconds
+from benchmarks._measure import Result, interleaved, seconds
 from tacit.lab.data import avazu, criteo, generated, own
 from tacit.lab.data.rows import Data, Rows
 

@@ -1,4 +1,4 @@
-from tacit.bench import run
+from benchmarks import run
 
 
 def test_the_benchmark_of_the_loaders_tells_rates_and_ratios(monkeypatch):

@@ -10,19 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.bench._measure import Result, interleaved
-from tacit.bench.protect import spelled
+from benchmarks._measure import Result, interleaved
+from benchmarks.protect import spelled
+from benchmarks.step import CATEGORIES, NUMBERS, VOCABULARY, data, steps_of
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.dependence import distance_correlation
 from tacit.models import adam, wide_deep
 from tacit.protect.embedding import embedding_protection
 from tacit.protect.gradient.none import none
-from tacit.wire.memory import pair
 
 REPEATS = 4  # steps for each time that is taken
 ROUNDS = 12
-CATEGORIES, NUMBERS, VOCABULARY = 26, 13, 1000  # Criteo's columns
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gaussian", {"snr": 4.0}),
     ("gaussian", {"std": 0.5, "clip": 4.0}),
@@ -75,7 +74,6 @@ def _step(setup: _Setup, chain: Sequence[tuple[str, dict[str, Any]]], device: st
     torch.manual_seed(0)
     bottom, top = (half.to(device) for half in setup.models())
     features, labels = setup.data()
-    left, right = pair()
     feature_party = FeatureParty(
         bottom=bottom, features=[x.to(device) for x in features], optimizer=adam(bottom),
         protect=[embedding_protection(name, **options) for name, options in chain],
@@ -85,17 +83,7 @@ def _step(setup: _Setup, chain: Sequence[tuple[str, dict[str, Any]]], device: st
         top=top, labels=labels.to(device), optimizer=adam(top), protect=none(), loss=setup.loss,
         noise=torch.Generator(device).manual_seed(1),
     )  # fmt: skip
-    batches = torch.arange(len(labels), device=device).split(setup.batch)
-    place = iter(range(10**9))
-
-    def step() -> None:
-        for _ in range(REPEATS):
-            rows = batches[next(place) % len(batches)]
-            feature_party.send(rows, left)
-            label_party.step(rows, right)
-            feature_party.finish(left)
-
-    return step
+    return steps_of(feature_party, label_party, rows=len(labels), batch=setup.batch, repeats=REPEATS, device=device)
 
 
 def _correlations(device: str) -> Iterator[Result]:
@@ -129,10 +117,8 @@ def _table_models() -> tuple[nn.Module, nn.Module]:
 
 
 def _table_data() -> tuple[tuple[Tensor, ...], Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    codes = torch.randint(VOCABULARY, (8 * 512, CATEGORIES), generator=generator)
-    numbers = torch.rand(8 * 512, NUMBERS, generator=generator)
-    return (codes, numbers), (torch.rand(8 * 512, generator=generator) < 0.25).float()
+    codes, numbers, labels = data(8 * 512)
+    return (codes, numbers), labels
 
 
 def _picture_models() -> tuple[nn.Module, nn.Module]:

@@ -1,4 +1,8 @@
-"""Speed and memory, as ratios measured side by side in one run; one file for each benchmark, named after it."""
+"""Speed and memory, as ratios measured side by side in one run; one file for each benchmark, named after it.
+
+`make bench` runs them all, `python -m benchmarks NAME ...` some; with --json they print one JSON document. A ratio of
+1.2x means 1.2 times as long as what it is compared with. Where a figure misses its goal, the exit code is 1.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 
-from tacit.bench._measure import Result
+from benchmarks._measure import Result
 from tacit.errors import UsageError
 
 __all__ = ["Result", "names", "run"]

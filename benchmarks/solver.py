@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from tacit.bench._measure import Result, interleaved, ratio
+from benchmarks._measure import Result, interleaved, ratio
 from tacit.errors import UsageError
 from tacit.protect.gradient import _formula
 from tacit.protect.gradient.marvell import solve

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.bench._measure import Result, seconds
-from tacit.bench._two_processes import NOTHING, set_up
-from tacit.bench.parties import PROTECT, two_processes
-from tacit.bench.protect import gradients
-from tacit.bench.step import BATCH, data, models
+from benchmarks._measure import Result, seconds
+from benchmarks._two_processes import NOTHING, set_up
+from benchmarks.parties import PROTECT, two_processes
+from benchmarks.protect import gradients
+from benchmarks.step import BATCH, data, models
 from tacit.config import Training
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
