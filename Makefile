@@ -28,7 +28,7 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks
 
 torture: .venv/ready
-	$(BIN)/python -m tacit.lab.torture --out runs/torture
+	$(BIN)/python -m tests.torture --out runs/torture
 
 docs: .venv/ready
 	$(BIN)/python -m sphinx -W -q -b html -d docs/_build/trees docs docs/_build/html

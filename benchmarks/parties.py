@@ -21,10 +21,10 @@ from benchmarks.step import BATCH, ROWS
 from tacit.align.batches import batches
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.lab.torture.relay import Relay
-from tacit.lab.torture.world import free_port
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair
+from tests.torture.relay import Relay
+from tests.torture.world import free_port
 
 Work = Callable[[int], tuple[float, str]]
 """Trains so many steps; tells the seconds, and a digest of the bottom's weights."""

@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from tacit.lab.torture.world import free_port
 from tacit.party.folder import Folder, create
+from tests.torture.world import free_port
 
 CONTRACT = """
 run = "small"

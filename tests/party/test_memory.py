@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from tacit.config import Contract
-from tacit.lab.torture.world import free_port
 from tacit.party.aligning import store
 from tacit.party.folder import create
+from tests.torture.world import free_port
 
 CONTRACT = """
 run = "memory"

@@ -9,11 +9,11 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.audit import standard
-from tacit.lab.torture.world import free_port
 from tacit.party.aligning import align
 from tacit.party.folder import create
 from tacit.party.replaying import audit_run
 from tacit.party.training import train
+from tests.torture.world import free_port
 
 CONTRACT = """
 run = "flights"

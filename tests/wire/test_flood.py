@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import grpc
 import pytest
 
-from tacit.lab.torture.intruder import Flood
 from tacit.wire import certificates, network
 from tacit.wire.codec import CONTROL
+from tests.torture.intruder import Flood
 
 LIMITS = {"hello": CONTROL}
 AIRLINE, AIRPORT = (certificates.create(name) for name in ("airline", "airport"))

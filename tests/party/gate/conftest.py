@@ -13,11 +13,11 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.errors import TacitError
-from tacit.lab.torture.world import free_port
 from tacit.party._aligned import store
 from tacit.party.folder import Folder, create
 from tacit.party.gating import decisions
 from tacit.party.training import train
+from tests.torture.world import free_port
 
 RUN = "gated"
 CONTRACT = """

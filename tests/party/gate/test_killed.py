@@ -4,11 +4,11 @@ from contextlib import closing
 
 import pytest
 
-from tacit.lab.torture.processes import Processes
-from tacit.lab.torture.workers import Start
 from tacit.ledger.ledger import Ledger
 from tacit.party import chained
 from tacit.wire.recorded import RecordedRun
+from tests.torture.processes import Processes
+from tests.torture.workers import Start
 
 AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.8'
 AIRPORT = 'protect.embedding = [{ name = "gaussian", snr = 20.0 }]\nlimit = 0.5'

@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tacit.lab.torture.bench import Bench, Result
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
 from tacit.wire.journal import Journal
+from tests.torture.bench import Bench, Result
+from tests.torture.world import FEATURES, LABEL, PARTIES, Training, check
 
 __all__ = ["DAMAGE"]
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 
 from tacit.errors import LimitError
-from tacit.lab.torture.bench import Bench, Result, advance
-from tacit.lab.torture.intruder import ATTACKS
-from tacit.lab.torture.workers import state_of
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, RUN, Training, check, copy_party
 from tacit.party._names import GATE
 from tacit.party.releasing import export
 from tacit.party.reporting import now
@@ -22,15 +19,21 @@ from tacit.party.sealing import write_report
 from tacit.report.document import Report, Subject, Worst
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity
+from tests.torture.bench import Bench, Result, advance
+from tests.torture.intruder import ATTACKS
+from tests.torture.workers import state_of
+from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Training, check, copy_party
 
 __all__ = ["REFUSALS"]
 
 
-def _unharmed(training: Training, name: str, act: Callable[[], object]) -> None:
-    """Do something; the journal and the checkpoints of this party are the same afterwards."""
-    before = training.state(name)
-    act()
-    check(training.kept(name, before), f"the files of {name} are not what they were before the refusal")
+@contextmanager
+def _unharmed(training: Training, *names: str) -> Iterator[None]:
+    """The journals and the checkpoints of these parties are the same afterwards."""
+    before = {name: training.state(name) for name in names}
+    yield
+    for name, files in before.items():
+        check(training.kept(name, files), f"the files of {name} are not what they were before the refusal")
 
 
 def _resumed(bench: Bench, name: str, change: Callable[[Training], None], *words: str, version: str = "") -> Result:
@@ -39,10 +42,8 @@ def _resumed(bench: Bench, name: str, change: Callable[[Training], None], *words
     kept = training.folder / "as-it-was"
     shutil.copytree(training.party(name), kept)
     change(training)
-    error: dict[str, str] = {}
-    _unharmed(
-        training, name, lambda: error.update(training.refused(training.start(name, version=version), *words))
-    )  # fmt: skip
+    with _unharmed(training, name):
+        error = training.refused(training.start(name, version=version), *words)
     shutil.rmtree(training.party(name))
     kept.rename(training.party(name))
     bench.done(training)
@@ -90,13 +91,8 @@ def old_copy(bench: Bench, name: str) -> Result:
     _move(training.party(name), newest)
     copy_party(old, training.party(name))
     training.start(other)
-    error: dict[str, str] = {}
-    word = "journal" if name == FEATURES else "older copy"
-
-    def refuse() -> None:
-        error.update(training.refused(training.start(name), word, "older copy"))
-
-    _unharmed(training, other, lambda: _unharmed(training, name, refuse))
+    with _unharmed(training, *PARTIES):
+        error = training.refused(training.start(name), "journal" if name == FEATURES else "older copy", "older copy")
     check(not training.running[other].over, f"{other} did not stay")
     if name == FEATURES:
         check(any(alarm["field"] == "journal" for alarm in training.alarms()), "no alarm at the label party")
@@ -195,9 +191,12 @@ def _replace_identity(training: Training, name: str, identity: Identity, *, pinn
         (training.party(other) / "trusted" / f"{name}.crt").write_bytes(identity.cert_pem)
 
 
-def _told(training: Training, name: str, word: str) -> Mapping[str, str]:
-    """Start a party that must refuse its own or its peer's certificate."""
-    return training.refused(training.start(name), "certificate", word)
+def _both_refuse(training: Training, word: str) -> Mapping[str, str]:
+    """Start each party, which must refuse its own or its peer's certificate; the second one's error."""
+    for name in PARTIES:
+        with _unharmed(training, name):
+            error = training.refused(training.start(name), "certificate", word)
+    return error
 
 
 def expired(bench: Bench) -> Result:
@@ -206,9 +205,7 @@ def expired(bench: Bench) -> Result:
     kept = _keep(training)
     past = datetime.now(UTC) - timedelta(days=30)
     _replace_identity(training, FEATURES, certificates.create(FEATURES, days=1, now=past), pinned=True)
-    error: dict[str, str] = {}
-    for name in PARTIES:
-        _unharmed(training, name, lambda name=name: error.update(_told(training, name, "expired")))  # type: ignore[misc]
+    error = _both_refuse(training, "expired")
     _bring_back(training, kept)
     bench.done(training)
     return Result(training.brief(error))
@@ -220,12 +217,8 @@ def foreign(bench: Bench, name: str) -> Result:
     kept = _keep(training)
     _replace_identity(training, name, certificates.create(name), pinned=False)
     training.start(LABEL)
-    error: dict[str, str] = {}
-
-    def refuse() -> None:
-        error.update(training.refused(training.start(FEATURES), "RefusedError", "certificate"))
-
-    _unharmed(training, LABEL, lambda: _unharmed(training, FEATURES, refuse))
+    with _unharmed(training, *PARTIES):
+        error = training.refused(training.start(FEATURES), "RefusedError", "certificate")
     check(not training.running[LABEL].over, "the label party did not stay")
     training.stop()
     _bring_back(training, kept)
@@ -240,9 +233,7 @@ def wrong_name(bench: Bench) -> Result:
     stranger = certificates.create("airfield")
     (training.party(LABEL) / "trusted" / f"{FEATURES}.crt").write_bytes(stranger.cert_pem)
     _replace_identity(training, FEATURES, stranger, pinned=False)
-    error: dict[str, str] = {}
-    for name in PARTIES:
-        _unharmed(training, name, lambda name=name: error.update(_told(training, name, "airfield")))  # type: ignore[misc]
+    error = _both_refuse(training, "airfield")
     _bring_back(training, kept)
     bench.done(training)
     return Result(training.brief(error))

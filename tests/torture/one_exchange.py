@@ -8,18 +8,16 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tacit.lab.torture.bench import Result
-from tacit.lab.torture.kills import Fates, Side
-from tacit.lab.torture.processes import Process, Processes
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, check, prepare
+from tests.torture.bench import Result
+from tests.torture.kills import Fates, train_under_kills, until_enough
+from tests.torture.processes import Process, Processes
+from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, check, prepare
 
 __all__ = ["POINTS", "kills_in_one_exchange"]
 
@@ -118,24 +116,15 @@ def kills_in_one_exchange(
     fates = Fates(wanted, random.Random(seed), told, POINTS, {"embedding stored"}, passes=3, longest=_LONGEST)
     numbers, starts = count(), []
 
-    def worker() -> None:
-        while fates.left > 0:
-            training = _Exchange.copy(processes, aligned.folder, folder / f"trial-{next(numbers)}")
-            starts.append(_killed(training, fates))
-            _same(training, expected, answers)
-            training.stop()
-            shutil.rmtree(training.folder)
+    def train() -> None:
+        training = _Exchange.copy(processes, aligned.folder, folder / f"trial-{next(numbers)}")
+        starts.append(sum(len(side.starts) for side in train_under_kills(training, fates, _PATIENCE)))
+        _same(training, expected, answers)
+        training.stop()
+        shutil.rmtree(training.folder)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        while fates.left > 0:  # a process that came to its end before its kill gives it back
-            for job in [pool.submit(worker) for _ in range(at_once)]:
-                job.result()
-    by_point = {
-        f"{name}: {point}": fates.done[name, point] for name in PARTIES for point in (*POINTS[name], "any moment")
-    }
-    missed = [point for point, done in by_point.items() if not done]
+    by_point = until_enough(fates, at_once, train)
     total = fates.done.total()
-    check(total < 16 * 8 or not missed, f"never killed at {', '.join(missed)}")
     return Result(
         f"{total} kills in {len(starts)} trainings: flips, models, embeddings, certificates and books identical",
         {"kills": total, "trainings": len(starts), "starts": sum(starts), "by_point": by_point, "identical": True},
@@ -156,20 +145,6 @@ def _undisturbed(processes: Processes, folder: Path, seed: int) -> tuple[Trainin
     return aligned, reference
 
 
-def _killed(training: Training, fates: Fates) -> int:
-    """One training from its beginning to its end, with many kills on the way; how often a party was started."""
-    sides = [Side(training, name, fates) for name in PARTIES]
-    until = time.monotonic() + _PATIENCE
-    while not all(side.over for side in sides):
-        for side in sides:
-            if not side.over:
-                side.look()
-            check(not side.problem, side.problem)
-        check(time.monotonic() < until, f"a training with kills did not end in {_PATIENCE:.0f} s")
-        time.sleep(0.005)
-    return sum(len(side.starts) for side in sides)
-
-
 def _same(training: _Exchange, expected: dict[str, dict[str, Any]], answers: dict[str, set[str]]) -> None:
     """Fail where a finished training differs from the undisturbed one."""
     for name in PARTIES:
@@ -179,4 +154,3 @@ def _same(training: _Exchange, expected: dict[str, dict[str, Any]], answers: dic
     said = training.answers()
     strange = [key for key, each in said.items() if answers.get(key) != each]
     check(not strange, f"other answers than in the undisturbed run: {strange[:3]}")
-    check(not training.alarms(), f"an alarm without a reason: {training.alarms()}")

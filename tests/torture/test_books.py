@@ -8,11 +8,11 @@ import pytest
 from tacit.align.batches import digest
 from tacit.contracts import Event
 from tacit.cut.plan import Plan
-from tacit.lab.torture.books import check_ledgers
-from tacit.lab.torture.world import FEATURES, PARTIES, RUN, Size, TrialError
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 from tacit.party._aligned import store
+from tests.torture.books import check_ledgers
+from tests.torture.world import FEATURES, PARTIES, RUN, Size, TrialError
 
 SIZE = Size(rows=200, epochs=2, batch_size=16)
 

@@ -20,7 +20,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES
+from tests.torture.world import FEATURES, LABEL, PARTIES
 
 __all__ = ["ADDRESSES", "LossyNetwork"]
 

@@ -16,9 +16,9 @@ from tacit.align.curve import Engine, Points, byte_order
 from tacit.align.ids import read_ids
 from tacit.contracts import Link, Message
 from tacit.errors import RefusedError
-from tacit.lab.torture.intruder import reach
 from tacit.party.folder import Folder
 from tacit.party.meeting import alignment_limits, said_hello
+from tests.torture.intruder import reach
 
 __all__ = ["echo"]
 

@@ -27,8 +27,6 @@ import tacit.party.building
 import tacit.party.training
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
-from tacit.lab.torture.echoing import echo
-from tacit.lab.torture.intruder import intrude
 from tacit.one_shot import exchange
 from tacit.party.aligning import align
 from tacit.party.folder import Folder
@@ -36,6 +34,8 @@ from tacit.party.one_shot import train_one_shot
 from tacit.party.training import train
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
+from tests.torture.echoing import echo
+from tests.torture.intruder import intrude
 
 __all__ = ["FAILED", "Start", "main", "serve", "state_of", "work"]
 
@@ -223,8 +223,8 @@ def _say(**what: int) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """`python -m tacit.lab.torture.workers`: one party by its options, or, with --serve, one for each line of stdin."""
-    parser = argparse.ArgumentParser(prog="python -m tacit.lab.torture.workers", description=main.__doc__)
+    """`python -m tests.torture.workers`: one party by its options, or, with --serve, one for each line of stdin."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.workers", description=main.__doc__)
     parser.add_argument("--serve", action="store_true", help="fork a process for each line of stdin")
     parser.add_argument("--folder", help="of the party")
     parser.add_argument("--events", help="the file that is told what happens (default: events.jsonl in the folder)")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tacit.lab.torture.processes import Processes
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Size, Training, check, prepare
 from tacit.wire.journal import Journal
+from tests.torture.processes import Processes
+from tests.torture.world import FEATURES, LABEL, PARTIES, Size, Training, check, prepare
 
 __all__ = ["Bench", "Progress", "Result"]
 
@@ -67,7 +66,6 @@ class Bench:
         self.seed = seed
         self.progress = progress
         self.at_once = at_once
-        self.failed = threading.Event()
         self._numbers = count()
         self._prepare()
 

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from tacit.lab.torture import main
-from tacit.lab.torture.bench import Bench
-from tacit.lab.torture.relay import Relay
-from tacit.lab.torture.trials import SHORT, TRIALS, Outcome, chosen, run, summary
-from tacit.lab.torture.world import PARTIES, Size, TrialError
+from tests.torture import main
+from tests.torture.bench import Bench
+from tests.torture.relay import Relay
+from tests.torture.trials import SHORT, TRIALS, Outcome, chosen, run, summary
+from tests.torture.world import PARTIES, Size, TrialError
 
 KILLS = 20
 

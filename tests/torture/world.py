@@ -17,9 +17,9 @@ import polars as pl
 from safetensors import safe_open
 
 from tacit.errors import TacitError
-from tacit.lab.torture.processes import Process, Processes, read_events
-from tacit.lab.torture.workers import FAILED, Start, state_of
 from tacit.party.folder import create
+from tests.torture.processes import Process, Processes, read_events
+from tests.torture.workers import FAILED, Start, state_of
 
 __all__ = [
     "FEATURES", "LABEL", "PARTIES", "RUN", "Size", "Training", "TrialError", "check", "copy_party", "free_port",

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import UsageError
-from tacit.lab.torture import network
-from tacit.lab.torture.bench import Bench, Progress, Result
-from tacit.lab.torture.damage import DAMAGE
-from tacit.lab.torture.kills import kills, last_turn, ledger, plain_command
-from tacit.lab.torture.one_exchange import kills_in_one_exchange
-from tacit.lab.torture.processes import Processes
-from tacit.lab.torture.refusals import REFUSALS
-from tacit.lab.torture.world import Size, TrialError
+from tests.torture import network
+from tests.torture.bench import Bench, Progress, Result
+from tests.torture.damage import DAMAGE
+from tests.torture.kills import kills, last_turn, ledger, plain_command
+from tests.torture.one_exchange import kills_in_one_exchange
+from tests.torture.processes import Processes
+from tests.torture.refusals import REFUSALS
+from tests.torture.world import Size, TrialError
 
 __all__ = ["SHORT", "TRIALS", "Outcome", "Trial", "chosen", "run", "summary"]
 

@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Make the trials and print what came of them; the exit code is 1 where one failed."""
-    parser = argparse.ArgumentParser(prog="python -m tacit.lab.torture", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=main.__doc__)
     parser.add_argument("--kills", type=int, default=500, help="how often a process is killed in all (default: 500)")
     parser.add_argument(
         "--one-shot-kills", type=int, default=200, help="likewise, of parties that train in one exchange (default: 200)"
@@ -33,7 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
 
     from tacit.errors import UsageError
-    from tacit.lab.torture.trials import chosen, run, summary
+    from tests.torture.trials import chosen, run, summary
 
     try:
         names = chosen(options.only)

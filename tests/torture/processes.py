@@ -16,9 +16,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from tacit.errors import TacitError
-from tacit.lab.torture.workers import Start
+from tests.torture.workers import Start
 
-__all__ = ["Process", "Processes", "read_events"]
+__all__ = ["ROOT", "WORKER", "Process", "Processes", "read_events"]
+
+ROOT = Path(__file__).parents[2]
+"""Where Python finds the module of a worker."""
+
+WORKER = ("-m", "tests.torture.workers")
 
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -96,11 +101,12 @@ class Processes:
         self._lock = threading.Lock()
         with log.open("ab") as said:
             self._parent = subprocess.Popen(
-                [sys.executable, "-m", "tacit.lab.torture.workers", "--serve"],
+                [sys.executable, *WORKER, "--serve"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
                 env={**os.environ, **_ONE_THREAD},
+                cwd=ROOT,
             )
         self._listener = threading.Thread(target=self._listen, name="tacit-torture", daemon=True)
         self._listener.start()

@@ -10,13 +10,13 @@ import sys
 import time
 from contextlib import ExitStack
 
-from tacit.lab.torture.bench import Bench, Result
-from tacit.lab.torture.intruder import Flood
-from tacit.lab.torture.packets import ADDRESSES, LossyNetwork
-from tacit.lab.torture.processes import read_events
-from tacit.lab.torture.relay import Relay
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check, free_port
 from tacit.wire.network import allow_files
+from tests.torture.bench import Bench, Result
+from tests.torture.intruder import Flood
+from tests.torture.packets import ADDRESSES, LossyNetwork
+from tests.torture.processes import ROOT, WORKER, read_events
+from tests.torture.relay import Relay
+from tests.torture.world import FEATURES, LABEL, PARTIES, Training, check, free_port
 
 __all__ = ["broken_again_and_again", "cut", "delayed", "flooded", "forgotten", "lossy", "silenced"]
 
@@ -140,11 +140,10 @@ def lossy(bench: Bench) -> Result:
         training.edit(name, r"127\.0\.0\.1", ADDRESSES[LABEL])
     began = time.monotonic()
     with LossyNetwork(loss=_LOSS, delay=_DELAY / 4, seed=bench.seed) as line, ExitStack() as stack:
-        words = [sys.executable, "-m", "tacit.lab.torture.workers"]
         running = []
         for name in PARTIES:
             options = ["--folder", str(training.party(name)), "--events", str(training.events(name))]
-            running.append(subprocess.Popen([*line.inside(name), *words, *options]))
+            running.append(subprocess.Popen([*line.inside(name), sys.executable, *WORKER, *options], cwd=ROOT))
             stack.callback(running[-1].wait)
             stack.callback(running[-1].kill)
         codes = [process.wait(_PATIENCE) for process in running]

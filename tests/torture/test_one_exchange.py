@@ -1,7 +1,7 @@
 """The short form of the kills of `make torture` in one-shot training: real processes, a handful of kills."""
 
-from tacit.lab.torture.one_exchange import POINTS, kills_in_one_exchange
-from tacit.lab.torture.processes import Processes
+from tests.torture.one_exchange import POINTS, kills_in_one_exchange
+from tests.torture.processes import Processes
 
 KILLS = 6
 

@@ -17,11 +17,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.lab.torture.bench import Bench, Result
-from tacit.lab.torture.books import check_ledgers
-from tacit.lab.torture.processes import Process, read_events
-from tacit.lab.torture.workers import state_of
-from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, Training, check
+from tests.torture.bench import Bench, Result
+from tests.torture.books import check_ledgers
+from tests.torture.processes import ROOT, WORKER, Process, read_events
+from tests.torture.workers import state_of
+from tests.torture.world import FEATURES, LABEL, PARTIES, Training, check
 
 __all__ = ["POINTS", "Fates", "Side", "kills", "last_turn", "ledger", "plain_command"]
 
@@ -39,7 +39,6 @@ POINTS = {
 
 _OFTEN = frozenset(point for points in POINTS.values() for point in points) - {"checkpoint written", "journal rotated"}
 _TRAIN = ("-m", "tacit", "train", "--no-audit", "--quiet")
-_WORKER = ("-m", "tacit.lab.torture.workers")
 _IN_A_ROW = 20  # kills after which the ledgers are looked at
 _PATIENCE = 240.0  # seconds for one training with all its kills
 
@@ -144,20 +143,52 @@ class Side:
         return [settled[each.pid] - each.began for each in self.starts[1:] if each.pid in settled]
 
 
-def _one(bench: Bench, fates: Fates) -> dict[str, Any]:
-    """One training from its beginning to its end, with many kills on the way."""
-    training = bench.fresh()
+def train_under_kills(training: Training, fates: Fates, patience: float) -> list[Side]:
+    """One training from its beginning to its end, with many kills on the way; fails where that takes too long."""
     sides = [Side(training, name, fates) for name in PARTIES]
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + patience
     while not all(side.over for side in sides):
         for side in sides:
             if not side.over:
                 side.look()
             check(not side.problem, side.problem)
-        check(time.monotonic() < until, f"a training with kills did not end in {_PATIENCE:.0f} s")
+        check(time.monotonic() < until, f"a training with kills did not end in {patience:.0f} s")
         time.sleep(0.005)
-    most = bench.same(training)
     check(not training.alarms(), f"an alarm without a reason: {training.alarms()}")
+    return sides
+
+
+def until_enough(fates: Fates, at_once: int, train: Callable[[], None]) -> dict[str, int]:
+    """Train again and again, some at a time, until enough processes were killed; kills by party and point."""
+    failed = threading.Event()
+
+    def worker() -> None:
+        while fates.left > 0 and not failed.is_set():
+            try:
+                train()
+            except BaseException:
+                failed.set()  # the other trainings need not go on
+                raise
+
+    with ThreadPoolExecutor(at_once) as pool:
+        while fates.left > 0:  # a process that came to its end before its kill gives it back
+            for job in [pool.submit(worker) for _ in range(at_once)]:
+                job.result()
+    by_point = {
+        f"{name}: {point}": fates.done[name, point]
+        for name, points in fates.points.items()
+        for point in (*points, "any moment")
+    }
+    missed = [point for point, done in by_point.items() if not done]
+    check(fates.done.total() < 16 * 8 or not missed, f"never killed at {', '.join(missed)}")
+    return by_point
+
+
+def _one(bench: Bench, fates: Fates) -> dict[str, Any]:
+    """One training under kills, compared with the undisturbed one."""
+    training = bench.fresh()
+    sides = train_under_kills(training, fates, _PATIENCE)
+    most = bench.same(training)
     entered = check_ledgers(training, bench.folder / "reference", bench.size)
     events = read_events(training.run_folder(FEATURES) / "log.jsonl")
     connected = sum(event["event"] == "connected" for event in events)
@@ -211,7 +242,7 @@ def plain_command(bench: Bench) -> Result:
     training, began = bench.halfway(), time.monotonic()
     with ExitStack() as stack:
         for name in PARTIES:
-            _command(stack, [*_WORKER, "--events", str(training.events(name))], training, name)
+            _command(stack, [*WORKER, "--events", str(training.events(name))], training, name)
         settled: list[float] = []
 
         def look() -> bool:
@@ -233,7 +264,7 @@ def _command(stack: ExitStack, words: Sequence[str], training: Training, name: s
     """A command in a party's folder, as a process of its own; what still runs at the end is killed."""
     own = {**os.environ, "TACIT_STATE": state_of(training.party(name))}
     process = subprocess.Popen(
-        [sys.executable, *words, "--folder", training.party(name)], stdout=subprocess.DEVNULL, env=own
+        [sys.executable, *words, "--folder", training.party(name)], stdout=subprocess.DEVNULL, env=own, cwd=ROOT
     )
     stack.callback(process.wait)
     stack.callback(process.kill)
@@ -263,26 +294,9 @@ def kills(bench: Bench) -> Result:
     """Train again and again under kills until there were enough of them."""
     fates = Fates(bench.kills, random.Random(bench.seed), lambda done: bench.progress("kill -9", done, bench.kills))
     trained: list[dict[str, Any]] = []
-
-    def worker() -> None:
-        while fates.left > 0 and not bench.failed.is_set():
-            try:
-                trained.append(_one(bench, fates))
-            except BaseException:
-                bench.failed.set()  # the other trainings need not go on
-                raise
-
-    with ThreadPoolExecutor(bench.at_once) as pool:
-        while fates.left > 0:  # a process that came to its end before its kill gives it back
-            for job in [pool.submit(worker) for _ in range(bench.at_once)]:
-                job.result()
+    by_point = until_enough(fates, bench.at_once, lambda: trained.append(_one(bench, fates)))
     recoveries = sorted(seconds for one in trained for seconds in one["recoveries"])
     total = fates.done.total()
-    by_point = {
-        f"{name}: {point}": fates.done[name, point] for name in PARTIES for point in (*POINTS[name], "any moment")
-    }
-    missed = [point for point, done in by_point.items() if not done]
-    check(total < 16 * 8 or not missed, f"never killed at {', '.join(missed)}")
     return Result(
         f"{total} kills in {len(trained)} trainings: all models and ledgers identical",
         {
