@@ -215,6 +215,19 @@ def test_groups_are_part_of_what_is_sent():
     assert of(both, "c", "variance").decoder == "groups"
 
 
+def test_what_left_before_is_attacked_together_with_what_is_about_to_leave():
+    """A number under noise tells little of it, the noise nothing, and both of them everything."""
+    inputs = rows()
+    number = inputs.numeric[:, 0].numpy()
+    before, now = ranks(number + 3 * noise(1)), ranks(noise(1))
+    found = audit(now, inputs, before=before)
+    assert of(found, "a", "variance").read.low > 0.5
+    assert of(blind(), "a", "variance").read.high < 0.1
+    assert found.worst > blind().worst + 0.2
+    assert "together with 1 numbers a row that left before" in found.notes[0]
+    assert f"by itself: {blind().worst:.3f}" in found.notes[0]
+
+
 def test_the_result_is_the_same_again_and_json_holds_it():
     told = []
     one = audit(ranks(noise(1)), progress=lambda *step: told.append(step))

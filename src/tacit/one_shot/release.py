@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ def attack_release(
     threads: int = 1,
     progress: Progress | None = None,
     groups: NDArray[np.integer[Any]] | None = None,
+    before: NDArray[np.uint8] | None = None,
     others: bool = True,
     known_rows: int = 40_000,
     judged_rows: int = 40_000,
@@ -67,12 +68,20 @@ def attack_release(
         threads: that decoders may use.
         progress: called with the part, what is done of it and its total.
         groups: the group of each row in each partition that is sent as well, for sums in the clear.  (rows, partitions)
+        before: what has left of these rows before, in other versions. The embedding is attacked by itself and together
+            with that, and what tells more is the audit.  (rows, numbers)
         others: also ask what the embedding adds for somebody who knows all other columns; a third of the time.
         known_rows: of the known rows, how many decoders that learn get at most; look-ups get more.
         judged_rows: of the other rows, how many are judged at most, besides as many of rare categories.
     """
     z = _checked(codes, inputs, train, known, groups)
     tell = progress or _silent
+    if before is not None:
+        options: dict[str, Any] = {"train": train, "known": known, "seed": seed, "threads": threads, "progress": tell}
+        options |= {"groups": groups, "others": others, "known_rows": known_rows, "judged_rows": judged_rows}
+        whole = np.concatenate([z, before], axis=1)
+        audits = [attack_release(seen, inputs, columns, **options) for seen in (z, whole)]
+        return _together(audits[0], audits[1], before.shape[1])
     drawn = _Draw.of(len(z), train, known, seed, known_rows, judged_rows)
     questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged), len(drawn.judged) + len(drawn.spare))
     if not len(questions):
@@ -81,6 +90,16 @@ def attack_release(
         attack = _Attack(z, groups, questions, drawn, seed, tell)
         found = [*attack.findings(), *(attack.given() if others else ())]
     return _summary(found, attack)
+
+
+def _together(alone: ReleaseAudit, both: ReleaseAudit, numbers: int) -> ReleaseAudit:
+    """The audit of an embedding by itself, or with numbers that left before, whichever tells more."""
+    note = (
+        f"attacked together with {numbers} numbers a row that left before, in other versions: at worst "
+        f"{both.worst:.3f}; by itself: {alone.worst:.3f}"
+    )
+    more = max(alone, both, key=lambda audit: audit.worst)
+    return replace(more, sure=max(alone.sure, both.sure), notes=(note, *more.notes))
 
 
 def _silent(part: str, done: int, total: int) -> None:

@@ -29,7 +29,7 @@ from tacit.party.aligning import aligned
 from tacit.party.folder import Folder
 from tacit.party.one_shot_answers import Answers
 from tacit.party.one_shot_common import columns_of, own_inputs, seed_of, threads_of
-from tacit.party.one_shot_features import shown
+from tacit.party.one_shot_features import sent_before, shown
 from tacit.party.one_shot_label import mechanism_of, read_labels
 from tacit.party.records import overrides
 from tacit.party.reporting import now, versions
@@ -201,7 +201,7 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
         codes = np.load(where / "release" / "codes.npy")[:, : form["width"]]
         audit = attack_release(
             codes, inputs, columns, train=train, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-            progress=progress,
+            progress=progress, before=sent_before(folder, contract, rows),
         ).as_dict()  # fmt: skip
     progress("measuring what came", 0, 1)
     sent = np.load(where / "flips" / "sent.npy")
@@ -337,7 +337,7 @@ _ASSUMED_LABELS = (
 _NEVER_FEATURES = (
     NotTested(what="decoders that nobody has built here", why="a figure is a lower bound of what can be read"),
     NotTested(what="a partner who knows these rows from elsewhere", why="together with that, a rank may tell more"),
-    NotTested(what="several exchanges about the same rows", why="each is judged by itself; fewer numbers tell less"),
+    NotTested(what="later exchanges about the same rows", why="each is attacked together with all before it, then"),
 )
 _ASSUMED_FEATURES = (
     "Everything was judged on rows of which decoders were granted nothing, before anything was sent.",
