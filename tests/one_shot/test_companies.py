@@ -80,6 +80,12 @@ def test_another_run_and_another_partner_get_the_same_bits(tmp_path):
         ("later", "airline", 1500),
     ]
     assert book.versions() == {2: 1500}, "of every row two versions have left"
+    notes = [
+        json.loads((companies.run("airport", run) / "release" / "release.json").read_bytes())["audit"]["notes"]
+        for run in ("small", "later")
+    ]
+    assert not any("left before" in note for note in notes[0])
+    assert "together with 2 numbers a row that left before" in notes[1][0]
     assert all(first[row] == later[row] for row in common)
 
 

@@ -74,6 +74,8 @@ def test_a_hijack_is_seen_before_anything_leaves(scene):
     read, error = got(codes, attribute, known, ~known)
     print(f"| hijack: {scene} | {said:.3f} | {audit.worst:.3f} | {read:.3f} | {4 * error:.3f} | {(~known).sum()} |")
     assert read <= said + 4 * error
+    if scene != "a tail":  # of which the attacker has 7,200 rows to judge by, and the audit 4,000
+        assert read <= audit.worst
     assert not audit.holds(0.3), "an owner with a limit sends nothing of that kind"
 
 

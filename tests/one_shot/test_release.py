@@ -122,7 +122,8 @@ def test_exact_floats_are_fingerprints_and_few_ranks_are_not():
     assert of(found, "town", "category 2", "matched").read.low > 0.9
     coarse = audit(ranks(score, 16), inputs)
     assert coarse.fingerprints == 0.0
-    assert coarse.worst < 0.4 < 0.9 < found.worst
+    assert of(coarse, "a", "variance").read.high < 0.1
+    assert coarse.worst < 0.6 < 0.9 < found.worst, "of a rare town's few rows, each there four times, some is read"
 
 
 def test_fingerprints_of_few_rows_count_on_their_own():
@@ -143,11 +144,28 @@ def test_a_rare_category_counts_once_it_is_surely_read():
     assert 60 < member.sum() < 120
     found = audit(ranks(noise(1) + 100 * member, 256), inputs)
     finding = of(found, "town", f"category {rare}")
-    assert not finding.counted
+    assert finding.members < 200
     assert finding.read.value > 0.9
+    assert finding.counted, "few rows are enough to be sure that something is read, not of how much"
     assert found.sure > 0.4
-    assert found.worst >= found.sure
+    assert found.worst >= finding.read.high
     assert not found.holds(0.4)
+    assert not of(blind(), "town", f"category {rare}").counted
+
+
+def test_a_rare_category_is_judged_by_all_of_its_unknown_rows():
+    """Not only by those among the rows that are judged for all other questions."""
+    inputs = rows()
+    rare = 15
+    member = inputs.categorical[:, 0].numpy() == rare
+    codes = ranks(noise(1) + 100 * member)
+    few = audit(codes, inputs, judged_rows=1000, known_rows=2000)
+    assert few.judged["all"] == 1000
+    finding = of(few, "town", f"category {rare}")
+    assert finding.members > 30 > 1000 * member.mean()
+    assert finding.read.value > 0.9
+    assert few.worst >= finding.read.high
+    assert of(few, "kind", "category 2").members < 300, "all others are judged as before"
 
 
 def test_outlying_rows_are_judged_apart():
@@ -195,6 +213,19 @@ def test_groups_are_part_of_what_is_sent():
     assert of(blind(), "c", "variance").read.high < 0.1
     assert of(both, "c", "variance").read.low > 0.8
     assert of(both, "c", "variance").decoder == "groups"
+
+
+def test_what_left_before_is_attacked_together_with_what_is_about_to_leave():
+    """A number under noise tells little of it, the noise nothing, and both of them everything."""
+    inputs = rows()
+    number = inputs.numeric[:, 0].numpy()
+    before, now = ranks(number + 3 * noise(1)), ranks(noise(1))
+    found = audit(now, inputs, before=before)
+    assert of(found, "a", "variance").read.low > 0.5
+    assert of(blind(), "a", "variance").read.high < 0.1
+    assert found.worst > blind().worst + 0.2
+    assert "together with 1 numbers a row that left before" in found.notes[0]
+    assert f"by itself: {blind().worst:.3f}" in found.notes[0]
 
 
 def test_the_result_is_the_same_again_and_json_holds_it():

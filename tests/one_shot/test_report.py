@@ -18,12 +18,12 @@ from tacit.cli.audit import audit
 from tacit.cli.export import export
 from tacit.cli.run import status
 from tacit.errors import LimitError, UsageError
-from tacit.one_shot.coins import Coins
+from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.flips import flips
 from tacit.one_shot.head import load_head
 from tacit.one_shot.learn import load_bottom
 from tacit.one_shot.learn.network import NetworkBottom
-from tacit.one_shot.measured import canaries, most_of_flips, told_truth
+from tacit.one_shot.measured import added, canaries, most_of_flips, told_truth
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.ranks import Ranks
 from tacit.party import sealing
@@ -77,6 +77,12 @@ def test_what_was_measured_stands_beside_the_bound_that_it_checks(reported):
         assert figures[name].most == pytest.approx(0.75)
         assert figures[name].held
         assert figures[name].low < 0.75 + 0.05  # five standard errors of 1,200 rows are 0.06
+    without = figures["labels told by partners' embeddings"]
+    together = figures["labels told by these and what was sent"]
+    assert without.most is None
+    assert together.most == pytest.approx(without.value + 0.25)
+    assert together.held
+    assert "adds +0." in together.about
     assert figures["test AUC with partners"].value > figures["test AUC without partners"].value
     assert figures["test AUC with partners"].kind == "private"
 
@@ -85,6 +91,8 @@ def test_the_feature_partys_report_says_what_was_read_of_each_column(reported):
     report = report_of(reported, "airport")
     told = report.exchange.release
     assert {one.column for one in told.columns} == {"port", "wind", "rain"}
+    assert {(one.column, one.given) for one in told.columns if not one.given} >= {("port", False), ("wind", False)}
+    assert any(one.given for one in told.columns), "what is read beyond all other columns stands beside"
     assert [one.high for one in told.columns] == sorted((one.high for one in told.columns), reverse=True)
     assert told.columns[0].high <= told.worst <= report.limit
     assert report.verdict == "held"
@@ -142,6 +150,32 @@ def test_a_page_shows_nothing_that_a_column_could_slip_in(reported):
 
 
 # --- what is measured ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", [flips(0.7), flips(0.65, 6.0, rare="positive"), flips(0.7, 9.0, classes=4)])
+@pytest.mark.parametrize("telling", [0.0, 1.5])
+def test_what_flips_add_to_columns_is_at_most_what_is_certified(mechanism, telling):
+    draw = np.random.default_rng(2)
+    labels = draw.integers(0, mechanism.classes, 20_000)
+    score = telling * (labels == 1) + draw.normal(size=labels.size)
+    columns = np.digitize(score, np.linspace(-2, 3, 60)).astype(np.uint8)[:, None]
+    sent = COINS.draw(mechanism, counted_keys(np.arange(labels.size)), labels)
+    found = added(mechanism, columns, sent, labels, seed=0)
+    assert found.gain.value == pytest.approx(found.together.value - found.without.value, abs=1e-6)
+    assert found.gain.holds(mechanism.auc - 0.5)
+    if telling:
+        assert found.without.value > 0.6 or mechanism.classes == 4
+        assert found.gain.value > 0.01
+    else:
+        assert found.without.value == pytest.approx(0.5, abs=0.03)
+        assert found.gain.value == pytest.approx(mechanism.auc - 0.5, abs=0.04)
+
+
+def test_there_is_no_such_figure_of_numbers_and_of_too_few_rows():
+    numbers = number_flips(0.7, 5, low=0, high=1, cells=8)
+    columns, some = np.zeros((40, 1), np.uint8), np.zeros(40, np.int64)
+    assert added(numbers, columns, some, some, seed=0) is None
+    assert added(flips(0.7), columns, some, some, seed=0) is None
 
 
 @pytest.mark.parametrize(

@@ -85,5 +85,5 @@ def print_shipments(told: dict[str, Any]) -> None:
     head = ["run", "to", "rows", "form", "read at most"]
     print_table("Embeddings that left, each attacked before", head, rows, words=(0, 1, 3))
     for versions, count in told["versions"].items():
-        many = "" if versions == 1 else ": together they tell more than each, and were not attacked together"
+        many = "" if versions == 1 else ", each attacked together with those before it"
         console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")

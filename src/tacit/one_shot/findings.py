@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 
 from tacit.contracts import Estimate
 
-__all__ = ["Finding", "ReleaseAudit", "estimate", "largest"]
+__all__ = ["Finding", "ReleaseAudit", "estimate", "largest", "surely_read"]
 
 _ALARM = 0.05  # how often chance alone may trip what is said of all figures together
+_RARE = 0.01  # of that, how often it may trip what is said of figures with few members
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 
 
@@ -29,8 +31,8 @@ class Finding:
         members: how many judged rows are in the tail or of the category; of "variance" and "codes" all.
         read: from 0, nothing, to 1, everything, with a 95% interval: the share of the variance, 2 AUC - 1, or the share
             of the codes that are right among those that the most common code is wrong about.
-        counted: whether the upper end is held against a limit. With few members it is wide whatever is read: then only
-            what is surely read counts.
+        counted: whether the upper end is held against a limit. With few members it is wide whatever is read: then it
+            counts once something is surely read.
     """
 
     column: str
@@ -116,14 +118,27 @@ def estimate(value: float, error: float) -> Estimate:
     return Estimate(*(float(min(1.0, max(0.0, end))) for end in ends))
 
 
-def largest(found: tuple[Finding, ...]) -> tuple[float, float, float]:
+def surely_read(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The figures with the largest upper end first; those with few members count if something is surely read of them.
+
+    Whoever marks the rows of a rare category reads nearly all of it. Then few rows are enough to be sure that something
+    is read, but not of how much: what is held against a limit is the upper end.
+    """
+    apart = NormalDist().inv_cdf(1 - _RARE / max(1, sum(not finding.counted for finding in found)))
+    settled = (
+        replace(finding, counted=finding.counted or finding.read.value > apart * _error(finding.read))
+        for finding in found
+    )
+    return tuple(sorted(settled, key=lambda finding: -finding.read.high))
+
+
+def largest(found: Sequence[Finding]) -> tuple[float, float, float]:
     """`worst`, `sure` and `slack` of a `ReleaseAudit` with these findings."""
-    errors = [_error(one.read) for one in found]
     apart = NormalDist().inv_cdf(1 - _ALARM / max(1, len(found)))
-    sure = max((one.read.value - apart * error for one, error in zip(found, errors, strict=True)), default=0.0)
-    highest = max((one.read.high for one in found if one.counted), default=1.0)
-    slack = _slack([error for one, error in zip(found, errors, strict=True) if one.counted])
-    return max(highest, sure), max(0.0, sure), slack
+    sure = max((finding.read.value - apart * _error(finding.read) for finding in found), default=0.0)
+    counted = [finding.read for finding in found if finding.counted]
+    highest = max((read.high for read in counted), default=1.0)
+    return max(highest, sure), max(0.0, sure), _slack([_error(read) for read in counted])
 
 
 def _error(read: Estimate) -> float:
@@ -137,5 +152,5 @@ def _slack(errors: list[float]) -> float:
     for _ in range(40):
         middle = (low + high) / 2
         alarms = sum(1 - normal.cdf(middle / max(error, 1e-9) - _Z95) for error in errors)
-        low, high = (middle, high) if alarms > _ALARM else (low, middle)
+        low, high = (middle, high) if alarms > _ALARM - _RARE else (low, middle)
     return high

@@ -5,25 +5,30 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from tacit.align.encoder import Inputs
 from tacit.audit.metrics.leak_auc import delong
 from tacit.contracts import Estimate
 from tacit.one_shot.coins import KEY_SIZE, Coins
+from tacit.one_shot.decoders import forest
 from tacit.one_shot.flips import Flips
 from tacit.one_shot.learn import learner
 from tacit.one_shot.mechanisms import Flipping, Mechanism
 from tacit.one_shot.numbers import NumberFlips
+from tacit.one_shot.questions import areas
 
-__all__ = ["Area", "canaries", "most_of_flips", "read_flips", "told_truth"]
+__all__ = ["Added", "Area", "added", "canaries", "most_of_flips", "read_flips", "told_truth"]
 
 _Z95 = 1.959963984540054
 _SURE = 5.0  # deviations; above a bound by so many once in three million
 _LEAST = 10  # rows of either kind
+_ATTACKED = 60_000  # rows that a partner knows, and that it is judged on, at most
 _TAIL = 0.1  # of numbers: the lowest and the highest tenth are told apart
 
 
@@ -69,9 +74,61 @@ def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[
         low, high = np.quantile(known, [_TAIL, 1 - _TAIL]) if len(known) else (0.0, 0.0)
         kinds = (labels >= 0) & (labels <= low), (labels >= high) & (labels > low)
         return _area(sent.astype(np.float64), *kinds)
-    often = np.argsort(-np.bincount(known, minlength=mechanism.classes), kind="stable")[:2]
-    one, other = sorted(often.tolist())
+    one, other = _most_frequent(labels, mechanism.classes)
     return _area(_leaning(sent, one, other), labels == one, labels == other)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What flipped labels add for somebody who has columns that tell of labels anyway.
+
+    Attributes:
+        without: how well the columns alone tell labels apart.
+        together: how well they do with what was sent.
+        gain: the difference, on the same rows. With labels independent given the columns it is at most what is
+            certified less 1/2, whatever the columns are.
+    """
+
+    without: Area
+    together: Area
+    gain: Area
+
+
+def added(
+    mechanism: Mechanism, columns: NDArray[np.uint8], sent: NDArray[np.generic], labels: NDArray[np.int64], *, seed: int
+) -> Added | None:
+    """How much better a partner tells labels apart with what was sent than by its columns alone.
+
+    The partner is granted the true labels of half of the rows, and is judged on the other half: trees read its columns
+    there, and what was sent adds its log odds. Of several classes the two most frequent are told apart.
+
+    Args:
+        mechanism: that flipped labels; there is no such figure of numbers and sums.
+        columns: what the partner is known to have, as its embedding.  (rows, width)
+        sent: what it was sent.
+        labels: as they are; -1 where there is none.
+        seed: which half is known.
+    """
+    if not isinstance(mechanism, Flips):
+        return None
+    one, other = _most_frequent(labels, mechanism.classes)
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero((labels == one) | (labels == other)))
+    known, asked = (half[:_ATTACKED] for half in np.array_split(rows, 2))
+    truth = (labels == other).astype(np.float32)[:, None]
+    if min(np.bincount(truth[half, 0].astype(np.intp), minlength=2).min() for half in (known, asked)) < _LEAST:
+        return None
+    chance = forest(columns[known], truth[known], columns[asked], seed=seed, trees=24, depth=7)
+    before = np.asarray(logit(np.clip(chance[:, 0].astype(np.float64), 1e-6, 1 - 1e-6)))
+    a, b = float(mechanism.a), float(mechanism.b)
+    against = log((1 - a) / (1 - b)) if mechanism.classes == 2 else -log(a / b)
+    said = sent[asked]
+    after = before + np.where(said == other, log(a / b), np.where(said == one, against, 0.0))
+    kinds = truth[asked, 0] < 0.5, truth[asked, 0] > 0.5
+    without, together = _area(before, *kinds), _area(after, *kinds)
+    assert without is not None  # there are rows enough
+    assert together is not None
+    gain, error = areas(after[:, None].astype(np.float32), truth[asked], before[:, None].astype(np.float32))
+    return Added(without, together, Area(float(gain[0]) / 2, float(error[0]) / 2, len(asked)))
 
 
 def canaries(coins: Coins, mechanism: Flipping, count: int, secret: bytes) -> Area | None:
@@ -110,6 +167,13 @@ def most_of_flips(mechanism: Mechanism) -> float | None:
     a, b, share = float(mechanism.a), float(mechanism.b), np.linspace(0.0, 1.0, 10_001)[1:-1]
     after = [one * share / (one * share + other * (1 - share)) for one, other in ((a, b), (1 - a, 1 - b))]
     return float((1 + after[0] - after[1]).max() / 2)
+
+
+def _most_frequent(labels: NDArray[np.int64], classes: int) -> tuple[int, int]:
+    """The two most frequent classes, the lower one first."""
+    often = np.argsort(-np.bincount(labels[labels >= 0], minlength=classes), kind="stable")[:2]
+    low, high = sorted(often.tolist())
+    return low, high
 
 
 def _leaning(sent: NDArray[np.generic], one: int, other: int) -> NDArray[np.float64]:

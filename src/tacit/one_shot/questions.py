@@ -23,7 +23,7 @@ TAIL = 0.05
 LEAST = 200
 """A category or tail with fewer rows among those judged has an interval too wide to be held against a limit."""
 
-_SURE = 10  # rows from which on a rare category is asked for: only what is surely read of it counts
+_SURE = 10  # unknown rows from which on a rare category is asked for by itself
 _MOST = 600  # questions of yes or no; above that, rare categories are pooled earlier
 _BLOCK = 16  # questions judged at once
 
@@ -51,8 +51,8 @@ class Questions:
     categories: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, inputs: Inputs, columns: Columns, known: Rows, judged: int) -> Questions:
-        """The questions that known rows suggest and that so many judged rows can answer."""
+    def of(cls, inputs: Inputs, columns: Columns, known: Rows, judged: int, unknown: int = 0) -> Questions:
+        """The questions that known rows suggest, and that so many judged or, if rare, unknown rows can answer."""
         numeric = (*columns.numeric, *columns.flagged)
         if len(numeric) != inputs.numeric.shape[1] or len(columns.categorical) != inputs.categorical.shape[1]:
             raise UsageError(
@@ -66,7 +66,7 @@ class Questions:
         share = min(0.5, max(TAIL, 1.3 * LEAST / max(1, judged)))  # such that a tail has rows enough to be judged
         tails = tuple(tail for place in numbers for tail in _tails(place, x[:, place], share))
         counts = [np.bincount(codes[:, place], minlength=1) for place in range(codes.shape[1])]
-        least = max(2, round(_SURE * len(known) / max(1, judged)))
+        least = max(2, round(_SURE * len(known) / max(1, judged, unknown)))
         while sum(int((count >= least).sum()) for count in counts) > _MOST:
             least *= 2
         categories = tuple((place, code) for place, count in enumerate(counts) for code in _asked(count, least))

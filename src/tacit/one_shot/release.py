@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot import decoders
-from tacit.one_shot.findings import Finding, ReleaseAudit, estimate, largest
+from tacit.one_shot.findings import Finding, ReleaseAudit, estimate, largest, surely_read
 from tacit.one_shot.given import given
 from tacit.one_shot.questions import LEAST, Questions, areas, codes_read, shares
 
@@ -37,6 +37,7 @@ GIVEN = 8_000
 """How many of the judged rows are also judged with all other columns known."""
 
 _ANSWERS = 60_000_000  # answers of known rows that are looked up at most
+_PARTS = 16  # in which rows that may be of a rare category are looked through
 
 
 def attack_release(
@@ -50,6 +51,7 @@ def attack_release(
     threads: int = 1,
     progress: Progress | None = None,
     groups: NDArray[np.integer[Any]] | None = None,
+    before: NDArray[np.uint8] | None = None,
     others: bool = True,
     known_rows: int = 40_000,
     judged_rows: int = 40_000,
@@ -66,20 +68,38 @@ def attack_release(
         threads: that decoders may use.
         progress: called with the part, what is done of it and its total.
         groups: the group of each row in each partition that is sent as well, for sums in the clear.  (rows, partitions)
+        before: what has left of these rows before, in other versions. The embedding is attacked by itself and together
+            with that, and what tells more is the audit.  (rows, numbers)
         others: also ask what the embedding adds for somebody who knows all other columns; a third of the time.
         known_rows: of the known rows, how many decoders that learn get at most; look-ups get more.
-        judged_rows: of the other rows, how many are judged at most.
+        judged_rows: of the other rows, how many are judged at most, besides as many of rare categories.
     """
     z = _checked(codes, inputs, train, known, groups)
     tell = progress or _silent
+    if before is not None:
+        options: dict[str, Any] = {"train": train, "known": known, "seed": seed, "threads": threads, "progress": tell}
+        options |= {"groups": groups, "others": others, "known_rows": known_rows, "judged_rows": judged_rows}
+        whole = np.concatenate([z, before], axis=1)
+        audits = [attack_release(seen, inputs, columns, **options) for seen in (z, whole)]
+        return _together(audits[0], audits[1], before.shape[1])
     drawn = _Draw.of(len(z), train, known, seed, known_rows, judged_rows)
-    questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged))
+    questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged), len(drawn.judged) + len(drawn.spare))
     if not len(questions):
         raise UsageError("no column of the known rows varies, so there is nothing to hide: leave the audit out")
     with _threads(threads):
         attack = _Attack(z, groups, questions, drawn, seed, tell)
         found = [*attack.findings(), *(attack.given() if others else ())]
     return _summary(found, attack)
+
+
+def _together(alone: ReleaseAudit, both: ReleaseAudit, numbers: int) -> ReleaseAudit:
+    """The audit of an embedding by itself, or with numbers that left before, whichever tells more."""
+    note = (
+        f"attacked together with {numbers} numbers a row that left before, in other versions: at worst "
+        f"{both.worst:.3f}; by itself: {alone.worst:.3f}"
+    )
+    more = max(alone, both, key=lambda audit: audit.worst)
+    return replace(more, sure=max(alone.sure, both.sure), notes=(note, *more.notes))
 
 
 def _silent(part: str, done: int, total: int) -> None:
@@ -133,6 +153,7 @@ class _Draw:
     looked_up: Rows
     check: Rows
     judged: Rows
+    spare: Rows
     train: int
 
     @classmethod
@@ -140,7 +161,23 @@ class _Draw:
         order = np.random.default_rng(seed).permutation(rows)
         mine, hidden = np.split(order, [round(known * rows)])
         check, rest = np.split(mine, [min(known_rows, len(mine)) // 5])
-        return cls(rest[: known_rows - len(check)], rest, check, hidden[:judged_rows], train)
+        judged, spare = np.split(hidden, [min(judged_rows, len(hidden))])
+        return cls(rest[: known_rows - len(check)], rest, check, judged, spare, train)
+
+    def rare(self, questions: Questions) -> Rows:
+        """Of the unknown rows that are not judged, those of categories that few judged rows are of, rarest first."""
+        members = questions.answers(self.judged).sum(0)
+        members[: len(questions.numbers) + len(questions.tails)] = LEAST  # only categories are rare
+        rare, found = np.flatnonzero(members < LEAST), members.copy()
+        rows, rarity = [self.spare[:0]], [members[:0]]
+        for part in np.array_split(self.spare, _PARTS):
+            yes = questions.answers(part)[:, rare] > 0.5
+            wanted = yes & (found[rare] + yes.cumsum(0) <= LEAST)
+            found[rare] += yes.sum(0)
+            rows.append(part[wanted.any(1)])
+            rarity.append(np.where(wanted, members[rare], LEAST)[wanted.any(1)].min(1, initial=LEAST))
+        order = np.concatenate(rarity).argsort(kind="stable")
+        return np.concatenate(rows)[order][: len(self.judged)]
 
 
 class _Attack:
@@ -158,7 +195,7 @@ class _Attack:
         self.questions, self.drawn = questions, drawn
         self.z, self.groups, self.seed, self.tell = z, groups, seed, tell
         looked_up = drawn.looked_up[: max(len(drawn.fit), _ANSWERS // len(questions))]
-        asked = np.concatenate([drawn.check, drawn.judged])
+        asked = self.asked = np.concatenate([drawn.check, drawn.judged, drawn.rare(questions)])
         self.looked_up = len(looked_up)
         self.table = decoders.Table.look_up(z[looked_up], z[asked])
         self.answers = questions.answers(looked_up)  # those fitted come first
@@ -192,12 +229,13 @@ class _Attack:
     def _slices(self, asked: Rows) -> dict[str, NDArray[np.bool_]]:
         """Kinds of rows, each judged apart; which rows are outlying or matched is found out without their answers."""
         matches = self.table.matches
+        usual = np.arange(len(asked)) < len(self.drawn.check) + len(self.drawn.judged)  # not looked for as rare
         return {
-            "all": np.ones(len(asked), dtype=bool),
-            "train": asked < self.drawn.train,
-            "test": asked >= self.drawn.train,
-            "outlying": _outlying(self.questions.inputs, self.drawn.fit, asked),
-            "matched": (matches > 0) & (matches <= decoders.FEW),
+            "all": usual,
+            "train": usual & (asked < self.drawn.train),
+            "test": usual & (asked >= self.drawn.train),
+            "outlying": usual & _outlying(self.questions.inputs, self.drawn.fit, asked),
+            "matched": usual & (matches > 0) & (matches <= decoders.FEW),
         }
 
     def findings(self) -> Iterator[Finding]:
@@ -215,6 +253,8 @@ class _Attack:
         cut = len(self.drawn.check)
         names, belief = self._chosen(self.beliefs, self.truth, cut, check)
         yield from self._judged(rows, names, belief[cut:][judged], self.truth[cut:][judged])
+        if rows == "all":
+            yield from self._rare(names, belief[cut:], self.truth[cut:])
         yield from self._codes(rows, check, judged)
 
     def given(self) -> Iterator[Finding]:
@@ -224,7 +264,7 @@ class _Attack:
         rows = np.concatenate([self.drawn.check[:cut], self.drawn.judged[:GIVEN]])
         found = given(self.level, self.questions, self.drawn.fit, rows, seed=self.seed)
         start = len(self.drawn.check)
-        truth = np.concatenate([self.truth[:cut], self.truth[start : start + GIVEN]])
+        truth = np.concatenate([self.truth[:cut], self.truth[start : start + len(rows) - cut]])
         sides = [self._chosen({name: each[side] for name, each in found.items()}, truth, cut) for side in (0, 1)]
         (names, belief), (_, before) = sides
         yield from self._judged("all", names, belief[cut:], truth[cut:], before[cut:])
@@ -243,20 +283,33 @@ class _Attack:
     def _judged(
         self, rows: str, names: list[str], belief: Floats, truth: Floats, before: Floats | None = None
     ) -> Iterator[Finding]:
-        """What beliefs about some rows are worth; of rare categories only those of all rows are of use."""
+        """What beliefs about some rows are worth, but for questions that few of them say yes or few say no to."""
         value, error = self._figures(belief, truth, before)
         numbers = len(self.questions.numbers)
         members = truth.sum(0).round().astype(np.intp)
         members[:numbers] = len(truth)
-        fewer = np.minimum(members, len(truth) - members)
-        fewer[:numbers] = len(truth)
-        for place in np.flatnonzero(np.isfinite(error)).tolist():
-            counted = bool(fewer[place] >= LEAST)
-            if not counted and (rows != "all" or before is not None or fewer[place] < 2):
-                continue
+        enough = np.minimum(members, len(truth) - members) >= LEAST
+        enough[:numbers] = True
+        for place in np.flatnonzero(np.isfinite(error) & enough).tolist():
             column, question = self.questions.said(place)
             read = estimate(value[place], error[place])
-            yield Finding(column, question, rows, before is not None, names[place], int(members[place]), read, counted)
+            yield Finding(column, question, rows, before is not None, names[place], int(members[place]), read, True)
+
+    def _rare(self, names: list[str], belief: Floats, truth: Floats) -> Iterator[Finding]:
+        """The questions that were left out for that, each judged with all unknown rows that say yes to it."""
+        judged = np.arange(len(truth)) < len(self.drawn.judged)
+        for place in range(len(self.questions.numbers), len(self.questions)):
+            yes = truth[:, place] > 0.5
+            if _fewer(yes[judged]) >= LEAST:
+                continue
+            some = judged | yes
+            few = _fewer(yes[some])
+            if few < 2:
+                continue
+            value, error = areas(belief[some, place, None], truth[some, place, None])
+            column, question = self.questions.said(place)
+            read = estimate(value[0], error[0])
+            yield Finding(column, question, "all", False, names[place], int(yes[some].sum()), read, few >= LEAST)
 
     def _figures(
         self, belief: Floats, truth: Floats, before: Floats | None = None
@@ -278,12 +331,17 @@ class _Attack:
                 continue
             usual = np.bincount(codes[self.drawn.fit, column]).argmax()
             guesses = {key: asked[belief[:, places].argmax(1)] for key, belief in self.beliefs.items()}
-            truth = codes[np.concatenate([self.drawn.check, self.drawn.judged]), column]
+            truth = codes[self.asked, column]
             best = max(guesses, key=lambda key: float((guesses[key] == truth)[:cut][check].mean()))
             true = truth[cut:][judged]
             value, error = codes_read(guesses[best][cut:][judged] == true, true == usual)
             if math.isfinite(error):
                 yield Finding(name, "codes", rows, False, best, len(true), estimate(value, error), True)
+
+
+def _fewer(yes: NDArray[np.bool_]) -> int:
+    """Of those who say yes and those who say no, how many the fewer ones are."""
+    return int(min(yes.sum(), len(yes) - yes.sum()))
 
 
 def _outlying(inputs: Inputs, known: Rows, asked: Rows) -> NDArray[np.bool_]:
@@ -313,10 +371,10 @@ def _equal(z: NDArray[np.generic], inputs: Inputs, rows: Rows) -> float | None:
 
 def _summary(found: list[Finding], attack: _Attack) -> ReleaseAudit:
     """The figures together, with what may be said of the largest."""
-    ordered = tuple(sorted(found, key=lambda one: -one.read.high))
+    ordered = surely_read(found)
     worst, sure, slack = largest(ordered)
     cut, draw = len(attack.drawn.check), attack.drawn
-    matches = attack.table.matches[cut:]
+    matches = attack.table.matches[cut : cut + len(draw.judged)]
     return ReleaseAudit(
         findings=ordered,
         worst=worst,
@@ -327,20 +385,23 @@ def _summary(found: list[Finding], attack: _Attack) -> ReleaseAudit:
         matched=float((matches > 0).mean()),
         fingerprints=float(((matches > 0) & (matches <= decoders.FEW)).mean()),
         equal=_equal(attack.z, attack.questions.inputs, np.concatenate([draw.looked_up, draw.judged])),
-        notes=_notes(found, attack),
+        notes=_notes(ordered, attack),
     )
 
 
-def _notes(found: list[Finding], attack: _Attack) -> tuple[str, ...]:
+def _notes(found: tuple[Finding, ...], attack: _Attack) -> tuple[str, ...]:
     questions = attack.questions
     notes = [
         f"{name!r} never varies in the rows known: it is not asked for"
         for place, name in enumerate(questions.names[: questions.inputs.numeric.shape[1]])
         if place not in questions.numbers
     ]
-    few = sum(not one.counted for one in found)
+    few = [finding.read.high for finding in found if not finding.counted]
     if few:
-        notes.append(f"{few} categories or tails have fewer than {LEAST} judged rows: only what is surely read counts")
+        notes.append(
+            f"{len(few)} categories or tails have fewer than {LEAST} unknown rows, and nothing is surely read of them: "
+            f"so few rows can't show that less than {max(few):.2f} is, and no limit is held against that"
+        )
     pooled = sum(code < 0 for _, code in questions.categories)
     if pooled:
         notes.append(f"in {pooled} columns categories with very few rows are asked for together, as rare ones")

@@ -49,6 +49,7 @@ class Home:
         threads: that may be used.
         progress: is told how far it is.
         groups: of the rows, which the label party has seen where it answers with sums.  (rows, partitions)
+        before: what has left of these rows before, in other versions; None if nothing has.  (rows, numbers)
     """
 
     shown: Inputs | Tensor
@@ -64,24 +65,22 @@ class Home:
     threads: int = 1
     progress: Progress = lambda *_: None
     groups: NDArray[np.int64] | None = None
+    before: NDArray[np.uint8] | None = None
 
     def coding(self, bottom: Bottom | Floor, z: NDArray[np.float32], form: Form) -> Coding:
         """An embedding of all rows in a form."""
         return Coding.fit(z[: self.train], form, width=self.width, secret=self.secret, digest=bottom.digest)
 
-    def attack(self, codes: NDArray[np.uint8], form: Form) -> ReleaseAudit:
+    def attack(self, codes: NDArray[np.uint8], form: Form, **options: Any) -> ReleaseAudit:
         """The audit, whole."""
         return attack_release(
             codes[:, : form.width], self.rows, self.columns, train=self.train, known=self.known, seed=self.seed,
-            threads=self.threads, progress=self.progress, groups=self.groups,
+            threads=self.threads, groups=self.groups, before=self.before, **{"progress": self.progress, **options},
         )  # fmt: skip
 
     def glance(self, codes: NDArray[np.uint8], form: Form) -> ReleaseAudit:
         """An audit on few rows, and without what somebody would read who knows all other columns."""
-        return attack_release(
-            codes[:, : form.width], self.rows, self.columns, train=self.train, known=self.known, seed=self.seed,
-            threads=self.threads, others=False, known_rows=_GLANCE, judged_rows=_GLANCE, groups=self.groups,
-        )  # fmt: skip
+        return self.attack(codes, form, others=False, known_rows=_GLANCE, judged_rows=_GLANCE, progress=None)
 
 
 @dataclass(frozen=True)

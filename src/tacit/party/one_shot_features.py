@@ -27,7 +27,7 @@ from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
 from tacit.one_shot.parts import guard, part, store_array, store_json
-from tacit.one_shot.records import keyed
+from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, release
 from tacit.one_shot.shipments import Shipment, Shipments
@@ -39,7 +39,7 @@ from tacit.party.models import load_factory
 from tacit.party.one_shot_common import Telling, columns_of, id_hashes, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Dialer
 
-__all__ = ["FeatureOutcome", "shown", "train_features"]
+__all__ = ["FeatureOutcome", "sent_before", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -76,9 +76,9 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     try:
         sent, mechanism = _told(folder, contract, asking, inputs[:train], telling)
         bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
-        codes, told = _released(folder, contract, inputs, sent, mechanism, bottom, telling)
+        codes, told = _released(folder, contract, rows, inputs, sent, mechanism, bottom, telling)
         telling.status.update(release={**told["form"], "worst": told["audit"]["worst"]}, at_once=True)
-        _enter(folder, contract, rows, told)
+        _enter(folder, contract, rows, told, codes)
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -194,6 +194,7 @@ def shown(folder: Folder, inputs: Inputs) -> Inputs:
 def _released(
     folder: Folder,
     contract: OneShotContract,
+    rows: Aligned,
     inputs: Inputs,
     sent: NDArray[Any],
     mechanism: Flipping | Averages,
@@ -208,6 +209,7 @@ def _released(
             shown(folder, inputs), inputs, columns_of(folder), len(sent), width, folder.secret,
             limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
             progress=telling.part, groups=_groups(folder.run_folder(contract), len(inputs)),
+            before=sent_before(folder, contract, rows),
         )  # fmt: skip
         found = release(bottom, Form(width, learn.ranks, learn.noise), home)
         if learn.floor:
@@ -233,14 +235,27 @@ def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
 # --- what leaves -----------------------------------------------------------------------------------------------------
 
 
-def _enter(folder: Folder, contract: OneShotContract, rows: Aligned, told: dict[str, Any]) -> None:
-    """Write down which rows are about to be sent, in which version, before they are."""
+def sent_before(folder: Folder, contract: OneShotContract, rows: Aligned) -> NDArray[np.uint8] | None:
+    """What has left of these rows in other runs."""
+    return Shipments(folder.path / "embeddings").before(_row_keys(folder, rows), run_id(contract, rows))
+
+
+def _row_keys(folder: Folder, rows: Aligned) -> Keys:
+    """What the book of embeddings calls each row, in every run."""
     secret = hmac.digest(folder.secret, b"tacit embeddings 1", "sha256")
-    keys = keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
+    return keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
+
+
+def _enter(
+    folder: Folder, contract: OneShotContract, rows: Aligned, told: dict[str, Any], codes: NDArray[np.uint8]
+) -> None:
+    """Write down which rows are about to be sent, in which version, before they are."""
     form, version = told["form"], hashlib.sha256(told["version"].encode()).hexdigest()[:32]
     words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
     shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, told["audit"]["worst"])
-    Shipments(folder.path / "embeddings").enter(run_id(contract, rows), keys, shipment)
+    Shipments(folder.path / "embeddings").enter(
+        run_id(contract, rows), _row_keys(folder, rows), shipment, codes[:, : form["width"]]
+    )
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: Telling) -> bool:

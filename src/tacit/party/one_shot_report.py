@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.align.encoder import Columns, Inputs
@@ -18,6 +19,7 @@ from tacit.errors import UsageError
 from tacit.one_shot import measured
 from tacit.one_shot.book import Book, open_book
 from tacit.one_shot.certificate import Certificate
+from tacit.one_shot.exchange import Received
 from tacit.one_shot.fisher import fisher_bound
 from tacit.one_shot.learn import Bottom, load_bottom
 from tacit.one_shot.learn.network import NetworkBottom
@@ -29,7 +31,7 @@ from tacit.party.aligning import aligned
 from tacit.party.folder import Folder
 from tacit.party.one_shot_answers import Answers
 from tacit.party.one_shot_common import columns_of, own_inputs, seed_of, threads_of
-from tacit.party.one_shot_features import shown
+from tacit.party.one_shot_features import sent_before, shown
 from tacit.party.one_shot_label import mechanism_of, read_labels
 from tacit.party.records import overrides
 from tacit.party.reporting import now, versions
@@ -129,6 +131,7 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
             "Rows that do not exist, with fair coins as labels, through the same coins: nothing but what is sent tells "
             "of them.",
         ),
+        *_beyond_columns(folder, where, answers, labels),
         *_private(where),
     ]  # fmt: skip
     told = tuple(one for one in figures if one is not None)
@@ -174,6 +177,32 @@ def _area(name: str, found: measured.Area | None, most: float | None, about: str
     )  # fmt: skip
 
 
+def _beyond_columns(folder: Folder, where: Path, answers: Answers, labels: NDArray[np.int64]) -> list[Figure | None]:
+    """What partners tell of labels without what was sent and with it, as far as embeddings show what they have."""
+    contract = folder.one_shot
+    if answers.sent is None:
+        return []
+    received = Received(where / "received", aligned(folder).count, contract.exchange.width)
+    columns = np.concatenate([received.codes(name) for name in contract.feature_parties], axis=1)[: len(labels)]
+    mechanism = answers.mechanism
+    gain = measured.added(mechanism, columns, answers.sent, labels, seed=seed_of(folder))
+    if gain is None:
+        return []
+    most = gain.without.value + mechanism.auc - 0.5
+    without = _area(
+        "labels told by partners' embeddings", gain.without, None,
+        "Trees on what partners sent you, the true labels of half of the training rows known: what their columns tell "
+        "without what you sent, as far as embeddings show it.",
+    )  # fmt: skip
+    together = _area(
+        "labels told by these and what was sent", gain.together, most,
+        f"The same with what you sent: it adds {gain.gain.value:+.3f} on these rows, and where labels are independent "
+        f"given the columns at most {mechanism.auc - 0.5:.3f}.",
+    )  # fmt: skip
+    assert together is not None
+    return [without, together.model_copy(update={"held": gain.gain.holds(mechanism.auc - 0.5)})]
+
+
 def _private(where: Path) -> list[Figure]:
     """How good the private model is, with what partners sent and without it."""
     told = json.loads((where / "figures.json").read_bytes())
@@ -201,7 +230,7 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
         codes = np.load(where / "release" / "codes.npy")[:, : form["width"]]
         audit = attack_release(
             codes, inputs, columns, train=train, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-            progress=progress,
+            progress=progress, before=sent_before(folder, contract, rows),
         ).as_dict()  # fmt: skip
     progress("measuring what came", 0, 1)
     sent = np.load(where / "flips" / "sent.npy")
@@ -268,10 +297,10 @@ def _released(
     columns: Columns,
     train: int,
 ) -> Released:
-    worst: dict[str, dict[str, Any]] = {}
+    worst: dict[tuple[str, bool], dict[str, Any]] = {}
     for one in audit["findings"]:
         if one["counted"]:
-            worst.setdefault(one["column"], one)
+            worst.setdefault((one["column"], one["given"]), one)
     form = told["form"]
     fisher, why = _fisher(folder, form, bottom, inputs, columns, train)
     names = ("column", "question", "decoder", "rows", "given", "members")
@@ -325,7 +354,7 @@ def _fisher(
 _NEVER_LABELS = (
     NotTested(
         what="a partner with columns of its own",
-        why="nobody here has them: the certificate bounds what the messages add to what they tell",
+        why="only their embeddings are here: the certificate bounds what messages add to whatever columns tell",
     ),
     NotTested(what="the private model's predictions", why="they are not sent; shown to a partner they void the bound"),
 )
@@ -337,11 +366,13 @@ _ASSUMED_LABELS = (
 _NEVER_FEATURES = (
     NotTested(what="decoders that nobody has built here", why="a figure is a lower bound of what can be read"),
     NotTested(what="a partner who knows these rows from elsewhere", why="together with that, a rank may tell more"),
-    NotTested(what="several exchanges about the same rows", why="each is judged by itself; fewer numbers tell less"),
+    NotTested(what="later exchanges about the same rows", why="each is attacked together with all before it, then"),
 )
 _ASSUMED_FEATURES = (
     "Everything was judged on rows of which decoders were granted nothing, before anything was sent.",
     "What is read goes from 0 to 1: the share of a number's variance, 2 AUC - 1 of a tail or a category, or the share "
     "of codes that are right where the most common one is wrong.",
+    "Of each column there are two figures: what is read by somebody who has what was sent alone, and, where all other "
+    "columns were known, what what was sent adds to them.",
     "These are measurements, with 95% intervals; the limit is held against the largest upper end.",
 )

@@ -140,7 +140,7 @@ class Released(Part):
         worst: the largest upper end, which the limit is held against.
         sure: that much is read of something, with a false-alarm rate of 5% over all figures together.
         slack: how far below a limit all true figures must lie, such that chance refuses at most 5 of 100 releases.
-        columns: the worst of each column, worst first.
+        columns: the worst of each column, with all other columns known and without, worst first.
         questions: that were asked in all.
         known: rows that decoders learnt from, looked up and were chosen on.
         judged: rows of each kind that were judged.
