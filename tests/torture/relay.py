@@ -19,6 +19,7 @@ __all__ = ["Relay"]
 
 _T = TypeVar("_T")
 _PIECE = 65_536
+_MESSAGE = 100  # bytes that the smallest message has at least, in TLS
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER that throws away what is unsent and says so to the peer
 
 
@@ -58,9 +59,9 @@ class _Connection:
             if not piece:
                 writer.close()
                 return
+            self._relay.count(len(piece), towards_label=writer is self._writers[1])
             try:
                 writer.write(piece)
-                self._relay.passed += len(piece)
                 await writer.drain()
             except OSError:
                 self.reset()
@@ -88,6 +89,8 @@ class Relay:
         self.silent = False
         self.connections = 0
         self.passed = 0  # bytes, in both directions
+        self.round_trips = 0  # how often the label party's side was sent something after it had sent something itself
+        self._towards_label = False
         self._severed = threading.Event()
         self._target = target
         self._open: set[_Connection] = set()
@@ -96,6 +99,13 @@ class Relay:
         self._thread.start()
         self._server = self._do(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
+
+    def count(self, size: int, *, towards_label: bool) -> None:
+        """Take note of what passes; what is smaller than any message is a ping of the connection, or its answer."""
+        self.passed += size
+        if size >= _MESSAGE:
+            self.round_trips += towards_label and not self._towards_label
+            self._towards_label = towards_label
 
     # --- what happens to the network ---
 
