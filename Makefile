@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all check bench torture docs clean
+.PHONY: demo test test-all check bench papers torture docs clean
 
 demo: .venv/ready
 	$(BIN)/tacit demo --out runs/demo
@@ -26,6 +26,9 @@ check: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks
+
+papers: .venv/ready
+	$(BIN)/python -m papers all
 
 torture: .venv/ready
 	$(BIN)/python -m tests.torture --out runs/torture

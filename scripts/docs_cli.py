@@ -40,7 +40,7 @@ def command_line() -> str:
     parts += ["## Before the verb", options(root)]
     for panel, verbs in PANELS.items():
         parts.append(f"## {panel}")
-        names = [verb.__name__ for verb in verbs] + (["lab"] if panel == "Lab" else [])
+        names = [verb.__name__ for verb in verbs]
         parts += [text for name in names for text in one(f"tacit {name}", root.commands[name])]
     return "\n\n".join(parts) + "\n"
 

@@ -23,10 +23,13 @@ from tacit.audit import attacks, input_attacks
 from tacit.config._base import Section
 from tacit.lab.data import SOURCES, Source
 from tacit.lab.data.own import Columns, Description
-from tacit.lab.figures import FIGURES, PAPERS, RECIPES, Drawn, Recipe
 from tacit.lab.sweeping import results
 from tacit.protect import embedding, gradient
 from tacit.report.document import Report
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # where the papers are
+from papers.recipes import RECIPES, Recipe
+from papers.registry import FIGURES, PAPERS, Drawn
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -217,10 +220,8 @@ def default(described: type[Section], key: str) -> str:
 
 # --- figures ---------------------------------------------------------------------------------------------------------
 
-_EMBEDDED = "tacit lab embedding"
-
 _FIGURES = """\
-Every figure and table of the papers that `tacit figures NAME` draws from runs of your own; see
+Every figure and table of the papers that `python -m papers NAME` draws from runs of your own; see
 [how to](howto-paper-figures.md). *Data* is the data set of the paper's own figure; production data is not public, so
 figures of it are always drawn from something else. *Trained* is one of the recipes below; figures that share one share
 its training."""
@@ -235,10 +236,10 @@ smaller."""
 
 def figures() -> str:
     parts = [f"{HEAD}# The papers' figures", _FIGURES]
-    by_number = sorted(FIGURES.values(), key=lambda one: [int(x) if x.isdigit() else x for x in one.name.split("-")])
+    by_number = sorted(FIGURES.values(), key=lambda one: [x.zfill(3) for x in one.name.split("-")])
     for paper, title in PAPERS.items():
         lines = [
-            (f"`{one.name}`", cell(one.shows), one.data, f"`{one.recipe if isinstance(one, Drawn) else _EMBEDDED}`")
+            (f"`{one.name}`", cell(one.shows), one.data, f"`{one.recipe}`" if isinstance(one, Drawn) else one.needs)
             for one in by_number
             if one.name.startswith(paper)
         ]

@@ -22,7 +22,7 @@ hypothesis.settings.register_profile("same_every_time", derandomize=not _moved)
 hypothesis.settings.load_profile("same_every_time")
 
 
-_OURS = tuple(str(Path(__file__).parents[1] / part) + os.sep for part in ("tests", "src", "benchmarks"))
+_OURS = tuple(str(Path(__file__).parents[1] / part) + os.sep for part in ("tests", "src", "benchmarks", "papers"))
 
 
 def _elsewhere(seed):

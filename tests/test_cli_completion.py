@@ -57,7 +57,6 @@ def _press_tab(tmp_path_factory):
         (["sweep", "--data", "generated:a"], ["generated:adult", "generated:avazu"]),
         (["explain", "leak"], ["leak-auc", "leak_auc"]),
         (["init", "--role", ""], ["label", "features"]),
-        (["lab", ""], ["attacks", "embedding"]),
     ],
     ids=lambda value: " ".join(value),
 )

@@ -135,7 +135,6 @@ def test_a_reader_that_goes_away_is_no_error(words):
         (["sweep", "--protct"], "tacit: there is no option --protct: did you mean --protect? see `tacit sweep"),
         (["train", "--debug"], "tacit: --debug goes before the verb, as in `tacit --debug`; see `tacit train"),
         (["init", "x"], "tacit: missing option '--role'. Choose from: label, features; see `tacit init --help`\n"),
-        (["lab", "atacks"], "tacit: no such command 'atacks'. Did you mean 'attacks'? see `tacit lab --help`\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip

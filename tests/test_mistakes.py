@@ -246,7 +246,6 @@ MISTAKES = {
     "unknown attack": (said("sweep --attacks nrom --out {place.root}/o"), ["--attacks nrom", "norm"]),
     "limit of a choice": (said("choose --limit 1.5"), ["--limit 1.5", "take one such as 0.6"]),
     "no sweep": (said("choose --from {place.root}/no.parquet"), ["there is no", "no.parquet"]),
-    "unknown figure": (said("figures 002-nothing"), ["002-nothing", "--list"]),
     "unknown device": (said("days --device gpu"), ["no device 'gpu'", "auto, cpu, cuda"]),
     "no such file": (said("conformance {place.root}/mine.py --quick"), ["mine.py"]),
     # the command line itself

@@ -92,7 +92,7 @@ def _shell():
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {
         **os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "COLUMNS": "120",
-        "NO_COLOR": "1", "TERM": "dumb",
+        "NO_COLOR": "1", "TERM": "dumb", "PYTHONPATH": str(Path(__file__).parents[2]),
     }  # fmt: skip
 
     def run(script, folder, timeout=240):

@@ -82,7 +82,7 @@ NOT_RUN = {
         "tacit conformance my_protection.py --limit 0.6": FILES,
         "tacit sweep": LONG,
         "tacit choose --limit 0.6": LONG,
-        "tacit figures all": LONG,
+        "python -m papers all": LONG,
     },
     "howto-choose-a-strength.md": {
         "tacit choose --limit 0.6": LONG,
@@ -91,13 +91,12 @@ NOT_RUN = {
         ),
     },
     "howto-paper-figures.md": {
-        "tacit figures 004-figure-4": LONG,
-        "tacit figures 004-figure-3 004-figure-4": LONG,
-        "tacit figures all": LONG,
-        "tacit figures 004-figure-4 004-strengths --rows 8000": "takes a minute; tests/test_cli_figures.py does it",
-        "tacit figures 004-figure-8 004-figure-11 --data generated:criteo --rows 4584062 --scale paper --device cuda": (
-            MACHINES
-        ),
+        "python -m papers 004-figure-4": LONG,
+        "python -m papers 004-figure-3 004-figure-4": LONG,
+        "python -m papers all": LONG,
+        "python -m papers 004-figure-4 004-strengths --rows 8000": "takes a minute; tests/papers do it in small",
+        "python -m papers 004-figure-8 --data generated:criteo --rows 4584062 --scale paper --device cuda": (MACHINES),
+        "python -m papers attacks --data flights --epochs 3 --scale paper": LONG,
     },
     "howto-watch-a-run.md": {
         "tacit dashboard airline": SERVES,

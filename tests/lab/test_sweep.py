@@ -12,10 +12,10 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
+from papers.recipes import Asked
 from tacit.errors import DataError, StorageError, UsageError
 from tacit.lab import sweep
 from tacit.lab.data import generated
-from tacit.lab.figures import Asked
 from tacit.lab.stack.measuring import SAMPLED
 from tacit.lab.sweeping import results
 from tacit.lab.sweeping.recipe import digest_of, recipe_for

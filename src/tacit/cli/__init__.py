@@ -18,8 +18,6 @@ from tacit.cli.demo import demo
 from tacit.cli.doctor import doctor
 from tacit.cli.explain import explain
 from tacit.cli.export import export
-from tacit.cli.figures import figures
-from tacit.cli.lab import lab
 from tacit.cli.ledger import ledger
 from tacit.cli.rotate import rotate
 from tacit.cli.run import align, status, train
@@ -70,7 +68,7 @@ def tacit(
 PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
-    "Lab": (sweep, choose, days, figures),
+    "Lab": (sweep, choose, days),
     "Help and upkeep": (doctor, explain, completion),
 }
 """The verbs, as the help groups them."""
@@ -78,8 +76,6 @@ PANELS = {
 for panel, verbs in PANELS.items():
     for verb in verbs:
         app.command(rich_help_panel=panel)(verb)
-    if panel == "Lab":
-        app.add_typer(lab, rich_help_panel=panel)
 
 
 def main() -> None:

@@ -100,19 +100,18 @@ def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple
     """The results, and their picture where it can be drawn: the numbers that are drawn, and its path."""
     import importlib.util
 
-    from tacit.lab.figures.daily import daily
-    from tacit.lab.figures.style import Sheet, styled
+    from tacit.lab.daily import draw_days, numbers_by_day
+    from tacit.lab.drawing import Sheet, styled
     from tacit.lab.sweeping.results import write
 
     write(target / "results.parquet", table, {"data": data, "by day": True, "period": period})
     settings = list(dict.fromkeys(table.select("protection", "knob", "strength").iter_rows()))
-    kind = daily(settings, _COLUMNS)
-    numbers = kind.numbers(table, data)
+    numbers = numbers_by_day(table, settings, _COLUMNS)
     if importlib.util.find_spec("matplotlib") is None:
         return numbers, None
     with styled():
-        sheet = Sheet(f"{data} by day: each tested before it is trained on", [])
-        kind.draw(numbers, sheet)
+        sheet = Sheet(f"{data} by day: each tested before it is trained on")
+        draw_days(numbers, _COLUMNS, sheet)
         return numbers, sheet.save(target / "days.png")
 
 

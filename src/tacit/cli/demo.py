@@ -16,7 +16,7 @@ from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
 
 if TYPE_CHECKING:
-    from tacit.lab.demo import Row
+    from tacit.lab.trial import Trial
 
 _VARIANCE = (
     "Variance: what a decoder that knows half of the rows finds on the other half; accumulated averages all visits of a"
@@ -75,10 +75,10 @@ def demo(
     with one_bar(quiet=quiet, first="loading flights") as show, tempfile.TemporaryDirectory() as scratch:
         where = out or Path(scratch)
         if compare:
-            from tacit.lab.demo import run
+            from tacit.lab.demo import row, run
 
             table = run(epochs=epochs, rows=rows, seed=seed, progress=show)
-            told: dict[str, Any] = {"epochs": epochs, "rows": [row.as_dict() for row in table]}
+            told: dict[str, Any] = {"epochs": epochs, "rows": [row(one) for one in table]}
         elif split:
             from tacit.lab.two_companies import run as step_by_step
 
@@ -176,7 +176,7 @@ def _print_two_companies(told: dict[str, Any], out: Path | None, *, quiet: bool)
         screen.print(f"How it went, step by step, in a browser: tacit dashboard {out}", markup=False)
 
 
-def _print_comparison(rows: list[Row], *, quiet: bool) -> None:
+def _print_comparison(rows: list[Trial], *, quiet: bool) -> None:
     head = ["attack"]
     for row in rows:
         name, _, options = row.protection.removesuffix(")").partition("(")

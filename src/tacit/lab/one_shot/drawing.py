@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.lab.figures.style import GREY, styled
+from tacit.lab.drawing import GREY, styled
 from tacit.lab.one_shot.advising import Advice, Point
 
 if TYPE_CHECKING:

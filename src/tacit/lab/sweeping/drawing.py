@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.lab.choosing import Choice, Point
-from tacit.lab.figures.style import colour_of, styled
+from tacit.lab.drawing import colour_of, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -74,7 +74,7 @@ def adversarial(
 
     It is judged by an attacker of its own, never by R: what R no longer finds, a decoder that is trained afterwards
     often does. Behind the report's own bottom model, one linear layer as wide as the input, a ridge regression reads
-    all of it back, at weight 1 as well (`tacit lab embedding`: an error below 0.001 of the mean image's, while test
+    all of it back, at weight 1 as well (`python -m papers`: an error below 0.001 of the mean image's, while test
     accuracy falls from 0.86 to 0.81). Embeddings grow under it, single ones a hundredfold: with `gaussian(std)` in the
     same list, set that one's clip.
 

@@ -69,7 +69,7 @@ def noise_regularization(
     whatever the noise is: the report finds no difference between the kinds either, and a wider noise only makes the
     gradient noisier. Small is not uninformed: R, and any decoder that is trained afterwards, can turn small numbers
     into large ones again. Behind the report's linear bottom model a ridge regression reads all of it back, at weight 1
-    as well; behind the ReLU layers of a table it hides a good deal (`tacit lab embedding --data flights`), and with
+    as well; behind the ReLU layers of a table it hides a good deal (`python -m papers 001-table-2`), and with
     `gaussian(std)` in the list, whose noise does not shrink with the embedding, more.
 
     Args:

@@ -1,0 +1,230 @@
+"""Every attack against every protection: the same model trained once under each, and all that it sent attacked.
+
+The last block answers every request several times, which the protocol refuses, to show why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from tacit.audit import attacks
+from tacit.audit.run import Finding, attack_all, worst
+from tacit.contracts import Protection, View
+from tacit.errors import DataError
+from tacit.lab.data.rows import Data, Table
+from tacit.lab.sweeping.settings import Setting
+from tacit.lab.trial import Course, Progress, Trained, as_dict, attack, last_of, problem_of, train
+
+__all__ = ["AttackTable", "Column", "markdown", "run", "settings"]
+
+LAST = 24  # batches that are attacked one by one
+KEPT = 160  # batches of a training that are kept whole at most, for attacks on all of it together
+ANSWERS = 8  # how often each of a few batches is answered, where duplicates are tried
+_REPEATED = 8  # batches that are answered so often
+_DUPLICATES = ("likelihood", "direct_label", "residual")
+
+BLOCKS: Mapping[str, str] = {
+    "batches": "on single batches",
+    "visits": "over all visits of an example",
+    "answers": f"if every request were answered {ANSWERS} times",
+}
+"""What attacks are tried on, and how the table says it."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One training.
+
+    Attributes:
+        protection: as it would be written in code.
+        test_auc: of the trained model on rows it has not seen.
+        noise: the mean squared norm of a row's noise over that of its gradient, in the last epoch.
+        findings: what each attack found, for each of `BLOCKS`.
+        skipped: attacks that could not run, with the reason.
+    """
+
+    protection: str
+    test_auc: float
+    noise: float
+    findings: Mapping[str, Sequence[Finding]]
+    skipped: Mapping[str, str]
+
+    @property
+    def worst(self) -> Finding:
+        """What leaked most in a training as the protocol allows it."""
+        return worst([*self.findings["batches"], *self.findings["visits"]])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What each attack found, in the JSON form."""
+        return [
+            {"on": on, **as_dict(one), "seconds": one.seconds}
+            for on, findings in self.findings.items()
+            for one in findings
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        figures = {"protection": self.protection, "test_auc": self.test_auc, "noise": self.noise}
+        return {**figures, "worst": as_dict(self.worst), "findings": self.rows(), "skipped": dict(self.skipped)}
+
+
+@dataclass(frozen=True)
+class AttackTable:
+    """All trainings.
+
+    Attributes:
+        recipe: what was trained: data set, rows, epochs, rows of a batch, seed.
+        columns: one for each protection.
+    """
+
+    recipe: dict[str, Any]
+    columns: list[Column]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form, with what each attack knows and costs."""
+        names = sorted({row["attack"].partition("(")[0] for column in self.columns for row in column.rows()})
+        costs = {name: attacks.describe(name)._asdict() for name in names}
+        return {**self.recipe, "trainings": [column.as_dict() for column in self.columns], "attacks": costs}
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write `attacks.md`, `attacks.json` and `attacks.csv`; returns their paths."""
+        paths = [folder / f"attacks.{ending}" for ending in ("md", "json", "csv")]
+        paths[0].write_text(markdown(self))
+        paths[1].write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+        rows = [{"protection": column.protection, **row} for column in self.columns for row in column.rows()]
+        pl.DataFrame(rows, schema_overrides={"baseline": pl.Float64}).write_csv(paths[2])
+        return paths
+
+
+def settings(epochs: int) -> list[Setting]:
+    """The protections that are compared, from none to the strongest."""
+    promised = [Setting("matched", "leak_auc", 0.6, (("visits", visits),)) for visits in dict.fromkeys((1, epochs))]
+    fixed = [Setting("none"), Setting("max_norm"), Setting("iso", "t", 10.0), Setting("marvell", "scale", 4.0)]
+    return [*fixed, *promised]
+
+
+def run(
+    data: Data, *, epochs: int = 3, batch_size: int = 1024, seed: int = 0, progress: Progress = lambda *_: None
+) -> AttackTable:
+    """Train under each protection and attack what was sent.
+
+    Args:
+        data: a table of both parties.
+        epochs: how often every row is visited.
+        batch_size: rows in a batch; fewer where there are fewer rows.
+        seed: of weights, batches, noise and attacks.
+        progress: called with what is being done, what is done and all there is to do.
+    """
+    if not isinstance(data.inputs, Table):
+        raise DataError(f"{data.name} holds pictures: the table of attacks is trained on tables, as credit or flights")
+    size = min(batch_size, len(data.train))
+    kept = min(KEPT, max(LAST, epochs * (len(data.train) // size)))
+    course = Course(epochs=epochs, batch_size=size, learning_rate=1e-3, last=kept, seed=seed)
+    columns = [_column(one, data, course, progress) for one in settings(epochs)]
+    recipe = {
+        "data": data.name, "training_rows": len(data.train), "share": data.share, "epochs": epochs,
+        "batch_size": size, "seed": seed, "attacked_batches": LAST, "followed": course.follow, "answers": ANSWERS,
+    }  # fmt: skip
+    return AttackTable(recipe, columns)
+
+
+def _column(setting: Setting, data: Data, course: Course, progress: Progress) -> Column:
+    protect = setting.build()
+    trained = train(setting.spelled, problem_of(data), course, protect=protect, progress=progress)
+    trial = attack(trained, last=LAST, progress=progress)
+    visited = [one for one in trial.findings if one.attack.startswith("accumulated")]
+    skipped: dict[tuple[str, str], str] = {}
+    if visited:  # beside those on the followed examples the one on sums, over as much as was kept whole
+        noise = torch.Generator().manual_seed(course.seed)
+        whole = trained.record.batches().view
+        visited += attack_all(whole, data.train.labels, ["summed_gradients"], noise=noise, skipped=skipped)
+    findings = {
+        "batches": [one for one in trial.findings if not one.attack.startswith("accumulated")],
+        "visits": visited,
+        "answers": _over_answers(trained, protect, skipped),
+    }
+    tried = {one.attack.partition("(")[0] for block in findings.values() for one in block}
+    reasons = {**trial.skipped, **{name: reason for (name, _), reason in skipped.items()}}
+    missing = {name: reason for name, reason in reasons.items() if name.partition("(")[0] not in tried}
+    return Column(setting.spelled, trial.test_auc, trial.noise, findings, missing)
+
+
+def _over_answers(trained: Trained, protect: Protection, skipped: dict[tuple[str, str], str]) -> list[Finding]:
+    """Duplicates: the last batches answered several times, as a system would that protects every repeated request anew.
+
+    The protection goes through the batches once before, so that it has its running statistics.
+    """
+    truth, seed = trained.problem.train.labels, trained.course.seed
+    batches = last_of(trained.record.batches(), _REPEATED)
+    view, noise = batches.view, torch.Generator().manual_seed(seed)
+    state, answers = protect.init(), []
+    for turn in range(ANSWERS + 1):
+        for rows, clean, z in zip(view.rows, batches.clean, view.embedding, strict=True):
+            made = protect.update(clean, truth[rows], state, noise, embedding=z)
+            state = made.state
+            answers += [made.value] if turn else []
+    again = View.of(
+        torch.stack(answers), rows=view.rows.repeat(ANSWERS, 1), embedding=view.embedding.repeat(ANSWERS, 1, 1)
+    )
+    repeated = [attacks.attack("duplicates", attack=inner) for inner in _DUPLICATES]
+    return attack_all(again, truth, repeated, noise=torch.Generator().manual_seed(seed), skipped=skipped)
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def markdown(table: AttackTable) -> str:
+    """The whole table, the worst attack last, with what there is to know about it."""
+    head = ["attack", "seconds", *(f"`{column.protection}`" for column in table.columns)]
+    rows = [head, ["---", *("---:" for _ in head[1:])]]
+    for on, title in BLOCKS.items():
+        found = [{one.attack: one for one in column.findings[on]} for column in table.columns]
+        names = dict.fromkeys(name for column in found for name in column)
+        rows += [[f"*{title}*", *([""] * (len(head) - 1))]] if names else []
+        for name in names:
+            here = [column.get(name) for column in found]
+            rows.append([name, _seconds(here), *map(_cell, here)])
+    rows += [
+        ["**worst, as the protocol allows**", "", *(f"**{_worst(column)}**" for column in table.columns)],
+        ["test AUC of the model", "", *(f"{column.test_auc:.3f}" for column in table.columns)],
+        ["noise over gradient", "", *(f"{column.noise:.1f}x" for column in table.columns)],
+    ]
+    return "\n".join([_note(table.recipe), "", *(f"| {' | '.join(row)} |" for row in rows), ""])
+
+
+def _cell(one: Finding | None) -> str:
+    """A leak AUC; in brackets what the attacker reaches without any row's gradient, "=" where that is all it uses."""
+    if one is None:
+        return "-"
+    if one.baseline is None:
+        return f"{one.leak.value:.3f}"
+    return f"{one.leak.value:.3f} ({'=' if one.baseline == one.leak else f'{one.baseline.value:.3f}'})"
+
+
+def _note(recipe: Mapping[str, Any]) -> str:
+    """What was trained and how to read it."""
+    return (
+        f"{recipe['data']}: {recipe['training_rows']:,} training rows, {recipe['share']:.1%} positive, "
+        f"{recipe['epochs']} epochs, batches of {recipe['batch_size']:,}, seed {recipe['seed']}. Leak AUC on the last "
+        f"{recipe['attacked_batches']} batches, and over all visits of {recipe['followed']:,} examples; 0.5 is a coin "
+        "flip, 1.0 an open book. In brackets: what the same attacker reaches from its own embeddings, without the "
+        "gradient of the row; = where it looks at nothing else, which is what the model has learned and no leak of the "
+        "gradients. The worst is what lies farthest above that. Seconds: of the attack, on one machine, the mean over "
+        "the columns."
+    )
+
+
+def _seconds(found: Sequence[Finding | None]) -> str:
+    times = [one.seconds for one in found if one is not None]
+    return f"{sum(times) / len(times):.2f}" if times else ""
+
+
+def _worst(column: Column) -> str:
+    return f"{column.worst.leak.value:.3f} {column.worst.attack}"

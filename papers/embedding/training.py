@@ -1,0 +1,150 @@
+"""One setting trained: the split model under its protections, and beside it the attacker that the report judges by."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from papers.embedding.problems import Problem
+from papers.embedding.settings import Point
+from tacit.contracts import EmbeddingProtection, Event, NoiseSource, Regularizer
+from tacit.cut.simulate import Simulation, simulate
+from tacit.protect.embedding import embedding_protection
+from tacit.protect.gradient.none import none
+
+__all__ = ["Trained", "hidden", "train"]
+
+_RECONSTRUCTING = ("adversarial", "noise_regularization")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained setting.
+
+    Attributes:
+        model: both halves, with the feature party's protections.
+        untrained: the first bottom model, before any training.
+        beside: the report's attacker, which learnt from what was sent and taught nobody.
+        in_training: the reconstructor that took part in training, where a protection has one.
+    """
+
+    model: Simulation
+    untrained: nn.Module
+    beside: nn.Module
+    in_training: nn.Module | None
+
+
+def train(point: Point, problem: Problem, *, epochs: int, seed: int, progress: Callable[[int, int], None]) -> Trained:
+    """Train one setting on the problem's device, from the seed alone."""
+    rows = len(problem.train.labels)
+    batch_size = min(max(2, round(problem.batch_size * point.batch_factor)), rows)
+    with _seeded(seed, problem.train.labels.device):
+        bottom, top = problem.models(torch.Generator().manual_seed(seed))
+        bottom, top = (half.to(problem.train.labels.device) for half in (bottom, top))
+        first = copy.deepcopy(bottom)
+        widths = _widths(bottom, problem.train.features)
+        taking_part, attacker = (problem.reconstructor(*widths) for _ in range(2))
+        trained = simulate(
+            bottom=bottom,
+            top=top,
+            features=problem.train.features,
+            own=problem.train.own,
+            labels=problem.train.labels,
+            protect=none(),
+            protect_embedding=[*_protections(point, problem, taking_part), _Beside(attacker, problem.rate)],
+            loss=problem.loss,
+            optimizer=problem.optimizer,
+            epochs=epochs,
+            batch_size=batch_size,
+            seed=seed,
+            progress=progress,
+        )
+    learners = trained.party.shield.regularizers
+    beside = learners[-1]
+    assert isinstance(beside, _Onlooker)  # it was put there above
+    used = [getattr(one, "reconstructor", None) for one in learners[:-1]]
+    in_training = next((one for one in used if isinstance(one, nn.Module)), None)
+    return Trained(trained, first, beside.reconstructor, in_training)
+
+
+def hidden(bottom: nn.Module, features: Sequence[Tensor], *, batch_size: int = 8192) -> Tensor:
+    """The input of the network before the cut, one flat row for each example: what the report calls X."""
+    layer = getattr(bottom, "inputs", None)
+    with torch.no_grad():
+        parts = []
+        for rows in torch.arange(len(features[0]), device=features[0].device).split(batch_size):
+            here = [x[rows] for x in features]
+            flat = layer(*here) if isinstance(layer, nn.Module) else torch.cat([x.flatten(1) for x in here], dim=1)
+            parts.append(flat)
+    return torch.cat(parts)
+
+
+def _protections(point: Point, problem: Problem, reconstructor: nn.Module) -> list[EmbeddingProtection]:
+    """The setting's protections; what reconstructs among them is shared, in the report's shape."""
+    made: list[EmbeddingProtection] = []
+    for name, options in point.parts:
+        own: dict[str, Any] = {}
+        if name in _RECONSTRUCTING:
+            first = not any(other.name in _RECONSTRUCTING for other in made)
+            own = {"learning_rate": problem.rate, "reconstructor": reconstructor if first else None}
+        made.append(embedding_protection(name, **options, **own))
+    return made
+
+
+def _widths(bottom: nn.Module, features: Sequence[Tensor]) -> tuple[int, int]:
+    """The widths of an embedding and of what is hidden."""
+    few = [x[:2] for x in features]
+    with torch.no_grad():
+        return math.prod(bottom(*few).shape[1:]), hidden(bottom, few).shape[1]
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Torch's own randomness (dropout, first weights) from the seed, and afterwards as it was."""
+    devices = [device.index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """An attacker in the place of a protection: it sees what is sent, in training, and changes nothing."""
+
+    reconstructor: nn.Module
+    rate: float
+
+    @property
+    def name(self) -> str:
+        return "beside"
+
+    @property
+    def event(self) -> Event:
+        return Event("none")
+
+    def transform(self, z: Tensor, noise: NoiseSource) -> Tensor:
+        return z
+
+    def regularizer(self, x: Tensor, z: Tensor, others: Sequence[Regularizer]) -> Regularizer:
+        return _Onlooker(copy.deepcopy(self.reconstructor).to(z.device), self.rate)
+
+
+class _Onlooker(Regularizer):
+    """A loss that reaches the attacker alone."""
+
+    def __init__(self, reconstructor: nn.Module, rate: float) -> None:
+        super().__init__()
+        self.reconstructor = reconstructor
+        self.optimizer = torch.optim.Adam(reconstructor.parameters(), lr=rate)
+
+    def forward(self, x: Tensor, z: Tensor, noise: NoiseSource) -> Tensor:
+        """|R(z) - x|^2, summed over the columns and averaged over the rows."""
+        made: Tensor = self.reconstructor(z.detach().flatten(1))
+        return (made - x).square().sum(1).mean()

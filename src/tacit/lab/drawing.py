@@ -1,0 +1,180 @@
+"""How every picture of the lab looks: colours and names of settings, and a sheet with title, panels and legend."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS", "GREY", "SETTING", "Sheet", "colour_of", "label_of", "labelled", "needs_matplotlib", "others_of",
+    "shades", "styled",
+]  # fmt: skip
+
+SETTING = ("protection", "knob", "strength", "options")
+"""The columns of results that name a setting, whatever its seed; options hold what it has beside its strength."""
+
+GREY = "#8a8a8a"
+"""Of what is there for comparison only."""
+
+COLOURS: Mapping[str, str] = {
+    "none": "#333333",
+    "iso": "#d9791a",
+    "max_norm": "#2a8f57",
+    "marvell": "#1f6fb2",
+    "matched": "#b3261e",
+    "randomized_response": "#7a4fa3",
+}
+"""One for each protection, the same in all figures."""
+
+_STYLE: Any = {
+    **{"font.size": 9, "axes.titlesize": 9.5, "axes.spines.top": False, "axes.spines.right": False},
+    **{"axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True, "legend.frameon": False},
+}
+_KNOBS = {"scale": "s", "t": "t", "sum_kl": "sumKL", "detection_error": "L", "leak_auc": "AUC", "rate": "rate"}
+
+
+def needs_matplotlib() -> None:
+    """Refuse to begin what could not be drawn in the end."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError("figures need matplotlib, which is not installed: pip install -e '.[figures]' in the checkout")
+
+
+def label_of(protection: str, knob: str | None, strength: float | None, others: str = "") -> str:
+    """A setting as legends name it.
+
+    >>> label_of("marvell", "scale", 4.0), label_of("none", None, None)
+    ('marvell s=4', 'no noise')
+    >>> label_of("matched", "leak_auc", 0.6, "visits=5")
+    'matched AUC=0.6, visits=5'
+    """
+    if protection == "none":
+        return "no noise"
+    own = "" if knob is None or strength is None else f"{_KNOBS.get(knob, knob)}={strength:g}"
+    return f"{protection} {', '.join(part for part in (own, others) if part)}".rstrip()
+
+
+def others_of(options: str | None, knob: str | None) -> str:
+    """The options beside the strength, from the JSON of a results file; empty where there are none.
+
+    >>> others_of('{"leak_auc": 0.6, "visits": 5}', "leak_auc")
+    'visits=5'
+    """
+    given: dict[str, Any] = json.loads(options or "{}")
+    shown = ((name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in given.items())
+    return ", ".join(f"{name}={value}" for name, value in shown if name != knob)
+
+
+def labelled(table: pl.DataFrame) -> pl.DataFrame:
+    """Results with two columns more: `setting`, as legends name it, and `others`, its options beside the strength."""
+    import polars as pl
+
+    rows = list(table.select(SETTING).iter_rows())
+    others = [others_of(options, knob) for _, knob, _, options in rows]
+    names = [label_of(p, knob, value, other) for (p, knob, value, _), other in zip(rows, others, strict=True)]
+    text = pl.String
+    return table.with_columns(pl.Series("setting", names, dtype=text), pl.Series("others", others, dtype=text))
+
+
+def colour_of(protection: str) -> str:
+    """The protection's colour; grey for one that has none."""
+    return COLOURS.get(protection, GREY)
+
+
+def shades(settings: Sequence[str], protections: Sequence[str]) -> dict[str, Any]:
+    """A colour for each setting: that of its protection, darker the later the setting stands.
+
+    Args:
+        settings: their labels, mild ones first.
+        protections: the protection of each.
+    """
+    from matplotlib.colors import to_rgb
+
+    chosen: dict[str, Any] = {}
+    for protection in dict.fromkeys(protections):
+        own = [label for label, of in zip(settings, protections, strict=True) if of == protection]
+        base = to_rgb(colour_of(protection))
+        for place, label in enumerate(own):
+            pale = 0.62 * (1 - (place + 1) / len(own))
+            chosen[label] = tuple(channel + (1 - channel) * pale for channel in base)
+    return chosen
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw inside this, and every figure looks alike."""
+    from matplotlib import rc_context
+
+    with rc_context(_STYLE):
+        yield
+
+
+class Sheet:
+    """One figure in the making.
+
+    Args:
+        title: what it is, and of which data.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._figure: Figure | None = None
+        self._height = 0.0
+
+    @property
+    def figure(self) -> Figure:
+        """The figure, once it has panels."""
+        if self._figure is None:
+            raise UsageError(f"{self.title!r} has no panels yet: call panels() first")
+        return self._figure
+
+    def panels(
+        self, rows: int, columns: int, *, each: tuple[float, float] = (3.1, 2.3), left: float = 0.65, **options: Any
+    ) -> list[list[Axes]]:
+        """Make the figure, with room for title and legend.
+
+        Args:
+            rows: of panels.
+            columns: of panels.
+            each: width and height of a panel, in inches.
+            left: room for the labels of the first column, in inches.
+            options: for `Figure.subplots`.
+        """
+        from matplotlib.figure import Figure
+
+        width = max(8.0, columns * each[0] + left + 0.2)
+        head = 0.98
+        self._height = rows * (each[1] + 0.35) + head + 0.55
+        self._figure = Figure(figsize=(width, self._height))
+        axes = self._figure.subplots(rows, columns, squeeze=False, **options)
+        self._figure.subplots_adjust(
+            left=left / width, right=1 - 0.15 / width, top=1 - head / self._height,
+            bottom=0.75 / self._height, wspace=0.26, hspace=0.48,
+        )  # fmt: skip
+        self._figure.text(
+            0.15 / width, 1 - 0.12 / self._height, self.title, ha="left", va="top", fontsize=12, fontweight="bold"
+        )
+        return [list(row) for row in axes]
+
+    def legend(self, handles: Sequence[Any], labels: Sequence[str], *, columns: int = 8) -> None:
+        """One legend for all panels, under the title."""
+        self.figure.legend(
+            handles, labels, loc="upper left", bbox_to_anchor=(0.05 / self.figure.get_figwidth(),
+            1 - 0.34 / self._height), ncols=min(columns, max(1, len(labels))), fontsize=8.5, columnspacing=1.4,
+            handletextpad=0.5, borderaxespad=0.3, labelspacing=0.25,
+        )  # fmt: skip
+
+    def save(self, path: Path) -> Path:
+        """As PNG, without a date, so that the same figure is the same file."""
+        self.figure.savefig(path, dpi=140, metadata={"Software": None})
+        return path

@@ -1,0 +1,211 @@
+"""One trial: a model is trained under a protection, in one process, and what it sent is attacked in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from tacit.audit.metrics.leak_auc import auc
+from tacit.audit.run import Finding, worst
+from tacit.audit.standard import on_batches, on_visits
+from tacit.contracts import EmbeddingProtection, Protection, View
+from tacit.cut.simulate import Simulation, simulate
+from tacit.lab.data.rows import Data, Rows
+from tacit.lab.stack.network import network_for
+from tacit.models import adam
+from tacit.protect.gradient.none import none
+from tacit.wire.record import Recorder, Transcript
+
+__all__ = ["Course", "Problem", "Trained", "Trial", "as_dict", "attack", "last_of", "problem_of", "train"]
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, the steps done and all steps."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is trained: rows of both parties, and two halves of a model for them.
+
+    Attributes:
+        train: the training rows.
+        test: rows that no training sees.
+        models: makes bottom and top with the first weights of a seed.
+    """
+
+    train: Rows
+    test: Rows
+    models: Callable[[int], tuple[nn.Module, nn.Module]]
+
+
+def problem_of(data: Data) -> Problem:
+    """A data set with the papers' network for it."""
+    return Problem(data.train, data.test, network_for(data.inputs).build)
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a trial goes.
+
+    Attributes:
+        epochs: how often every row is visited; accumulated attacks need several visits.
+        batch_size: rows in a batch; fewer where there are fewer rows.
+        learning_rate: of Adam.
+        last: batches that are kept, to be attacked one by one.
+        follow: rows whose visits are all attacked together.
+        seed: of weights, batches, noise and attacks.
+    """
+
+    epochs: int = 4
+    batch_size: int = 512
+    learning_rate: float = 2e-3
+    last: int = 24
+    follow: int = 4096
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model that was trained, and what crossed the wire.
+
+    Attributes:
+        protection: as it would be written in code.
+        problem: what was trained.
+        course: how.
+        model: both halves, and figures of each epoch.
+        record: what was sent.
+        test_auc: on the test rows.
+    """
+
+    protection: str
+    problem: Problem
+    course: Course
+    model: Simulation
+    record: Recorder
+    test_auc: float
+
+    @property
+    def noise(self) -> float:
+        """The mean squared norm of a row's noise over that of its gradient, in the last epoch, as reported."""
+        return self.model.history[-1].power
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a training under one protection gave away.
+
+    Attributes:
+        protection: as it would be written in code.
+        test_auc: of the trained model on rows it has not seen.
+        noise: the mean squared norm of a row's noise over that of its gradient, in the last epoch, as reported.
+        findings: what each attack reached; the last ones over all visits of a row.
+        skipped: attacks that could not run on what was sent, with the reason.
+    """
+
+    protection: str
+    test_auc: float
+    noise: float
+    findings: Sequence[Finding]
+    skipped: Mapping[str, str]
+
+    @property
+    def worst(self) -> Finding:
+        """The attack that reads most, above what it had without any message."""
+        return worst(self.findings)
+
+    @property
+    def highest(self) -> Finding:
+        """The attack that may have read most: the one whose upper end, above what it had anyway, is highest."""
+        return max(self.findings, key=lambda finding: finding.held)
+
+    def holds(self, limit: float) -> bool:
+        """Whether every attack stays at or under the limit, with the upper end of its interval."""
+        return self.highest.held <= limit
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        figures = {"protection": self.protection, "test_auc": self.test_auc, "noise": self.noise}
+        return {**figures, "attacks": [as_dict(one) for one in self.findings], "skipped": dict(self.skipped)}
+
+
+def as_dict(finding: Finding) -> dict[str, Any]:
+    """The JSON form of what one attack reached."""
+    baseline = None if finding.baseline is None else finding.baseline.value
+    return {"attack": finding.attack, **asdict(finding.leak), "baseline": baseline, "up_to": finding.held}
+
+
+def train(
+    protection: str,
+    problem: Problem,
+    course: Course,
+    *,
+    protect: Protection | None = None,
+    protect_embedding: Sequence[EmbeddingProtection] = (),
+    progress: Progress = lambda *_: None,
+) -> Trained:
+    """Train under a protection and write down what is sent.
+
+    Args:
+        protection: as it would be written in code.
+        problem: what to train.
+        course: how.
+        protect: of the gradient; none sends bare gradients.
+        protect_embedding: of the embedding, in their order.
+        progress: told of every step.
+    """
+    rows, test = problem.train, problem.test
+    bottom, top = problem.models(course.seed)
+    record = Recorder(last=course.last, follow=min(course.follow, len(rows)))
+    model = simulate(
+        bottom=bottom,
+        top=top,
+        features=rows.features,
+        own=rows.own,
+        labels=rows.labels,
+        protect=none() if protect is None else protect,
+        protect_embedding=protect_embedding,
+        optimizer=lambda module: adam(module, lr=course.learning_rate),
+        epochs=course.epochs,
+        batch_size=min(course.batch_size, len(rows)),
+        seed=course.seed,
+        record=record,
+        progress=lambda done, steps: progress(f"training with {protection}", done, steps),
+    )
+    logits = model.predict(test.features, test.own, noise=torch.Generator().manual_seed(course.seed))
+    return Trained(protection, problem, course, model, record, float(auc(logits, test.labels)))
+
+
+def attack(trained: Trained, *, last: int | None = None, progress: Progress = lambda *_: None) -> Trial:
+    """Try every attack on single batches and, where rows were visited several times, on all visits of a row.
+
+    Args:
+        trained: what is attacked.
+        last: attack only so many of the batches that were kept.
+        progress: told of every attack.
+    """
+    labels, seed = trained.problem.train.labels, trained.course.seed
+    skipped: dict[tuple[str, str], str] = {}
+    batches = trained.record.batches()
+    parts = [(on_batches, batches if last is None else last_of(batches, last))]
+    parts += [(on_visits, trained.record.visits())] if trained.course.epochs > 1 else []
+    findings: list[Finding] = []
+    for attacks, seen in parts:
+        findings += attacks(
+            seen.view, seen.clean, labels, seed=seed, skipped=skipped,
+            progress=lambda done, steps: progress(f"attacking {trained.protection}", done, steps),
+        )  # fmt: skip
+    tried = {finding.attack for finding in findings}
+    missing = {name: reason for (name, _), reason in skipped.items() if name not in tried}
+    return Trial(trained.protection, trained.test_auc, trained.noise, findings, missing)
+
+
+def last_of(transcript: Transcript, steps: int) -> Transcript:
+    """The last batches of a transcript."""
+    view = transcript.view
+    return Transcript(
+        View.of(view.gradient[-steps:], rows=view.rows[-steps:], embedding=view.embedding[-steps:]),
+        transcript.clean[-steps:],
+    )
