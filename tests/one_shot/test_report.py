@@ -118,7 +118,7 @@ def test_an_audit_attacks_again_and_finds_the_same(reported):
         changed = {"made", "exchange"} if name == "airline" else {"made"}
         assert again.model_dump(exclude=changed) == before.model_dump(exclude=changed)
     assert (
-        "1,200 flipped labels of 1 exchanges"
+        "1,200 flipped labels of 1 exchange "
         in exchange_report(reported.folder("airline"), again=True).exchange.checked
     )
 

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tacit.errors import DataError, StorageError, TacitError
-from tacit.party import chained, sealing
-from tacit.party._names import GATE, LIVE
-from tacit.party.pace import PACE
-from tacit.party.status import alive, read_run
+from tacit.errors import DataError, TacitError
+from tacit.party import sealing
 from tacit.report.rendering import read as read_report
 from tacit.runs.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.runs.finding import Place
 from tacit.runs.ledger import LedgerGlance
 from tacit.runs.norms import NormsOverTime
 from tacit.runs.pacing import Line, pace_of, rate_now
-from tacit.runs.series import Group, Series, finite
-from tacit.runs.tables import run_matrix
+from tacit.runs.series import Cells, Group, Series, by_protection, finite
+from tacit.runs.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, alive, read_all
 from tacit.runs.tailing import Tail
 
 __all__ = ["RunReader"]
 
-_REPORT = "report.json"
-_FILES = ("status.json", "log.jsonl", LIVE, GATE, PACE, _REPORT)
-_OLDER = "log.older.jsonl"
+_FILES = (STATUS, LOGS[-1], LIVE, GATE, PACE, REPORT)
 _EVENTS = 1000
 _LARGEST = 2**53  # no count of ours is larger, and no larger one is a figure to draw
 _LATELY = 16  # looks of which the worst attack now is told
@@ -91,21 +86,20 @@ class RunReader:
         self._check_files()
         before = dict(zip(_FILES, self._seen, strict=False))
         after = dict(zip(_FILES, now, strict=False))
-        self.status = read_run(self.place.path, events=_EVENTS)
-        self.events = self.status.pop("events")
+        self.status, events, self.decisions = read_all(self.place.path)
+        self.events = events[-_EVENTS:]
         self.problems = list(self.status.pop("problems"))
-        if after[_REPORT] != before.get(_REPORT):
+        if after[REPORT] != before.get(REPORT):
             self._unread = []
             self.report = self._report()
             self._forget("exchange")
             for name, value, ends in figures_of(self.report or {}):
                 self._add(name, "exchange", 1, value, ends, leak=False)
         self.problems += self._unread
-        if after[GATE] != before.get(GATE) or not self._seen:
-            self._read_gate()
+        self._take_decisions()
         self._read_live()
         self._read_pace()
-        self._read_history()
+        self._take_history()
         self._seen = (*now[:-1], alive(self.status.get("pid")))  # what changed while this was read is read again
         return True
 
@@ -125,6 +119,10 @@ class RunReader:
         if told is None and self.status.get("epochs"):
             told = max(1, self.status["turns"] // self.status["epochs"])
         return told
+
+    def decided_at(self, decision: Mapping[str, Any]) -> int:
+        """The step before which its gate has decided."""
+        return self._step(decision["epoch"] - 1)
 
     def card(self) -> dict[str, Any]:
         """What an overview shows."""
@@ -156,7 +154,7 @@ class RunReader:
         report = self.report or {}
         leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
         pace = pace_of(self.pace, self.events, points)
-        decided = [{**one, "step": self._step(one["epoch"] - 1)} for one in self.decisions]
+        decided = [{**decision, "step": self.decided_at(decision)} for decision in self.decisions]
         return {
             **self.card(), "steps": self.steps,
             "curves": [one.shown(points, first, last) for one in self.series.values()],
@@ -164,13 +162,13 @@ class RunReader:
             "decisions": [{name: value for name, value in one.items() if name != "measured"} for one in decided],
             "pace": pace, "norms": self.norms.shown(),
             "history": self.status.get("history", []), "events": self.events[-50:], "ledger": ledger,
-            "matrix": run_matrix(self.decisions, leaks), "leaks": leaks, "moments": report.get("moments", []),
+            "matrix": self._matrix(leaks), "leaks": leaks, "moments": report.get("moments", []),
             "exchange": exchange_of(self.status, pace["stalls"], report) if self._one_shot else None,
         }  # fmt: skip
 
     def _check_files(self) -> None:
         """A pipe or a device in the place of a file would hold whoever opens it for ever."""
-        for name in (*_FILES, _OLDER):
+        for name in (*_FILES, *LOGS):
             path = self.place.path / name
             if path.exists() and not path.is_file() and not path.is_dir():
                 raise DataError(f"{path} is a pipe or a device, which no run has written: remove it")
@@ -215,20 +213,16 @@ class RunReader:
             if isinstance(told[0], int | float) and type(told[1]) is type(told[3]) is int and isinstance(told[2], str):
                 self.pace.append((float(told[0]), told[1], told[2], told[3]))
 
-    def _read_gate(self) -> None:
-        try:
-            self.decisions = chained.read(self.place.path / GATE, shown=True)
-        except (OSError, StorageError):  # the status names the problem
-            self.decisions = []
+    def _take_decisions(self) -> None:
         self._forget("gate", "strength")
-        for one in self.decisions:
-            step = self._step(one["epoch"] - 1)
-            self._add("level", "strength", step, one["level"], leak=False)
-            for figure in one["measured"]:
+        for decision in self.decisions:
+            step = self.decided_at(decision)
+            self._add("level", "strength", step, decision["level"], leak=False)
+            for figure in decision["measured"]:
                 name = f"{figure['attack']} on {figure['on']}"
                 self._add(name, "gate", step, figure["value"], (figure["low"], figure["upper"]))
 
-    def _read_history(self) -> None:
+    def _take_history(self) -> None:
         self._forget("utility", but="utility/loss")
         for line in self.status.get("history", []):
             for name, value in line.items():
@@ -236,7 +230,7 @@ class RunReader:
                     self._add(name, "utility", self._step(line["epoch"] + 1), value, leak=False)
 
     def _report(self) -> dict[str, Any] | None:
-        path = self.place.path / _REPORT
+        path = self.place.path / REPORT
         if not path.exists():
             return None
         if sealing.key_of(self.place.path) is not None and not sealing.holds(path):
@@ -264,7 +258,7 @@ class RunReader:
 
     def _limits(self) -> dict[str, Any] | None:
         """The limit over steps: what was set before each decision, and since the last one."""
-        points = [(self._step(one["epoch"] - 1), one["limit"]) for one in self.decisions]
+        points = [(self.decided_at(decision), decision["limit"]) for decision in self.decisions]
         if not points and self._limit() is not None:
             points = [(0, self._limit())]
         if not points:
@@ -273,6 +267,20 @@ class RunReader:
             [self._step(self.status.get("epochs", 0)), *(int(one.x[-1]) for one in self.series.values() if one.x)]
         )
         return {"x": [*(step for step, _ in points), end], "y": [*(limit for _, limit in points), points[-1][1]]}
+
+    def _matrix(self, leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Every attack under every strength that the run has had, and in its report."""
+        columns: list[tuple[str, Cells]] = []
+        for decision in self.decisions:
+            cells = {
+                (one["attack"], one["on"]): (one["value"], one["low"], one["upper"]) for one in decision["measured"]
+            }
+            if cells:
+                columns.append((f"before epoch {decision['epoch']}: level {decision['level']}", cells))
+        if leaks:
+            reported = {(leak["attack"], leak["on"]): (leak["value"], leak["low"], leak["high"]) for leak in leaks}
+            columns.append(("report", reported))
+        return by_protection(columns)
 
     def _utility(self) -> dict[str, Any] | None:
         told = self.status.get("history", [])[-1:]

@@ -13,7 +13,6 @@ from tacit.errors import UsageError
 from tacit.web.access import Access
 from tacit.web.app import make_app
 from tacit.web.events import Bell
-from tacit.web.patience import PatientProtocol
 from tacit.web.shelf import Shelf
 
 __all__ = ["PORT", "Dashboard", "listen"]
@@ -60,7 +59,7 @@ class Dashboard:
         self.bell = Bell(self.shelf, pause=pause)
         config = uvicorn.Config(
             make_app(self.shelf, self.access, self.bell),
-            http=PatientProtocol,
+            http="h11",
             ws="none",
             lifespan="off",
             loop="asyncio",

@@ -13,7 +13,7 @@ from typing import Any
 
 from tacit import runs
 from tacit.errors import DataError
-from tacit.party.status import alive
+from tacit.runs.status import alive
 from tacit.web.answers import as_json
 
 __all__ = ["Glance", "Reader", "Shelf"]
