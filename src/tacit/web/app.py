@@ -29,7 +29,6 @@ from tacit import runs
 from tacit.errors import DataError
 from tacit.web.access import Access, Guard
 from tacit.web.answers import as_json, error, tagged
-from tacit.web.events import Bell, EventStream
 from tacit.web.metrics import CONTENT_TYPE, exposition
 from tacit.web.shelf import Reader, Shelf
 
@@ -52,15 +51,14 @@ _MEDIA = {
 _log = logging.getLogger(__name__)
 
 
-def make_app(shelf: Shelf, access: Access, bell: Bell) -> ASGIApp:
+def make_app(shelf: Shelf, access: Access) -> ASGIApp:
     """The server's app, guarded.
 
     Args:
         shelf: the places that it shows.
         access: who may look.
-        bell: what pages listen to.
     """
-    answers = _Answers(shelf, bell)
+    answers = _Answers(shelf)
     page = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.suffix in _MEDIA}
     routes = [
         Route("/api/runs", answers.all_places),
@@ -71,7 +69,7 @@ def make_app(shelf: Shelf, access: Access, bell: Bell) -> ASGIApp:
         Route("/api/sweeps/{id}/figures.parquet", partial(answers.figures, kind="sweep")),
         Route("/api/sweeps/{id}/{replica:int}", answers.replica),
         Route("/api/matrix", answers.matrix),
-        Route("/api/events", answers.events),
+        Route("/api/marks", answers.marks),
         Route("/metrics", answers.metrics),
         Route("/", partial(_static, files=page, name="index.html")),
         Route("/static/{name:path}", partial(_static, files=page)),
@@ -88,9 +86,8 @@ def make_app(shelf: Shelf, access: Access, bell: Bell) -> ASGIApp:
 class _Answers:
     """One method for each address. Files are read in threads; the loop only passes on what they found."""
 
-    def __init__(self, shelf: Shelf, bell: Bell) -> None:
+    def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._bell = bell
 
     async def all_places(self, request: Request) -> Response:
         def read() -> bytes:
@@ -147,10 +144,9 @@ class _Answers:
 
         return tagged(request, await anyio.to_thread.run_sync(read))
 
-    async def events(self, request: Request) -> Response:
-        if self._bell.full:
-            raise HTTPException(503, "too many pages are open: close some")
-        return EventStream(self._bell) if request.method == "GET" else Response(media_type="text/event-stream")
+    async def marks(self, request: Request) -> Response:
+        """A mark of each place by its id, which is another one whenever the place has changed: what pages ask often."""
+        return tagged(request, as_json(await anyio.to_thread.run_sync(self._shelf.marks)))
 
     async def metrics(self, request: Request) -> Response:
         glances = await anyio.to_thread.run_sync(self._shelf.glances)
