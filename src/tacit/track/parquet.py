@@ -25,7 +25,6 @@ import polars as pl
 from tacit.disk import replaced, storing
 from tacit.errors import UsageError
 from tacit.runs import RunReader, SweepReader, frame
-from tacit.track.curves import decided_at
 from tacit.track.following import Following
 
 __all__ = ["SCHEMAS", "Tables"]
@@ -117,7 +116,7 @@ def _tables(run: RunReader) -> dict[str, pl.DataFrame]:
     """The part of each file that is of one run."""
     card = run.card()
     who = {"place": run.place.id, "run": card["run"], "party": card["party"]}
-    decided = [{**one, "step": decided_at(run, one)} for one in run.decisions]
+    decided = [{**one, "step": run.decided_at(one)} for one in run.decisions]
     leaks = (run.report or {}).get("leaks", [])
     rows = {"decisions": decided, "events": list(_events(run)), "leaks": leaks}
     told = {
