@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-from tacit.report._svg import at, el, near, stretched, ticks
 from tacit.report.bars import Mark, histogram, interval, scale
 from tacit.report.document import Decision, Leak, LiveCurve, Moment, Worst
 from tacit.report.measures import MEASURES, Judged
-from tacit.report.plots import curves, strengths, tradeoff
+from tacit.report.plots import curves, strengths
+from tacit.report.scatters import tradeoff
+from tacit.report.svg import at, el, near, stretched, ticks
 
 AUC, READ = MEASURES["leak_auc"], MEASURES["variance_read"]
 

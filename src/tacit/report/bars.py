@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tacit.report._svg import at, el, line, near, picture, text
 from tacit.report.document import Leak
 from tacit.report.measures import MEASURES, Judged, Measure, judged, upper_end
+from tacit.report.svg import at, el, line, near, picture, text
 from tacit.report.words import decimals
 
 __all__ = ["Mark", "histogram", "interval", "scale"]

@@ -12,7 +12,8 @@ from markupsafe import Markup
 from tacit.report.bars import Mark, histogram, interval, scale
 from tacit.report.document import Decision, Leak, LiveCurve, Measured, Moment, Report
 from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
-from tacit.report.plots import SERIES, curves, strengths, tradeoff
+from tacit.report.plots import SERIES, curves, strengths
+from tacit.report.scatters import tradeoff
 from tacit.report.words import count, decimals, headline, said, spelled, worst_leak
 
 __all__ = ["content", "moment"]
