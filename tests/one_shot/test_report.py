@@ -31,8 +31,8 @@ from tacit.party.doctor import examine
 from tacit.party.one_shot_common import columns_of
 from tacit.party.one_shot_report import _fisher, exchange_report
 from tacit.report.rendering import read, render
-from tacit.runs import RunReader, find
 from tacit.runs.exchange import part_left
+from tacit.runs.reading import RunReader, find
 from tacit.track.curves import run_curves
 from tacit.track.facts import facts_of
 

@@ -13,6 +13,7 @@ from tacit.disk import replaced, storing
 from tacit.errors import UsageError
 from tacit.report import one_shot, page
 from tacit.report.document import Report
+from tacit.report.words import count, moment
 
 __all__ = ["as_json", "read", "render", "write"]
 
@@ -34,10 +35,15 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
-    digest = hashlib.sha256(as_json(report).encode()).hexdigest()
-    if report.exchange is not None:
-        return _template("exchange.html.j2").render(one_shot.content(report, digest))
-    return _template("page.html.j2").render(page.content(report, digest))
+    name, content = ("page", page.content) if report.exchange is None else ("one_shot", one_shot.content)
+    return _template(f"{name}.html.j2").render(
+        content(report),
+        report=report,
+        digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
+        made=moment(report.made),
+        moment=moment,
+        count=count,
+    )
 
 
 def read(path: Path) -> Report:

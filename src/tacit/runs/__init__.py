@@ -2,31 +2,3 @@
 
 Nothing here touches a running party: files are read, again and again, only as far as they are new.
 """
-
-from tacit.runs.finding import DAMAGE, Place, damage, find
-from tacit.runs.run import RunReader
-from tacit.runs.series import Series
-from tacit.runs.sweep import SweepReader
-from tacit.runs.tables import frame, matrix
-
-__all__ = [
-    "DAMAGE",
-    "Place",
-    "Reader",
-    "RunReader",
-    "Series",
-    "SweepReader",
-    "damage",
-    "find",
-    "frame",
-    "matrix",
-    "reader",
-]
-
-Reader = RunReader | SweepReader
-"""What reads a place."""
-
-
-def reader(place: Place) -> Reader:
-    """What reads a place."""
-    return RunReader(place) if place.kind == "run" else SweepReader(place)

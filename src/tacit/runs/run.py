@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -64,19 +64,20 @@ class RunReader:
         self.norms = NormsOverTime()
         self._ledger = LedgerGlance(place.path.parent.parent / "ledger")
         self._live, self._pace = Tail(place.path / LIVE), Tail(place.path / PACE)
+        self._looks: dict[str, Series] = {}
         self._seen: tuple[Any, ...] = ()
         self._unread: list[str] = []
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Changes whenever a file does, or the process that writes them ends."""
-        told = []
+        marks = []
         for name in _FILES:
             try:
-                found = (self.place.path / name).stat()
-                told.append((name, found.st_mtime_ns, found.st_size, found.st_ino))
+                stat = (self.place.path / name).stat()
+                marks.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
             except OSError:
-                told.append((name, 0, 0, 0))
-        return (*told, alive(self.status.get("pid")))
+                marks.append((name, 0, 0, 0))
+        return (*marks, alive(self.status.get("pid")))
 
     def refresh(self) -> bool:
         """Read what is new; whether there was anything."""
@@ -84,22 +85,15 @@ class RunReader:
         if now == self._seen:
             return False
         self._check_files()
-        before = dict(zip(_FILES, self._seen, strict=False))
-        after = dict(zip(_FILES, now, strict=False))
         self.status, events, self.decisions = read_all(self.place.path)
         self.events = events[-_EVENTS:]
         self.problems = list(self.status.pop("problems"))
-        if after[REPORT] != before.get(REPORT):
-            self._unread = []
-            self.report = self._report()
-            self._forget("exchange")
-            for name, value, ends in figures_of(self.report or {}):
-                self._add(name, "exchange", 1, value, ends, leak=False)
+        if now[_FILES.index(REPORT)] not in self._seen:
+            self.report, self._unread = self._report()
         self.problems += self._unread
-        self._take_decisions()
-        self._read_live()
+        self._read_looks()
         self._read_pace()
-        self._take_history()
+        self.series = self._looks | self._told()
         self._seen = (*now[:-1], alive(self.status.get("pid")))  # what changed while this was read is read again
         return True
 
@@ -174,36 +168,50 @@ class RunReader:
                 raise DataError(f"{path} is a pipe or a device, which no run has written: remove it")
 
     def _add(
-        self, name: str, group: Group, x: float, y: Any, interval: tuple[float, float] | None = None, leak: bool = True
+        self,
+        curves: dict[str, Series],
+        key: str,
+        x: float,
+        y: Any,
+        interval: tuple[float, float] | None = None,
     ) -> None:
+        """One more figure of a curve, whose key is its group and its name."""
         if type(y) not in (int, float) or (type(y) is int and abs(y) > _LARGEST):
             return
-        key = f"{group}/{name}"
-        if key not in self.series:
-            self.series[key] = Series(name, group, self.measure if leak else None)
-        self.series[key].add(x, y, interval)
+        if key not in curves:
+            group, _, name = key.partition("/")
+            curves[key] = Series(name, cast(Group, group), self.measure if group in ("leak", "gate") else None)
+        curves[key].add(x, y, interval)
 
-    def _forget(self, *groups: Group, but: str = "") -> None:
-        self.series = {key: one for key, one in self.series.items() if one.group not in groups or key == but}
-
-    def _read_live(self) -> None:
+    def _read_looks(self) -> None:
+        """Figures of looks while training ran, which are only added to, unless the run was set back."""
         if self._live.anew():
-            self._forget("leak")
-            self.series.pop("utility/loss", None)
-            self.norms = NormsOverTime()
+            self._looks, self.norms = {}, NormsOverTime()
         for line in self._live.fresh():
             step, found, figures = line.get("step"), line.get("found"), line.get("figures", {})
-            if (
-                type(step) is not int
-                or abs(step) > _LARGEST
-                or not isinstance(found, dict)
-                or not isinstance(figures, dict)
-            ):
+            if type(step) is not int or abs(step) > _LARGEST or type(found) is not dict or type(figures) is not dict:
                 continue
             for name, value in found.items():
-                self._add(name, "leak", step, value)
-            self._add("loss", "utility", step, figures.get("loss"), leak=False)
+                self._add(self._looks, f"leak/{name}", step, value)
+            self._add(self._looks, "utility/loss", step, figures.get("loss"))
             self.norms.add(step, line.get("norms"))
+
+    def _told(self) -> dict[str, Series]:
+        """Curves of what the gate, the status and the report tell."""
+        curves: dict[str, Series] = {}
+        for decision in self.decisions:
+            step = self.decided_at(decision)
+            self._add(curves, "strength/level", step, decision["level"])
+            for figure in decision["measured"]:
+                key = f"gate/{figure['attack']} on {figure['on']}"
+                self._add(curves, key, step, figure["value"], (figure["low"], figure["upper"]))
+        for line in self.status.get("history", []):
+            for name, value in line.items():
+                if name != "epoch":
+                    self._add(curves, f"utility/{name}", self._step(line["epoch"] + 1), value)
+        for name, value, ends in figures_of(self.report or {}):
+            self._add(curves, f"exchange/{name}", 1, value, ends)
+        return curves
 
     def _read_pace(self) -> None:
         if self._pace.anew():
@@ -213,36 +221,17 @@ class RunReader:
             if isinstance(told[0], int | float) and type(told[1]) is type(told[3]) is int and isinstance(told[2], str):
                 self.pace.append((float(told[0]), told[1], told[2], told[3]))
 
-    def _take_decisions(self) -> None:
-        self._forget("gate", "strength")
-        for decision in self.decisions:
-            step = self.decided_at(decision)
-            self._add("level", "strength", step, decision["level"], leak=False)
-            for figure in decision["measured"]:
-                name = f"{figure['attack']} on {figure['on']}"
-                self._add(name, "gate", step, figure["value"], (figure["low"], figure["upper"]))
-
-    def _take_history(self) -> None:
-        self._forget("utility", but="utility/loss")
-        for line in self.status.get("history", []):
-            for name, value in line.items():
-                if name != "epoch":
-                    self._add(name, "utility", self._step(line["epoch"] + 1), value, leak=False)
-
-    def _report(self) -> dict[str, Any] | None:
+    def _report(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The report, and what is wrong with it; neither where there is none."""
         path = self.place.path / REPORT
         if not path.exists():
-            return None
+            return None, []
         if sealing.key_of(self.place.path) is not None and not sealing.holds(path):
-            self._unread = [
-                f"{path} is not as `tacit audit` wrote it, or of a version before seals: audit the run again"
-            ]
-            return None
+            return None, [f"{path} is not as `tacit audit` wrote it, or of a version before seals: audit the run again"]
         try:
-            return read_report(path).model_dump(mode="json")
+            return read_report(path).model_dump(mode="json"), []
         except (OSError, TacitError) as error:
-            self._unread = [str(error)]
-            return None
+            return None, [str(error)]
 
     def _step(self, epochs: float) -> int:
         """The step at which so many epochs are done."""

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.runs import RunReader
 from tacit.runs.pacing import seconds
+from tacit.runs.reading import RunReader
 from tacit.track.tracker import Point, Tracker
 
 __all__ = ["Curve", "later", "replica_curves", "run_curves"]

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import UsageError
-from tacit.runs import DAMAGE, Place, RunReader, SweepReader, damage, find, reader
 from tacit.runs.pacing import seconds
+from tacit.runs.reading import DAMAGE, Place, RunReader, SweepReader, damage, find, reader
 from tacit.track.curves import Curve, later, replica_curves, run_curves
 from tacit.track.facts import facts_of
 from tacit.track.tracker import State, Tracker

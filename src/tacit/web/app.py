@@ -25,12 +25,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tacit import runs
 from tacit.errors import DataError
+from tacit.runs.reading import Place, Reader, RunReader, SweepReader, frame, matrix
 from tacit.web.access import Access, Guard
 from tacit.web.answers import as_json, error, tagged
 from tacit.web.metrics import CONTENT_TYPE, exposition
-from tacit.web.shelf import Reader, Shelf
+from tacit.web.shelf import Shelf
 
 __all__ = ["make_app"]
 
@@ -101,7 +101,7 @@ class _Answers:
         points, first, last = _points(request), _number(request, "first"), _number(request, "last")
 
         def detail(reader: Reader) -> bytes:
-            assert isinstance(reader, runs.RunReader)
+            assert isinstance(reader, RunReader)
             return as_json(reader.detail(points, first, last))
 
         return tagged(request, await self._read(request, "run", detail))
@@ -113,7 +113,7 @@ class _Answers:
         points = _points(request)
 
         def detail(reader: Reader) -> bytes | None:
-            assert isinstance(reader, runs.SweepReader)
+            assert isinstance(reader, SweepReader)
             numbers = [point["replica"] for point in reader.detail()["points"]]
             number = request.path_params["replica"]
             return as_json(reader.replica(number, points)) if number in numbers else None
@@ -130,7 +130,7 @@ class _Answers:
     async def figures(self, request: Request, *, kind: str) -> Response:
         def whole(reader: Reader) -> bytes:
             file = io.BytesIO()
-            runs.frame(reader).write_parquet(file)
+            frame(reader).write_parquet(file)
             return file.getvalue()
 
         body = await self._read(request, kind, whole)
@@ -140,7 +140,7 @@ class _Answers:
     async def matrix(self, request: Request) -> Response:
         def read() -> bytes:
             with self._shelf.reading_all() as readers:
-                return as_json(runs.matrix(readers))
+                return as_json(matrix(readers))
 
         return tagged(request, await anyio.to_thread.run_sync(read))
 
@@ -152,7 +152,7 @@ class _Answers:
         glances = await anyio.to_thread.run_sync(self._shelf.glances)
         return Response(exposition(glances, time.time()), media_type=CONTENT_TYPE)
 
-    async def _place(self, request: Request, kind: str) -> runs.Place:
+    async def _place(self, request: Request, kind: str) -> Place:
         place = await anyio.to_thread.run_sync(self._shelf.place, request.path_params["id"], kind)
         if place is None:
             raise HTTPException(404, f"no {kind} has that id, or it is gone: all that were found are at /api/runs")
