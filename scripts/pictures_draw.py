@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tacit.report._svg import el, ticks
+from tacit.report.svg import el, ticks
 
 WIDTH = 760
 

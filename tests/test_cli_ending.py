@@ -88,7 +88,7 @@ def test_an_interruption_is_one_line(told, monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tacit.party.status.read", stop)
+    monkeypatch.setattr("tacit.runs.status.read", stop)
     assert told("status", "--folder", tmp_path) == (
         130, "", "tacit: interrupted; give the same command again to start over\n",
     )  # fmt: skip

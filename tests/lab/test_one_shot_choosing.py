@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -141,8 +142,10 @@ def test_everything_is_tried_once_and_kept(tried):
 def test_it_is_drawn(tried, tmp_path):
     found = points(tried[2])
     told = advise(found, label_limit=0.6, feature_limit=0.9)
-    path = draw(found, tmp_path / "picture.png", title="credit", advice=told)
-    assert path.read_bytes().startswith(b"\x89PNG")
+    path = draw(found, tmp_path / "picture.svg", title="credit", advice=told)
+    drawn = ElementTree.parse(path)
+    sent = [point for point in found if point.setting.family.bottom]
+    assert len(drawn.findall(".//{*}circle")) >= 2 * len(sent) > 0, "each setting stands in both panels"
 
 
 def invoke(*arguments):
@@ -158,7 +161,7 @@ def test_the_command_says_what_to_take(tmp_path):
     told = json.loads(done.stdout)
     assert (told["label_limit"], told["feature_limit"], len(told["settings"])) == (0.9, None, 7)
     assert done.exit_code == (told["chosen"] is None)
-    assert (tmp_path / "choose-one-shot.png").exists()
+    assert (tmp_path / "choose-one-shot.svg").exists()
     again = invoke(*small, "--feature-limit", "0.5", "--quiet")
     words = " ".join(again.output.split())
     for part in ("flips, linear, 1", "no label, waist", "Do without the partner", "--given", "none is better"):

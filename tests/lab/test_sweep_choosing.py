@@ -1,6 +1,7 @@
 """Which setting is chosen under a limit."""
 
 import json
+from xml.etree import ElementTree
 
 import polars as pl
 import pytest
@@ -165,12 +166,14 @@ def test_attacks_that_never_ran_are_named_and_refused():
 
 def test_pictures_are_drawn_of_what_can_be_drawn(tmp_path):
     found = points(as_table([*ROWS, row(9, "iso", 1.0, None, None, None)]))
-    plain, ringed = tmp_path / "a.png", tmp_path / "b.png"
+    plain, ringed = tmp_path / "a.svg", tmp_path / "b.svg"
     assert draw(found, plain, title="x") == plain
     assert draw(found, ringed, title="x", choice=chosen(ROWS, 0.6)) == ringed
-    assert plain.read_bytes()[:4] == b"\x89PNG"
-    assert plain.read_bytes() != ringed.read_bytes()
-    assert draw(found[-1:], tmp_path / "c.png", title="x") is None
+    drawn = ElementTree.parse(plain)
+    assert len(drawn.findall(".//{*}circle[@class]")) >= len(found) - 1
+    assert "ring" not in {one.get("class") for one in drawn.iter()}
+    assert "ring" in {one.get("class") for one in ElementTree.parse(ringed).iter()}
+    assert draw(found[-1:], tmp_path / "c.svg", title="x") is None
 
 
 def test_a_table_has_every_column_whatever_rows_have():

@@ -31,8 +31,8 @@ from tacit.party.doctor import examine
 from tacit.party.one_shot_common import columns_of
 from tacit.party.one_shot_report import _fisher, exchange_report
 from tacit.report.rendering import read, render
-from tacit.runs import RunReader, find
 from tacit.runs.exchange import part_left
+from tacit.runs.reading import RunReader, find
 from tacit.track.curves import run_curves
 from tacit.track.facts import facts_of
 
@@ -126,7 +126,7 @@ def test_an_audit_attacks_again_and_finds_the_same(reported):
         changed = {"made", "exchange"} if name == "airline" else {"made"}
         assert again.model_dump(exclude=changed) == before.model_dump(exclude=changed)
     assert (
-        "1,200 flipped labels of 1 exchanges"
+        "1,200 flipped labels of 1 exchange "
         in exchange_report(reported.folder("airline"), again=True).exchange.checked
     )
 

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-from tacit.report._svg import at, el, near, stretched, ticks
 from tacit.report.bars import Mark, histogram, interval, scale
-from tacit.report.document import Decision, Leak, LiveCurve, Moment, Worst
+from tacit.report.document import Decision, LiveCurve, Moment, Worst
 from tacit.report.measures import MEASURES, Judged
-from tacit.report.plots import curves, strengths, tradeoff
+from tacit.report.plots import curves, strengths
+from tacit.report.scatters import tradeoff
+from tacit.report.svg import at, el, near, stretched, ticks
 
 AUC, READ = MEASURES["leak_auc"], MEASURES["variance_read"]
 
@@ -69,7 +70,7 @@ def test_no_two_labels_of_a_scale_meet():
 
 @pytest.mark.parametrize(("high", "over"), [(0.6, False), (0.601, True)])
 def test_an_interval_over_the_limit_is_marked_and_said(high, over):
-    drawn = interval(Leak(attack="a", on="visits", value=0.55, low=0.5, high=high), 0.6)
+    drawn = interval("a", AUC, Judged(0.55, 0.5, high), 0.6)
     assert ("range over" in drawn) is over
     assert (", over the limit" in drawn) is over
 

@@ -2,7 +2,7 @@
 
 import os
 
-from tacit.runs import find
+from tacit.runs.reading import find
 
 
 def test_runs_of_all_parties_below_a_folder_newest_first(written, tmp_path):

@@ -7,8 +7,8 @@ import pytest
 
 from tacit.disk import append_line
 from tacit.errors import DataError
-from tacit.runs import find, frame, matrix, reader
 from tacit.runs.pacing import pace_of
+from tacit.runs.reading import find, frame, matrix, reader
 
 FIGURE = {"attack": "cosine", "on": "visits", "value": 0.55, "low": 0.52, "upper": 0.58, "limit": None}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import as_table, write
-from tacit.runs import find, frame, matrix, reader
+from tacit.runs.reading import find, frame, matrix, reader
 
 
 def rows(replica, protection, strength, *, leak, auc):

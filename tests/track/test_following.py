@@ -9,8 +9,8 @@ import pytest
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import as_table, write
-from tacit.runs import RunReader
 from tacit.runs.finding import find
+from tacit.runs.reading import RunReader
 from tacit.track import Export, Tables, TensorBoard
 from tacit.track.facts import facts_of
 

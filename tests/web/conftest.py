@@ -35,43 +35,10 @@ class Client:
         assert answer.status == 200, (path, answer.status, answer.content[:300])
         return json.loads(answer.content, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
-    def listen(self):
-        """An open stream of events."""
-        return Stream(self.server)
-
-
-class Stream:
-    """Server-sent events, as they come in."""
-
-    def __init__(self, server):
-        self.line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT)
-        self.line.request("GET", "/api/events", headers={"Authorization": f"Bearer {server.access.token}"})
-        self.answer = self.line.getresponse()
-
-    def lines(self):
-        """All lines until the stream ends."""
-        while line := self.answer.readline():
-            yield line.decode().rstrip("\n")
-
-    def next(self):
-        """The next event's name and ids."""
-        name = None
-        for line in self.lines():
-            field, _, rest = line.partition(": ")
-            if field == "event":
-                name = rest
-            elif field == "data":
-                return name, json.loads(rest)["ids"]
-        return "end", []
-
-    def close(self):
-        self.answer.close()
-        self.line.close()
-
 
 @contextmanager
 def serving(*roots, **options):
-    server = Dashboard(list(roots), port=0, **{"pause": 0.05, **options})
+    server = Dashboard(list(roots), port=0, **{"every": 0.15, **options})
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -11,7 +11,7 @@ from tacit.errors import UsageError
 from tacit.web.access import HEADERS, Access, is_loopback, token_in
 
 EVERYTHING = ["/", "/api/runs", "/api/runs/ID", "/api/runs/ID/report", "/api/runs/ID/figures.parquet", "/api/matrix",
-              "/api/events", "/metrics", "/static/api.js", "/nothing"]  # fmt: skip
+              "/api/marks", "/metrics", "/static/api.js", "/nothing"]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", EVERYTHING)
@@ -157,7 +157,7 @@ def test_a_token_file_must_be_one(tmp_path):
 
 def test_the_token_is_in_no_log_and_no_answer(shown, caplog):
     caplog.set_level("DEBUG")
-    said = [shown.get(path.replace("ID", shown.id)) for path in EVERYTHING if path != "/api/events"]
+    said = [shown.get(path.replace("ID", shown.id)) for path in EVERYTHING]
     said.append(shown.get(f"/?token={shown.server.access.token}"))
     for answer in said:
         assert shown.server.access.token.encode() not in answer.content + str(answer.headers).encode()
@@ -177,7 +177,7 @@ def test_which_hosts_other_machines_reach():
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-@pytest.mark.parametrize("path", ["/api/runs", "/api/events", "/metrics", "/static/main.js"])
+@pytest.mark.parametrize("path", ["/api/runs", "/api/marks", "/metrics", "/static/main.js"])
 def test_a_page_of_another_site_or_another_port_gets_nothing(shown, site, path):
     assert shown.get(path, Sec_Fetch_Site=site).status == 403
     assert shown.get("/", Sec_Fetch_Site=site).status == 200

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tacit import runs
 from tacit.errors import DataError
+from tacit.runs import reading
 from tacit.web.shelf import Shelf
 
 
@@ -19,7 +19,7 @@ def test_readers_used_longest_ago_are_let_go_and_their_cards_stay(tmp_path, make
     kept = [slot for slot in shelf._slots.values() if slot.weight]
     assert len(kept) == 2
     assert sum(len(slot.reader.series) > 0 for slot in shelf._slots.values()) == 2
-    monkeypatch.setattr(runs.RunReader, "refresh", lambda self: pytest.fail("nothing has changed"))
+    monkeypatch.setattr(reading.RunReader, "refresh", lambda self: pytest.fail("nothing has changed"))
     assert [glance.text for glance in shelf.glances()] == [glance.text for glance in first]
 
 
@@ -68,7 +68,7 @@ def test_places_are_looked_for_every_few_seconds_and_less_often_where_that_takes
         now[0] += 2.0
         return []
 
-    monkeypatch.setattr(runs, "find", slow)
+    monkeypatch.setattr("tacit.web.shelf.find", slow)
     shelf = Shelf([tmp_path], every=3.0, now=lambda: now[0])
     for second in range(60):
         now[0] = max(now[0], float(second))
@@ -84,7 +84,7 @@ def test_what_can_not_be_read_is_told_with_its_place(tmp_path, make_run, monkeyp
     def broken(self):
         raise KeyError("level")
 
-    monkeypatch.setattr(runs.RunReader, "card", broken)
+    monkeypatch.setattr(reading.RunReader, "card", broken)
     with pytest.raises(DataError, match=r"runs/b can't be shown \(KeyError: 'level'\)"), shelf.reading(place) as reader:
         reader.detail()
     (glance,) = shelf.glances()
@@ -114,14 +114,14 @@ def test_a_list_does_not_wait_for_who_looks_through_a_large_tree(tmp_path, make_
     now = [0.0]
     shelf = Shelf([tmp_path], now=lambda: now[0])
     (first,) = shelf.glances()
-    began, go_on, find = threading.Event(), threading.Event(), runs.find
+    began, go_on, find = threading.Event(), threading.Event(), reading.find
 
     def slow(roots):
         began.set()
         assert go_on.wait(20)
         return find(roots)
 
-    monkeypatch.setattr(runs, "find", slow)
+    monkeypatch.setattr("tacit.web.shelf.find", slow)
     now[0] = 100.0
     with ThreadPoolExecutor(2) as pool:
         looking = pool.submit(shelf.places)

@@ -13,7 +13,7 @@ import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._progress import one_bar
-from tacit.cli._show import UNDRAWN, leak, make_folder
+from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import print_table
 from tacit.errors import UsageError
 
@@ -137,13 +137,13 @@ def choose_exchange(
     found = points(trials)
     advice = advise(found, label_limit=search.label_limit, feature_limit=feature_limit, given=search.given)
     title = f"{asked.data}, {world.train:,} training rows, label limit {search.label_limit:g}"
-    picture = draw(found, out / "choose-one-shot.png", title=title, advice=advice)
+    picture = draw(found, out / "choose-one-shot.svg", title=title, advice=advice)
     if as_json:
         told = {"data": asked.data, "training_rows": world.train, **advice.as_dict()}
         typer.echo(json.dumps(told | {"settings": [point.as_dict() for point in found]}, indent=2))
     else:
         _print(title, found, advice)
-        typer.echo(f"Every figure: {out}. {f'Picture: {picture}.' if picture else UNDRAWN}")
+        typer.echo(f"Every figure: {out}. Picture: {picture}.")
     if advice.chosen is None:
         raise typer.Exit(1)
 

@@ -73,6 +73,8 @@ def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
 
 
 def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
+    from tacit.report.words import count
+
     audit = outcome.audit
     worst: dict[str, dict[str, Any]] = {}
     for one in audit["findings"]:  # largest upper end first
@@ -88,7 +90,8 @@ def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
     form = outcome.form
     screen = console(100)
     screen.print(
-        f"{outcome.sent:,} bytes were sent, once: {form['width']:g} numbers a row in {form['ranks']:g} ranks"
+        f"{outcome.sent:,} bytes were sent, once: {count(int(form['width']), 'number')} a row in {form['ranks']:g}"
+        " ranks"
         + (f", under noise of {form['noise']:g}." if form["noise"] else ".")
         + " This is a measurement, by decoders that know some of the rows; the report is"
         f" {_page(outcome)}",
@@ -102,6 +105,8 @@ def _page(outcome: LabelOutcome | FeatureOutcome) -> str:
 
 def print_exchange(run: dict[str, Any]) -> None:
     """What a status says of an exchange: the certificate or the form, figures, and what left."""
+    from tacit.report.words import count
+
     told = run.get("certificate")
     if told is not None:
         typer.echo(
@@ -112,8 +117,8 @@ def print_exchange(run: dict[str, Any]) -> None:
     if form is not None:
         noise = f", noise {form['noise']:g}" if form["noise"] else ""
         typer.echo(
-            f"  embedding: {form['width']} numbers a row in {form['ranks']} ranks{noise}; decoders read at most "
-            f"{form['worst']:.3f} of anything"
+            f"  embedding: {count(form['width'], 'number')} a row in {form['ranks']} ranks{noise}; decoders read at "
+            f"most {form['worst']:.3f} of anything"
         )
     for line in run.get("history", []):
         figures = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli._show import UNDRAWN, leak
+from tacit.cli._show import leak
 from tacit.cli._tables import console, print_table
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def print_files(done: Sweep, found: Sequence[Point], picture: Path | None, *, qu
     for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*known.get("notes", []), *notes][:3]]:
         if note and not quiet:
             screen.print(f"Note: {note}.", markup=False, soft_wrap=True)
-    drawn = f"Picture: {picture}." if picture else _undrawn()
+    drawn = f"Picture: {picture}." if picture else "No picture was drawn: no setting has both a test AUC and a leak."
     screen.print(f"Every figure: {done.path}. {drawn}", markup=False, soft_wrap=True)
 
 
@@ -96,15 +96,6 @@ def _attack(point: Point) -> str:
     """The worst attack by its name, with its layer where that is not the cut, and its part of the training if any."""
     name = (point.attack or "").removesuffix("@cut")
     return name if point.part in (None, "whole") else f"{name}, {point.part}"
-
-
-def _undrawn() -> str:
-    """Why there is no picture."""
-    import importlib.util
-
-    if importlib.util.find_spec("matplotlib") is None:
-        return UNDRAWN
-    return "No picture was drawn: no setting has both a test AUC and a leak."
 
 
 def _number(value: float | None) -> str:

@@ -159,7 +159,7 @@ def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet:
 
     Example: `tacit status --folder airline`
     """
-    from tacit.party.status import read
+    from tacit.runs.status import read
 
     runs = read(party_of(run, folder))
     if as_json:

@@ -159,13 +159,15 @@ def _print_contract(agreed: Contract | OneShotContract) -> None:
 
 def _one_exchange(agreed: Exchange) -> dict[str, str]:
     """What a contract says of one-shot training."""
+    from tacit.report.words import count
+
     numbers = f"numbers from {agreed.low} to {agreed.high} in {agreed.cells} cells"
     return {
         "mode": "one-shot: labels are flipped once, embeddings are sent once",
         "labels": f"{numbers if agreed.target == 'number' else f'{agreed.classes} classes'}, as {agreed.labels}",
         "rare class": agreed.rare,
         "counted by": agreed.unit,
-        "sent back": f"{agreed.width} numbers a row, by each feature party",
+        "sent back": f"{count(agreed.width, 'number')} a row, by each feature party",
     }
 
 

@@ -106,7 +106,7 @@ def sweep(
     from tacit.lab.sweeping.drawing import draw
 
     found = done.points()
-    picture = draw(found, target / "tradeoff.png", title=title(done))
+    picture = draw(found, target / "tradeoff.svg", title=title(done))
     if as_json:
         typer.echo(json.dumps([{**point.as_dict(), **about(done)} for point in found], indent=2))
         return
@@ -180,7 +180,7 @@ def choose(
 
     found, choice = done.points(), done.best(limit, quick=asked.quick)
     make_folder(target)
-    picture = draw(found, target / "choose.png", title=title(done), choice=choice)
+    picture = draw(found, target / "choose.svg", title=title(done), choice=choice)
     if as_json:
         notes = [*done.metadata.get("notes", []), *choice.point.notes]
         typer.echo(json.dumps({**choice.as_dict(), "notes": notes, **about(done)}, indent=2))

@@ -88,6 +88,7 @@ def _count(export: Export | Tables) -> str:
 
 
 def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: bool) -> None:
+    from tacit.report.words import count
     from tacit.track import Tables
 
     told: dict[str, Any] = {"to": to, "out": out}
@@ -103,12 +104,12 @@ def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: b
         typer.echo(out)
     elif isinstance(export, Tables):
         for name, many in export.rows.items():
-            typer.echo(f"{Path(out) / name}.parquet: {many:,} rows")
+            typer.echo(f"{Path(out) / name}.parquet: {count(many, 'row')}")
         for path in export.sweeps:
             typer.echo(f"{path / 'results.parquet'} is a sweep's table, and Parquet already: it stays there")
     else:
         for place, many in export.brought.items():
-            typer.echo(f"{plain(export.names[place])}: {many:,} new figures")
+            typer.echo(f"{plain(export.names[place])}: {count(many, 'new figure')}")
         typer.echo(_LOOK[to].format(out=out) if "://" not in out else f"They are at {out}")
 
 

@@ -21,7 +21,7 @@ from tacit.party._findings import Finding, of_error
 from tacit.party._machine import clock, disk, extras, gpu, versions
 from tacit.party._reach import port, reach
 from tacit.party.folder import Folder
-from tacit.party.status import read
+from tacit.runs.status import read
 from tacit.wire import certificates
 
 __all__ = ["Finding", "examine"]
@@ -216,7 +216,7 @@ def _product(shape: tuple[int, ...]) -> int:
 
 def _runs(opened: Folder) -> Iterator[Finding]:
     """One finding for each run, and one for what a crash left behind."""
-    for one in read(opened):
+    for one in read(opened.path):
         name, state = f"run {one['run']}", one["state"]
         if one["problems"]:
             yield Finding(name, "warning", "; ".join(one["problems"]), "see `tacit status`")
@@ -233,4 +233,4 @@ def _runs(opened: Folder) -> Iterator[Finding]:
 
 
 def _alive(opened: Folder) -> list[int]:
-    return [one["pid"] for one in read(opened) if one["alive"] and one["state"] != "finished"]
+    return [one["pid"] for one in read(opened.path) if one["alive"] and one["state"] != "finished"]

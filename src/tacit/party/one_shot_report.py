@@ -35,10 +35,10 @@ from tacit.party.one_shot_features import sent_before, shown
 from tacit.party.one_shot_label import mechanism_of, read_labels
 from tacit.party.records import overrides
 from tacit.party.reporting import now, versions
-from tacit.party.status import read_run
 from tacit.report.document import NotTested, Report, Subject, Worst
 from tacit.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
 from tacit.report.words import count, spelled
+from tacit.runs.status import read_run
 
 __all__ = ["exchange_report"]
 
@@ -162,8 +162,8 @@ def _certified(folder: Folder, certificate: Certificate, book: Book) -> Certifie
 def _checked(book: Book) -> str:
     checked = book.check()
     return (
-        f"All {checked.bits:,} flipped labels of {checked.releases} exchanges were drawn again, and are what the "
-        "secret and the labels as they were first sent give."
+        f"All {checked.bits:,} flipped labels of {count(checked.releases, 'exchange')} were drawn again, and are what "
+        "the secret and the labels as they were first sent give."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run says about itself in its folder: where it stands, and what happened."""
+"""What a run says about itself in its folder: where it stands, and what happened. `tacit.runs.status` reads it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.disk import append_line, replaced, storing
-from tacit.errors import StorageError, UsageError
-from tacit.party import chained
-from tacit.party.folder import Folder
+from tacit.errors import StorageError
 from tacit.party.pace import Pace
 
-__all__ = ["Status", "alive", "read", "read_run"]
+__all__ = ["Status"]
 
 _FILE, _LOG, _OLDER = "status.json", "log.jsonl", "log.older.jsonl"
 _PAUSE = 1.0  # seconds between two writes of what changes at every step
@@ -27,15 +25,6 @@ _LARGEST = 4 * 2**20  # bytes of a log; then it becomes the older one, in the pl
 _MINUTE = 60.0  # seconds in which refusals about one field count as one flood
 _WAITING = 1000  # lines that wait for a disk which takes none
 _EACH = 10  # refusals of a flood that have a line of their own
-
-# What a status may hold, of which kind; the first ones are always there.
-_ALWAYS = {"run": str, "party": str, "role": str, "state": str, "time": str}
-_SOMETIMES = {
-    "turn": int, "turns": int, "steps": int, "epoch": int, "epochs": int, "history": list, "journal_bytes": int,
-    "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int, "mode": str, "part": str, "done": int,
-    "total": int, "certificate": dict, "release": dict,
-}  # fmt: skip
-_TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"), ("part", "done", "total"))
 
 
 @dataclass
@@ -120,126 +109,6 @@ class Status:
                         path.replace(path.with_name(_OLDER))
                 append_line(path, line)
                 self._unwritten.popleft()
-
-
-def read(folder: Folder | str | Path) -> list[dict[str, Any]]:
-    """The status of every run in a party's folder, newest first; alarms are counted, and the last events are added.
-
-    What can't be read is said under "problems" and does not stop the rest.
-    """
-    path = folder.path if isinstance(folder, Folder) else Path(folder)
-    if not (path / "party.toml").exists():
-        raise UsageError(f"{path} is no party's folder: make one with `tacit init`, or say which with --folder")
-    found = [read_run(status.parent) for status in sorted((path / "runs").glob(f"*/{_FILE}"))]
-    return sorted(found, key=lambda one: str(one["time"]), reverse=True)
-
-
-def read_run(folder: Path, *, events: int = 5) -> dict[str, Any]:
-    """One run's status; of a damaged one what is known all the same.
-
-    Args:
-        folder: of the run.
-        events: how many of the last ones are wanted.
-    """
-    path, problems = folder / _FILE, list[str]()
-    try:
-        content = json.loads(path.read_bytes())
-        wrong = _wrong(content)
-    except (OSError, ValueError, RecursionError) as error:
-        content, wrong = {}, str(error)
-    if wrong:
-        content = {"run": path.parent.name, "state": "unknown", "time": ""}
-        problems.append(f"{path} can't be read ({wrong[:100]}): `tacit train` writes it anew when it goes on")
-    told = _events(path.with_name(_OLDER), problems) + _events(path.with_name(_LOG), problems)
-    times = [event.get("times", 1) for event in told if event["event"] == "refused"]
-    content["alarms"] = sum(many if type(many) is int else 1 for many in times)
-    content["events"] = told[-events:]
-    if content.get("mode") == "one_shot":
-        content["parts"] = [
-            {"part": one["part"], "time": one["time"]}
-            for one in told
-            if one["event"] == "part" and type(one.get("part")) is str
-        ]
-        content["left"] = _left(told)
-    content["gate"] = _gate(path.with_name("gate.jsonl"), problems)
-    content["alive"] = alive(content.get("pid"))
-    content["problems"] = problems
-    return dict(content)
-
-
-def _wrong(content: Any) -> str:
-    """What is wrong with a status, in a few words; nothing where it can be shown."""
-    if not isinstance(content, dict):
-        return f"it is a {type(content).__name__}"
-    kinds = {**_ALWAYS, **_SOMETIMES}
-    missing = [name for name in _ALWAYS if name not in content]
-    for first, *others in _TOGETHER:
-        missing += [name for name in others if first in content and name not in content]
-    odd = [name for name, kind in kinds.items() if name in content and type(content[name]) is not kind]
-    if "turns" in content and "turns" not in odd and content["turns"] < 1:
-        odd.append("turns")
-    if "history" in content and "history" not in odd and not all(map(_shows, content["history"])):
-        odd.append("history")
-    told = (("missing", missing), ("of another kind", odd))
-    return "; ".join(f"{what}: {', '.join(names)}" for what, names in told if names)
-
-
-def _shows(line: Any) -> bool:
-    """Whether a line of the history is an epoch and its figures."""
-    return isinstance(line, dict) and "epoch" in line and all(type(value) in (int, float) for value in line.values())
-
-
-def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:
-    """The lines of a log; those that say nothing are counted among the problems."""
-    try:
-        lines = path.read_bytes().splitlines() if path.exists() else []
-    except OSError as error:
-        problems.append(f"{path} can't be read ({error.strerror})")
-        return []
-    events, lost = [], 0
-    for line in filter(None, lines):
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            event = None
-        if isinstance(event, dict) and type(event.get("event")) is type(event.get("time")) is str:
-            events.append(event)
-        else:
-            lost += 1
-    if lost:
-        problems.append(f"{path}: {lost} of {len(events) + lost} lines can't be read; a crash cuts the last one short")
-    return events
-
-
-def _left(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What left this party in one exchange, each thing once: what, to whom, when, of how many rows, how many bytes."""
-    kinds = {"time": str, "what": str, "to": str, "rows": int, "bytes": int}
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in events:
-        if one["event"] == "left" and all(type(one.get(name)) is kind for name, kind in kinds.items()):
-            found.setdefault((one["what"], one["to"]), {name: one[name] for name in kinds})
-    return list(found.values())
-
-
-def _gate(path: Path, problems: list[str]) -> dict[str, Any] | None:
-    """The last decision about a limit; None where there was none."""
-    try:
-        told = chained.read(path, shown=True)
-    except (OSError, StorageError) as error:
-        problems.append(str(error))
-        return None
-    return told[-1] if told else None
-
-
-def alive(pid: Any) -> bool:
-    """Whether the process that writes a run is there."""
-    try:
-        number = int(pid)
-        if number > 0:  # others stand for whole groups of processes
-            os.kill(number, 0)
-    except (OSError, TypeError, ValueError, OverflowError):
-        return False
-    return number > 0
 
 
 def _time() -> str:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tacit.report._svg import at, el, line, near, picture, text
-from tacit.report.document import Leak
-from tacit.report.measures import MEASURES, Judged, Measure, judged, upper_end
+from tacit.report.measures import Judged, Measure
+from tacit.report.svg import at, el, line, near, picture, text
 from tacit.report.words import decimals
 
 __all__ = ["Mark", "histogram", "interval", "scale"]
@@ -78,25 +77,27 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
     return picture(title, told, *drawn, height=height, class_="scale")
 
 
-def interval(leak: Leak, limit: float | None, *, judged_over: bool | None = None) -> Markup:
-    """One attack's interval on its scale, small enough for a line of a table.
+def interval(name: str, measure: Measure, figure: Judged, limit: float | None, *, over: bool | None = None) -> Markup:
+    """One figure's interval on its scale, small enough for a line of a table.
 
     Args:
-        leak: what the attack reached, shown as a limit judges it.
+        name: of the attack, or of what was measured.
+        measure: whose ends the scale has.
+        figure: the value with its interval.
         limit: drawn across, where there is one.
-        judged_over: whether it counts as over the limit; None where the upper end decides.
+        over: whether it counts as over the limit; None where the upper end decides.
     """
-    measure, figure = MEASURES[leak.measure], judged(leak)
-    over = limit is not None and upper_end(leak) > limit if judged_over is None else judged_over
+    if over is None:
+        over = limit is not None and figure.high > limit
     drawn = [line(0, 0.5, 1, 0.5, "axis"), line(0, 0.2, 0, 0.8, "axis"), line(1, 0.2, 1, 0.8, "axis")]
     if limit is not None:
         drawn.append(line(measure.share(limit), 0, measure.share(limit), 1, "limit"))
-    low, value, high = (measure.share(one) for one in (figure.low, figure.value, figure.high))
+    low, value, high = map(measure.share, (figure.low, figure.value, figure.high))
     drawn.append(line(low, 0.5, high, 0.5, "range over" if over else "range"))
     drawn.append(line(value, 0.12, value, 0.88, "estimate over" if over else "estimate"))
     bounds = f"between {decimals(figure.low)} and {decimals(figure.high)}"
     told = f"{decimals(figure.value)}, {bounds}{', over the limit' if over else ''}"
-    return picture(leak.attack, told, *drawn, height=22, class_="interval")
+    return picture(name, told, *drawn, height=22, class_="interval")
 
 
 def histogram(visits: Mapping[int, int]) -> Markup:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
 
 from markupsafe import Markup
@@ -12,10 +11,11 @@ from markupsafe import Markup
 from tacit.report.bars import Mark, histogram, interval, scale
 from tacit.report.document import Decision, Leak, LiveCurve, Measured, Moment, Report
 from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
-from tacit.report.plots import SERIES, curves, strengths, tradeoff
-from tacit.report.words import count, decimals, headline, said, spelled, worst_leak
+from tacit.report.plots import SERIES, curves, strengths
+from tacit.report.scatters import tradeoff
+from tacit.report.words import decimals, headline, moment, said, spelled, worst_leak
 
-__all__ = ["content", "moment"]
+__all__ = ["content"]
 
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
 _MOST_POINTS = 200  # of a scatter; the last epoch is always one of them
@@ -52,19 +52,11 @@ class _Group:
         return any(told is not None for row in self.rows for told in (row.leak.knows, row.leak.costs, row.leak.seconds))
 
 
-def content(report: Report, digest: str) -> dict[str, object]:
-    """Everything that the template places on the page.
-
-    Args:
-        report: the report.
-        digest: of its JSON file, which the page names so that a signature is about that file.
-    """
+def content(report: Report) -> dict[str, object]:
+    """Everything that the template places on the page."""
     head, measure = headline(report), MEASURES[main_measure(report)]
     limit = [] if report.limit is None else [Mark("limit", report.limit, "limit")]
     return {
-        "report": report,
-        "digest": digest,
-        "made": moment(report.made),
         "head": head,
         "measure": measure,
         "worst": worst_leak(report),
@@ -76,10 +68,8 @@ def content(report: Report, digest: str) -> dict[str, object]:
         "charts": _charts(report),
         "trade": _trade(report),
         **_ledger(report),
-        "count": count,
         "said": said,
         "spelled": spelled,
-        "moment": moment,
     }
 
 
@@ -93,21 +83,18 @@ def _groups(report: Report) -> list[_Group]:
             if not some:
                 continue
             limit = report.limit if name == main else None
-            some.sort(key=lambda one: judged(one).value, reverse=True)
-            rows = [
-                _Row(
-                    leak=one,
-                    bar=interval(one, limit),
-                    over=limit is not None and upper_end(one) > limit,
-                    worst=one is most,
-                    judged=judged(one),
-                    upper=upper_end(one),
-                )
-                for one in some
-            ]
+            rows = [_row(leak, limit, worst=leak is most) for leak in some]
+            rows.sort(key=lambda row: row.judged.value, reverse=True)
             after = "" if name == main else f", after {measure.secret}"
             groups.append(_Group(title + after, told, measure, rows))
     return groups
+
+
+def _row(leak: Leak, limit: float | None, *, worst: bool) -> _Row:
+    figure, upper = judged(leak), upper_end(leak)
+    over = limit is not None and upper > limit
+    bar = interval(leak.attack, MEASURES[leak.measure], figure, limit, over=over)
+    return _Row(leak, bar, over, worst, figure, upper)
 
 
 def _over_time(report: Report) -> dict[str, object]:
@@ -121,11 +108,14 @@ def _over_time(report: Report) -> dict[str, object]:
         "figures": sorted({name for one in moments for name in one.figures}),
         "bars": {
             one.epoch: interval(
-                Leak(on="live", **one.worst.model_dump()),
-                report.limit if one.worst.measure == main_measure(report) else None,
+                worst.attack,
+                MEASURES[worst.measure],
+                Judged(worst.value, worst.low, worst.high),
+                report.limit if worst.measure == main_measure(report) else None,
+                over=_over(report, one),
             )
             for one in shown
-            if one.worst is not None
+            if (worst := one.worst) is not None
         },
         "decisions": _decisions(report.decisions),
         "over": [one for one in moments if _over(report, one)],
@@ -229,13 +219,3 @@ def _ledger(report: Report) -> dict[str, object]:
 
 def _accumulated_measure(report: Report) -> Measured:
     return "leak_auc" if report.subject.side == "features" else "variance_read"
-
-
-def moment(told: str) -> str:
-    """A point in time as people write it, to the minute; what is no time stays as it is."""
-    try:
-        when = datetime.fromisoformat(told)
-    except ValueError:
-        return told
-    zone = " UTC" if when.tzinfo is not None and not when.utcoffset() else when.strftime(" %z").rstrip()
-    return f"{when.day} {when:%B %Y, %H:%M}{zone}"

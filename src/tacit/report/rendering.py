@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from pydantic import ValidationError
 
-from tacit.errors import StorageError, UsageError
-from tacit.report import exchange, page
+from tacit.disk import replaced, storing
+from tacit.errors import UsageError
+from tacit.report import one_shot, page
 from tacit.report.document import Report
+from tacit.report.words import count, moment
 
 __all__ = ["as_json", "read", "render", "write"]
 
@@ -34,10 +35,15 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
-    digest = hashlib.sha256(as_json(report).encode()).hexdigest()
-    if report.exchange is not None:
-        return _template("exchange.html.j2").render(exchange.content(report, digest))
-    return _template("page.html.j2").render(page.content(report, digest))
+    name, content = ("page", page.content) if report.exchange is None else ("one_shot", one_shot.content)
+    return _template(f"{name}.html.j2").render(
+        content(report),
+        report=report,
+        digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
+        made=moment(report.made),
+        moment=moment,
+        count=count,
+    )
 
 
 def read(path: Path) -> Report:
@@ -70,17 +76,6 @@ def _template(name: str) -> Template:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file beside its place and move it there once it is on the disk."""
-    part = path.with_name(path.name + ".part")
-    try:
+    with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise StorageError(
-            f"{path} can't be written ({error.strerror or error}): look at the disk, and at who may write in "
-            f"{path.parent}, then give the same command again"
-        ) from error
+    replaced(path, lambda file: file.write(text.encode()))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from tacit.report.document import Leak, Report
 from tacit.report.measures import MEASURES, Judged, judged, main_measure, upper_end
 
-__all__ = ["STAMPS", "Headline", "count", "decimals", "headline", "over_limit", "said", "spelled", "worst_leak"]
+__all__ = [
+    "STAMPS", "Headline", "count", "decimals", "headline", "moment", "over_limit", "said", "spelled", "worst_leak",
+]  # fmt: skip
 
 STAMPS = {
     "held": ("Limit held", "good"),
@@ -37,6 +40,7 @@ class Headline:
         verdict: in one sentence.
         meaning: what the figure means, a sentence each.
         figure: the worst attack as the limit judges it; None where none ran.
+        under: what the figure is, where the template does not say it.
     """
 
     stamp: str
@@ -44,6 +48,7 @@ class Headline:
     verdict: str
     meaning: tuple[str, ...]
     figure: Judged | None
+    under: str = ""
 
 
 def headline(report: Report) -> Headline:
@@ -94,6 +99,16 @@ def said(told: str) -> str:
 def decimals(value: float | None) -> str:
     """Three decimals, or a dash for what is not known."""
     return "–" if value is None else f"{value:.3f}"
+
+
+def moment(told: str) -> str:
+    """A point in time as people write it, to the minute; what is no time stays as it is."""
+    try:
+        when = datetime.fromisoformat(told)
+    except ValueError:
+        return told
+    zone = " UTC" if when.tzinfo is not None and not when.utcoffset() else when.strftime(" %z").rstrip()
+    return f"{when.day} {when:%B %Y, %H:%M}{zone}"
 
 
 def _figure(report: Report) -> Judged | None:

@@ -1,4 +1,4 @@
-"""Where runs and sweeps are: every folder under some roots that one of them has left its mark in."""
+"""Where runs and sweeps are: every folder under some roots that one has left its mark in; and what damaged ones say."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Place", "find"]
+from tacit.errors import TacitError
+
+__all__ = ["DAMAGE", "Place", "damage", "find"]
 
 _DEEPEST = 8  # folders below a root
 _NEVER = frozenset({"journal", "checkpoints", "transcript", "inputs", "ledger", "keys", "trusted", "node_modules"})
+
+DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What a reader may raise at files that were damaged or changed by hand; one such place must not hide the others."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,17 @@ class Place:
     kind: Literal["run", "sweep"]
     path: Path
     name: str
+
+
+def damage(place: Place, error: Exception) -> str:
+    """What happened, to which place, in one line.
+
+    Args:
+        place: that could not be read.
+        error: one of `DAMAGE`.
+    """
+    what = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
+    return f"{place.path} can't be shown ({what[:300]}): a file in it was damaged or changed by hand"
 
 
 def find(roots: Sequence[Path | str]) -> list[Place]:

@@ -29,14 +29,14 @@ class LedgerGlance:
         self._folder = folder
         self._now = now
         self._looked = -math.inf
-        self._told: dict[str, Any] | None = None
+        self._summary: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any] | None:
         """What was spent of every example; None where that is not known, or would take long to tell."""
         if self._now() - self._looked >= _APART:
-            self._told = self._look()
+            self._summary = self._look()
             self._looked = self._now()
-        return self._told
+        return self._summary
 
     def _look(self) -> dict[str, Any] | None:
         from tacit.ledger.ledger import Ledger
@@ -45,7 +45,7 @@ class LedgerGlance:
             keys = sum(path.stat().st_size for path in self._folder.glob("keys-*"))
             if not (self._folder / "log").is_file() or keys > _LARGEST:
                 return None
-            told = dataclasses.asdict(Ledger(self._folder).summary())
+            summary = dataclasses.asdict(Ledger(self._folder).summary())
         except (OSError, TacitError):
-            return self._told
-        return {name: value for name, value in told.items() if name != "each"}
+            return self._summary
+        return {name: value for name, value in summary.items() if name != "each"}

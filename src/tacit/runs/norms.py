@@ -11,7 +11,7 @@ _MOST = 200
 
 
 class NormsOverTime:
-    """Histograms of norms by class, every so-manieth look; the more there are, the fewer of them are kept."""
+    """Histograms of norms by class, the more looks there are, the fewer of them are kept."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[int, dict[str, Any]]] = []
@@ -41,10 +41,6 @@ class NormsOverTime:
             "clean": [norms.get("clean") for _, norms in kept],
         }
 
-    def latest(self) -> tuple[int, dict[str, Any]] | None:
-        """The last look that was kept, and its step."""
-        return self._kept[-1] if self._kept else None
-
 
 def _counted(told: Any) -> bool:
     """Whether this is a histogram as `tacit.audit.norms` makes them."""
@@ -57,5 +53,5 @@ def _counted(told: Any) -> bool:
         and 0 < told["low"] < told["high"] < math.inf
         and isinstance(counts, list)
         and len(counts) == 2
-        and all(isinstance(one, list) and all(type(many) is int for many in one) for one in counts)
+        and all(isinstance(bins, list) and all(type(rows) is int for rows in bins) for bins in counts)
     )

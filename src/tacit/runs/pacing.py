@@ -40,7 +40,7 @@ def pace_of(lines: Sequence[Line], events: Sequence[dict[str, Any]], points: int
     Args:
         lines: of the pace.
         events: of the log.
-        points: that are shown, at most; of more lines every so-manieth is.
+        points: that are shown, at most; more lines are thinned evenly.
     """
     every = max(1, -(-len(lines) // points))
     kept = list(lines[::every])

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from tacit.errors import DataError, StorageError, TacitError
-from tacit.party import chained, sealing
-from tacit.party._names import GATE, LIVE
-from tacit.party.pace import PACE
-from tacit.party.status import alive, read_run
+from tacit.errors import DataError, TacitError
+from tacit.party import sealing
 from tacit.report.rendering import read as read_report
 from tacit.runs.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.runs.finding import Place
 from tacit.runs.ledger import LedgerGlance
 from tacit.runs.norms import NormsOverTime
 from tacit.runs.pacing import Line, pace_of, rate_now
-from tacit.runs.series import Group, Series, finite
-from tacit.runs.tables import run_matrix
+from tacit.runs.series import Cells, Group, Series, by_protection, finite
+from tacit.runs.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, alive, read_all
 from tacit.runs.tailing import Tail
 
 __all__ = ["RunReader"]
 
-_REPORT = "report.json"
-_FILES = ("status.json", "log.jsonl", LIVE, GATE, PACE, _REPORT)
-_OLDER = "log.older.jsonl"
+_FILES = (STATUS, LOGS[-1], LIVE, GATE, PACE, REPORT)
 _EVENTS = 1000
 _LARGEST = 2**53  # no count of ours is larger, and no larger one is a figure to draw
 _LATELY = 16  # looks of which the worst attack now is told
@@ -69,19 +64,20 @@ class RunReader:
         self.norms = NormsOverTime()
         self._ledger = LedgerGlance(place.path.parent.parent / "ledger")
         self._live, self._pace = Tail(place.path / LIVE), Tail(place.path / PACE)
+        self._looks: dict[str, Series] = {}
         self._seen: tuple[Any, ...] = ()
         self._unread: list[str] = []
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Changes whenever a file does, or the process that writes them ends."""
-        told = []
+        marks = []
         for name in _FILES:
             try:
-                found = (self.place.path / name).stat()
-                told.append((name, found.st_mtime_ns, found.st_size, found.st_ino))
+                stat = (self.place.path / name).stat()
+                marks.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
             except OSError:
-                told.append((name, 0, 0, 0))
-        return (*told, alive(self.status.get("pid")))
+                marks.append((name, 0, 0, 0))
+        return (*marks, alive(self.status.get("pid")))
 
     def refresh(self) -> bool:
         """Read what is new; whether there was anything."""
@@ -89,23 +85,15 @@ class RunReader:
         if now == self._seen:
             return False
         self._check_files()
-        before = dict(zip(_FILES, self._seen, strict=False))
-        after = dict(zip(_FILES, now, strict=False))
-        self.status = read_run(self.place.path, events=_EVENTS)
-        self.events = self.status.pop("events")
+        self.status, events, self.decisions = read_all(self.place.path)
+        self.events = events[-_EVENTS:]
         self.problems = list(self.status.pop("problems"))
-        if after[_REPORT] != before.get(_REPORT):
-            self._unread = []
-            self.report = self._report()
-            self._forget("exchange")
-            for name, value, ends in figures_of(self.report or {}):
-                self._add(name, "exchange", 1, value, ends, leak=False)
+        if now[_FILES.index(REPORT)] not in self._seen:
+            self.report, self._unread = self._report()
         self.problems += self._unread
-        if after[GATE] != before.get(GATE) or not self._seen:
-            self._read_gate()
-        self._read_live()
+        self._read_looks()
         self._read_pace()
-        self._read_history()
+        self.series = self._looks | self._told()
         self._seen = (*now[:-1], alive(self.status.get("pid")))  # what changed while this was read is read again
         return True
 
@@ -125,6 +113,10 @@ class RunReader:
         if told is None and self.status.get("epochs"):
             told = max(1, self.status["turns"] // self.status["epochs"])
         return told
+
+    def decided_at(self, decision: Mapping[str, Any]) -> int:
+        """The step before which its gate has decided."""
+        return self._step(decision["epoch"] - 1)
 
     def card(self) -> dict[str, Any]:
         """What an overview shows."""
@@ -156,7 +148,7 @@ class RunReader:
         report = self.report or {}
         leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
         pace = pace_of(self.pace, self.events, points)
-        decided = [{**one, "step": self._step(one["epoch"] - 1)} for one in self.decisions]
+        decided = [{**decision, "step": self.decided_at(decision)} for decision in self.decisions]
         return {
             **self.card(), "steps": self.steps,
             "curves": [one.shown(points, first, last) for one in self.series.values()],
@@ -164,48 +156,62 @@ class RunReader:
             "decisions": [{name: value for name, value in one.items() if name != "measured"} for one in decided],
             "pace": pace, "norms": self.norms.shown(),
             "history": self.status.get("history", []), "events": self.events[-50:], "ledger": ledger,
-            "matrix": run_matrix(self.decisions, leaks), "leaks": leaks, "moments": report.get("moments", []),
+            "matrix": self._matrix(leaks), "leaks": leaks, "moments": report.get("moments", []),
             "exchange": exchange_of(self.status, pace["stalls"], report) if self._one_shot else None,
         }  # fmt: skip
 
     def _check_files(self) -> None:
         """A pipe or a device in the place of a file would hold whoever opens it for ever."""
-        for name in (*_FILES, _OLDER):
+        for name in (*_FILES, *LOGS):
             path = self.place.path / name
             if path.exists() and not path.is_file() and not path.is_dir():
                 raise DataError(f"{path} is a pipe or a device, which no run has written: remove it")
 
     def _add(
-        self, name: str, group: Group, x: float, y: Any, interval: tuple[float, float] | None = None, leak: bool = True
+        self,
+        curves: dict[str, Series],
+        key: str,
+        x: float,
+        y: Any,
+        interval: tuple[float, float] | None = None,
     ) -> None:
+        """One more figure of a curve, whose key is its group and its name."""
         if type(y) not in (int, float) or (type(y) is int and abs(y) > _LARGEST):
             return
-        key = f"{group}/{name}"
-        if key not in self.series:
-            self.series[key] = Series(name, group, self.measure if leak else None)
-        self.series[key].add(x, y, interval)
+        if key not in curves:
+            group, _, name = key.partition("/")
+            curves[key] = Series(name, cast(Group, group), self.measure if group in ("leak", "gate") else None)
+        curves[key].add(x, y, interval)
 
-    def _forget(self, *groups: Group, but: str = "") -> None:
-        self.series = {key: one for key, one in self.series.items() if one.group not in groups or key == but}
-
-    def _read_live(self) -> None:
+    def _read_looks(self) -> None:
+        """Figures of looks while training ran, which are only added to, unless the run was set back."""
         if self._live.anew():
-            self._forget("leak")
-            self.series.pop("utility/loss", None)
-            self.norms = NormsOverTime()
+            self._looks, self.norms = {}, NormsOverTime()
         for line in self._live.fresh():
             step, found, figures = line.get("step"), line.get("found"), line.get("figures", {})
-            if (
-                type(step) is not int
-                or abs(step) > _LARGEST
-                or not isinstance(found, dict)
-                or not isinstance(figures, dict)
-            ):
+            if type(step) is not int or abs(step) > _LARGEST or type(found) is not dict or type(figures) is not dict:
                 continue
             for name, value in found.items():
-                self._add(name, "leak", step, value)
-            self._add("loss", "utility", step, figures.get("loss"), leak=False)
+                self._add(self._looks, f"leak/{name}", step, value)
+            self._add(self._looks, "utility/loss", step, figures.get("loss"))
             self.norms.add(step, line.get("norms"))
+
+    def _told(self) -> dict[str, Series]:
+        """Curves of what the gate, the status and the report tell."""
+        curves: dict[str, Series] = {}
+        for decision in self.decisions:
+            step = self.decided_at(decision)
+            self._add(curves, "strength/level", step, decision["level"])
+            for figure in decision["measured"]:
+                key = f"gate/{figure['attack']} on {figure['on']}"
+                self._add(curves, key, step, figure["value"], (figure["low"], figure["upper"]))
+        for line in self.status.get("history", []):
+            for name, value in line.items():
+                if name != "epoch":
+                    self._add(curves, f"utility/{name}", self._step(line["epoch"] + 1), value)
+        for name, value, ends in figures_of(self.report or {}):
+            self._add(curves, f"exchange/{name}", 1, value, ends)
+        return curves
 
     def _read_pace(self) -> None:
         if self._pace.anew():
@@ -215,40 +221,17 @@ class RunReader:
             if isinstance(told[0], int | float) and type(told[1]) is type(told[3]) is int and isinstance(told[2], str):
                 self.pace.append((float(told[0]), told[1], told[2], told[3]))
 
-    def _read_gate(self) -> None:
-        try:
-            self.decisions = chained.read(self.place.path / GATE, shown=True)
-        except (OSError, StorageError):  # the status names the problem
-            self.decisions = []
-        self._forget("gate", "strength")
-        for one in self.decisions:
-            step = self._step(one["epoch"] - 1)
-            self._add("level", "strength", step, one["level"], leak=False)
-            for figure in one["measured"]:
-                name = f"{figure['attack']} on {figure['on']}"
-                self._add(name, "gate", step, figure["value"], (figure["low"], figure["upper"]))
-
-    def _read_history(self) -> None:
-        self._forget("utility", but="utility/loss")
-        for line in self.status.get("history", []):
-            for name, value in line.items():
-                if name != "epoch":
-                    self._add(name, "utility", self._step(line["epoch"] + 1), value, leak=False)
-
-    def _report(self) -> dict[str, Any] | None:
-        path = self.place.path / _REPORT
+    def _report(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The report, and what is wrong with it; neither where there is none."""
+        path = self.place.path / REPORT
         if not path.exists():
-            return None
+            return None, []
         if sealing.key_of(self.place.path) is not None and not sealing.holds(path):
-            self._unread = [
-                f"{path} is not as `tacit audit` wrote it, or of a version before seals: audit the run again"
-            ]
-            return None
+            return None, [f"{path} is not as `tacit audit` wrote it, or of a version before seals: audit the run again"]
         try:
-            return read_report(path).model_dump(mode="json")
+            return read_report(path).model_dump(mode="json"), []
         except (OSError, TacitError) as error:
-            self._unread = [str(error)]
-            return None
+            return None, [str(error)]
 
     def _step(self, epochs: float) -> int:
         """The step at which so many epochs are done."""
@@ -264,7 +247,7 @@ class RunReader:
 
     def _limits(self) -> dict[str, Any] | None:
         """The limit over steps: what was set before each decision, and since the last one."""
-        points = [(self._step(one["epoch"] - 1), one["limit"]) for one in self.decisions]
+        points = [(self.decided_at(decision), decision["limit"]) for decision in self.decisions]
         if not points and self._limit() is not None:
             points = [(0, self._limit())]
         if not points:
@@ -273,6 +256,20 @@ class RunReader:
             [self._step(self.status.get("epochs", 0)), *(int(one.x[-1]) for one in self.series.values() if one.x)]
         )
         return {"x": [*(step for step, _ in points), end], "y": [*(limit for _, limit in points), points[-1][1]]}
+
+    def _matrix(self, leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Every attack under every strength that the run has had, and in its report."""
+        columns: list[tuple[str, Cells]] = []
+        for decision in self.decisions:
+            cells = {
+                (one["attack"], one["on"]): (one["value"], one["low"], one["upper"]) for one in decision["measured"]
+            }
+            if cells:
+                columns.append((f"before epoch {decision['epoch']}: level {decision['level']}", cells))
+        if leaks:
+            reported = {(leak["attack"], leak["on"]): (leak["value"], leak["low"], leak["high"]) for leak in leaks}
+            columns.append(("report", reported))
+        return by_protection(columns)
 
     def _utility(self) -> dict[str, Any] | None:
         told = self.status.get("history", [])[-1:]

@@ -1,22 +1,26 @@
-"""A curve: figures over steps, kept whole and shown thinned."""
+"""What pages draw: curves, kept whole and shown thinned, and tables of attacks by protections."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Group", "Series", "finite", "folded", "thinned"]
+__all__ = ["Cells", "Group", "Series", "by_protection", "finite", "folded", "thinned"]
 
 Group = Literal["utility", "leak", "gate", "strength", "exchange"]
 """What a curve is about: the model, looks while training ran, figures of the gate, the protection, an exchange."""
 
+Cells = Mapping[tuple[str, str], Sequence[float | None]]
+"""Value, lower and upper end of each attack, by its name and what it was tried on."""
+
 _MEAN = 16  # looks of a running mean
+_FIGURES = ("values", "low", "high")
 
 
 def _numbers() -> array[float]:
@@ -123,3 +127,24 @@ def thinned(y: NDArray[np.float64], points: int) -> NDArray[np.int64]:
     ends = np.array([0, count - 1])
     kept = np.unique(np.concatenate([ends, smallest, largest]))
     return kept[kept < count]
+
+
+def by_protection(columns: Sequence[tuple[str, Cells]]) -> dict[str, Any] | None:
+    """One row for each attack, one column for each protection; None where there is neither.
+
+    Args:
+        columns: labels and what each attack reached under them.
+    """
+    names = dict.fromkeys(name for _, cells in columns for name in cells)
+    if not names:
+        return None
+    nothing = [None] * len(_FIGURES)
+    rows = [
+        {"attack": attack, "on": on}
+        | {
+            which: [cells.get((attack, on), nothing)[place] for _, cells in columns]
+            for place, which in enumerate(_FIGURES)
+        }
+        for attack, on in names
+    ]
+    return {"columns": [label for label, _ in columns], "rows": rows}

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import IDENTITY, UTILITY, WORST, leaks_of
-from tacit.runs.damage import DAMAGE
-from tacit.runs.finding import Place
-from tacit.runs.series import Series, finite
-from tacit.runs.tables import table
+from tacit.runs.finding import DAMAGE, Place
+from tacit.runs.series import Series, by_protection, finite
 
 if TYPE_CHECKING:
     import polars as pl
@@ -180,7 +178,7 @@ class SweepReader:
         whole = self._whole()
         if whole is None:
             return None
-        return table(
+        return by_protection(
             [
                 (
                     _label(row),

@@ -1,55 +1,86 @@
-"""Attacks by protections, as tables: of one run, of a sweep, over all of them."""
+"""What runs and sweeps have found, as tables: attacks by protections, and every figure in one long table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["run_matrix", "table"]
+from tacit.runs.run import RunReader
+from tacit.runs.sweep import SweepReader
 
-_FIGURES = ("values", "low", "high")
-Cells = Mapping[tuple[str, str], Sequence[float | None]]
-"""Value, lower and upper end of each attack, by its name and what it was tried on."""
+if TYPE_CHECKING:
+    import polars as pl
 
+__all__ = ["FIGURES", "frame", "matrix"]
 
-def table(columns: Sequence[tuple[str, Cells]]) -> dict[str, Any] | None:
-    """One row for each attack, one column for each protection; None where there is neither.
+_WORDS = ("place", "run", "party", "group", "name", "measure")
+_NUMBERS = ("step", "time", "value", "low", "high")
+FIGURES = {**dict.fromkeys(_WORDS, str), **dict.fromkeys(_NUMBERS, float)}
+"""The columns of the long table, and what they hold."""
 
-    Args:
-        columns: labels and what each attack reached under them.
-    """
-    names = dict.fromkeys(name for _, cells in columns for name in cells)
-    if not names:
-        return None
-    nothing = [None] * len(_FIGURES)
-    rows = [
-        {"attack": attack, "on": on}
-        | {
-            which: [cells.get((attack, on), nothing)[place] for _, cells in columns]
-            for place, which in enumerate(_FIGURES)
-        }
-        for attack, on in names
-    ]
-    return {"columns": [label for label, _ in columns], "rows": rows}
+_ALL = 1 << 62  # points: nothing is thinned
+_Who = tuple[str, str | None, str | None]
 
 
-def run_matrix(decisions: Sequence[Mapping[str, Any]], leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Every attack under every strength that a run has had, and in its report.
+def matrix(readers: Sequence[RunReader | SweepReader]) -> dict[str, Any]:
+    """What each attack on labels reached under each protection: of every run with a report, and of every sweep.
 
     Args:
-        decisions: of its gate.
-        leaks: of its report.
+        readers: of runs and sweeps, refreshed.
     """
-    columns = [
-        (
-            f"before epoch {one['epoch']}: level {one['level']}",
-            {(each["attack"], each["on"]): (each["value"], each["low"], each["upper"]) for each in one["measured"]},
-        )
-        for one in decisions
-        if one["measured"]
-    ]
-    if leaks:
-        columns.append(
-            ("report", {(one["attack"], one["on"]): (one["value"], one["low"], one["high"]) for one in leaks})
-        )
-    return table(columns)
+    columns: list[dict[str, str]] = []
+    cells: list[dict[str, float | None]] = []
+    for reader in readers:
+        place = {"id": reader.place.id, "kind": reader.place.kind, "name": reader.place.name}
+        if isinstance(reader, RunReader):
+            if reader.report is None or reader.measure != "leak_auc" or reader.report["exchange"]:
+                continue
+            columns.append({"label": reader.card()["strength"] or "unknown", **place})
+            cells.append({leak["attack"]: leak["value"] for leak in reader.report["leaks"]})
+            continue
+        swept = reader.detail()["matrix"] or {"columns": [], "rows": []}
+        for number, label in enumerate(swept["columns"]):
+            columns.append({"label": label, **place})
+            cells.append({row["attack"]: row["values"][number] for row in swept["rows"] if row["on"] == "cut"})
+    names = dict.fromkeys(name for column in cells for name in column)
+    rows = [{"attack": name, "values": [column.get(name) for column in cells]} for name in names]
+    return {"measure": "leak_auc", "columns": columns, "rows": rows}
+
+
+def frame(reader: RunReader | SweepReader) -> pl.DataFrame:
+    """Every figure as one long table: place, run, party, group, name, measure, step, time, value, low, high.
+
+    The pace of a run is the group "pace", with times and no steps: "turn" and "journal_bytes".
+
+    Args:
+        reader: of a run or a sweep, refreshed.
+    """
+    import polars as pl
+
+    if isinstance(reader, SweepReader):
+        pieces = [
+            _figures((reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None), curve)
+            for point in reader.detail()["points"]
+            for curve in reader.replica(point["replica"], points=_ALL)["curves"]
+        ]
+    else:
+        who = (reader.place.id, reader.status.get("run"), reader.status.get("party"))
+        pieces = [_figures(who, series.shown(_ALL)) for series in reader.series.values()]
+        for name, place in (("turn", 1), ("journal_bytes", 3)):
+            columns = {"time": [line[0] for line in reader.pace], "value": [line[place] for line in reader.pace]}
+            pieces.append(_piece((*who, "pace", name, None), columns))
+    return pl.concat([pl.DataFrame(schema=FIGURES), *pieces])
+
+
+def _figures(who: _Who, curve: Mapping[str, Any]) -> pl.DataFrame:
+    columns = {"step": curve["x"], "value": curve["y"]} | {end: curve[end] for end in ("low", "high") if end in curve}
+    return _piece((*who, curve["group"], curve["name"], curve["measure"]), columns)
+
+
+def _piece(words: Sequence[str | None], columns: Mapping[str, Any]) -> pl.DataFrame:
+    """A part of the table: the same words in each row, beside columns of numbers."""
+    import polars as pl
+
+    told = [pl.lit(word, pl.String).alias(name) for name, word in zip(_WORDS, words, strict=True)]
+    numbers = [pl.col(name) if name in columns else pl.lit(None, pl.Float64).alias(name) for name in _NUMBERS]
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64)).select(*told, *numbers)

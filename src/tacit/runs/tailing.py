@@ -16,9 +16,6 @@ class Tail:
     A line that is not finished is left for the next time. A file that was written anew, or is shorter than before, is
     read from its beginning; whoever keeps what was read before must forget it then.
 
-    Attributes:
-        lost: lines that said nothing, since the beginning.
-
     Args:
         path: of the file, which may not be there yet.
     """
@@ -27,18 +24,17 @@ class Tail:
         self._path = path
         self._place = 0
         self._inode = -1
-        self.lost = 0
 
     def anew(self) -> bool:
         """Whether all lines before are void, because the file is gone, another one, or shorter; then it starts over."""
         try:
-            told = self._path.stat()
+            stat = self._path.stat()
+            inode, size = stat.st_ino, stat.st_size
         except OSError:
-            told = None
-        inode = -1 if told is None else told.st_ino
-        over = self._place > 0 and (told is None or inode != self._inode or told.st_size < self._place)
+            inode, size = -1, 0
+        over = self._place > 0 and (inode != self._inode or size < self._place)
         if over:
-            self._place = self.lost = 0
+            self._place = 0
         self._inode = inode
         return over
 
@@ -51,18 +47,11 @@ class Tail:
                     if not text.endswith(b"\n"):
                         return
                     self._place += len(text)
-                    said = self._line(text)
-                    if said is not None:
-                        yield said
+                    try:
+                        line = json.loads(text)
+                    except (ValueError, RecursionError):
+                        continue
+                    if isinstance(line, dict):
+                        yield line
         except OSError:  # not there, or not for us: as if it were empty
             return
-
-    def _line(self, text: bytes) -> dict[str, Any] | None:
-        try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
-            said = None
-        if isinstance(said, dict):
-            return said
-        self.lost += bool(text.strip())
-        return None

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.runs import RunReader
 from tacit.runs.pacing import seconds
+from tacit.runs.reading import RunReader
 from tacit.track.tracker import Point, Tracker
 
-__all__ = ["Curve", "decided_at", "later", "replica_curves", "run_curves"]
+__all__ = ["Curve", "later", "replica_curves", "run_curves"]
 
 Times = Callable[[Sequence[float]], Sequence[float | None]]
 """When some steps were done, in seconds since 1970."""
@@ -64,11 +64,6 @@ def later(curves: Iterable[Curve], tracker: Tracker) -> list[Point]:
     return found
 
 
-def decided_at(run: RunReader, decision: dict[str, Any]) -> int:
-    """The step before which a gate has decided."""
-    return int((decision["epoch"] - 1) * (run.steps or 1))
-
-
 def run_curves(run: RunReader) -> Iterator[Curve]:
     """Every curve of a run.
 
@@ -82,7 +77,7 @@ def run_curves(run: RunReader) -> Iterator[Curve]:
         if len(one.low) == len(one.x) == len(one.high):
             yield Curve(f"{name}.low", one.x, one.low, times)
             yield Curve(f"{name}.high", one.x, one.high, times)
-    limits = [(decided_at(run, told), told["limit"]) for told in run.decisions if told["limit"] is not None]
+    limits = [(run.decided_at(told), told["limit"]) for told in run.decisions if told["limit"] is not None]
     yield Curve("gate/limit", [step for step, _ in limits], [limit for _, limit in limits], times)
     yield from _pace(run)
     yield from _report(run)

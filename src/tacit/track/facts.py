@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tacit.runs import RunReader
+from tacit.runs.reading import RunReader
 
 __all__ = ["facts_of"]
 

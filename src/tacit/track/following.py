@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import UsageError
-from tacit.runs import DAMAGE, Place, RunReader, SweepReader, damage, find, reader
 from tacit.runs.pacing import seconds
-from tacit.track.curves import Curve, decided_at, later, replica_curves, run_curves
+from tacit.runs.reading import DAMAGE, Place, RunReader, SweepReader, damage, find, reader
+from tacit.track.curves import Curve, later, replica_curves, run_curves
 from tacit.track.facts import facts_of
 from tacit.track.tracker import State, Tracker
 
@@ -125,7 +125,7 @@ class Export(Following):
         tracker.facts(facts_of(one))
         self._bring_curves(place.id, place.name, run_curves(one), tracker)
         for decision in one.decisions:
-            step = decided_at(one, decision)
+            step = one.decided_at(decision)
             if step > tracker.reached("gate/decision"):
                 told = f"{decision['decision']}, level {decision['level']}: {decision['reason']}"
                 tracker.text("gate/decision", step, told, time=seconds(decision["time"]))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LinkError, StorageError, UsageError
-from tacit.track.tracker import Log, Point, State, needed
+from tacit.track.tracker import Point, State, Tracker, needed
 
 __all__ = ["MLflow", "metric_name"]
 
@@ -27,7 +27,7 @@ _LONGEST = 5000  # letters of a value
 _STATES = {"running": "RUNNING", "finished": "FINISHED", "stopped": "KILLED"}
 
 
-class MLflow(Log):
+class MLflow(Tracker):
     """One run of an experiment, called as a `TensorBoard` is: with a step and its figures.
 
     Attributes:
@@ -50,12 +50,11 @@ class MLflow(Log):
         self._entities, self._errors = needed("mlflow.entities"), needed("mlflow.exceptions")
         with self._talking():
             self._client = needed("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
-            found = self._client.get_experiment_by_name(experiment)
-            where = found.experiment_id if found is not None else self._client.create_experiment(experiment)
-            kept = None if place is None else self._find(where, place)
-            if kept is None:
-                tags = {} if place is None else {_PLACE: place}
-                kept = self._client.create_run(where, tags=tags, run_name=run)
+            known = self._client.get_experiment_by_name(experiment)
+            where = known.experiment_id if known is not None else self._client.create_experiment(experiment)
+            tags, same = ({}, None) if place is None else ({_PLACE: place}, f"tags.`{_PLACE}` = '{place}'")
+            earlier = [] if same is None else self._client.search_runs([where], filter_string=same, max_results=1)
+            kept = earlier[0] if earlier else self._client.create_run(where, tags=tags, run_name=run)
         self.id: str = kept.info.run_id
         self._params: dict[str, str] = dict(kept.data.params)
         self._tags: dict[str, str] = dict(kept.data.tags)
@@ -76,22 +75,20 @@ class MLflow(Log):
 
     def facts(self, facts: Mapping[str, object]) -> None:
         """Parameters of the run; MLflow lets none be changed, so the first value stays."""
-        new = {metric_name(name): str(value)[:_LONGEST] for name, value in facts.items()}
-        new = {name: value for name, value in new.items() if name not in self._params}
-        param = self._entities.Param
-        self._log("params", [param(name, value) for name, value in new.items()])
+        spelled = {metric_name(name): str(value)[:_LONGEST] for name, value in facts.items()}
+        new = {name: value for name, value in spelled.items() if name not in self._params}
+        self._log("params", [self._entities.Param(name, value) for name, value in new.items()])
         self._params |= new
 
     def points(self, points: Sequence[Point]) -> None:
         """Keep figures as metrics."""
-        now, metric = clock.time(), self._entities.Metric
-        named = [(metric_name(one.name), one) for one in points]
-        self._log(
-            "metrics",
-            [metric(name, one.value, _milliseconds(one.time, now), one.step) for name, one in named],
-        )
-        for name, one in named:
-            self._reached[name] = max(one.step, self.reached(name))
+        now, metrics = clock.time(), []
+        for point in points:
+            milliseconds = round(1000 * (now if point.time is None else point.time))
+            metrics.append(self._entities.Metric(metric_name(point.name), point.value, milliseconds, point.step))
+        self._log("metrics", metrics)
+        for metric in metrics:
+            self._reached[metric.key] = max(metric.step, self.reached(metric.key))
 
     def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:
         """Keep the latest words under a name, as a tag, and their step as another."""
@@ -100,33 +97,21 @@ class MLflow(Log):
         self._log("tags", [self._entities.RunTag(key, value) for key, value in tags.items()])
         self._tags |= tags
 
-    def histogram(
-        self, name: str, step: int, edges: Sequence[float], counts: Sequence[int], *, time: float | None = None
-    ) -> None:
-        """Nothing: MLflow knows no histograms."""
-
     def files(self, paths: Sequence[Path]) -> None:
         """Keep files as artifacts of the run."""
         with self._talking():
             for path in paths:
                 self._client.log_artifact(self.id, str(path))
 
-    def flush(self) -> None:
-        """Nothing: what was kept is seen at once."""
-
     def close(self, state: State = "finished") -> None:
         """Say how the run stands."""
         if state != "running":
             self._set(_STATES[state])
 
-    def _find(self, experiment: str, place: str) -> Any:
-        found = self._client.search_runs([experiment], filter_string=f"tags.`{_PLACE}` = '{place}'", max_results=1)
-        return found[0] if found else None
-
     def _log(self, kind: str, entities: Sequence[Any]) -> None:
         with self._talking():
-            for some in _pieces(entities, _MOST[kind]):
-                self._client.log_batch(self.id, **{kind: some})
+            for first in range(0, len(entities), _MOST[kind]):
+                self._client.log_batch(self.id, **{kind: entities[first : first + _MOST[kind]]})
 
     def _set(self, status: str) -> None:
         with self._talking():
@@ -171,11 +156,3 @@ def _address(uri: str | Path) -> str:
             "mlflow"
         )
     return text
-
-
-def _milliseconds(time: float | None, now: float) -> int:
-    return round(1000 * (now if time is None else time))
-
-
-def _pieces(entities: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
-    return (entities[first : first + most] for first in range(0, len(entities), most))

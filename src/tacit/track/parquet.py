@@ -24,8 +24,8 @@ import polars as pl
 
 from tacit.disk import replaced, storing
 from tacit.errors import UsageError
-from tacit.runs import RunReader, SweepReader, frame
-from tacit.track.curves import decided_at
+from tacit.runs.reading import RunReader, SweepReader, frame
+from tacit.runs.tables import FIGURES
 from tacit.track.following import Following
 
 __all__ = ["SCHEMAS", "Tables"]
@@ -34,9 +34,7 @@ _SHARE = 10  # of the time goes into writing, at most one part in so many
 
 _WHO = {"place": pl.String, "run": pl.String, "party": pl.String}
 SCHEMAS: dict[str, dict[str, Any]] = {
-    "figures": _WHO
-    | {"group": pl.String, "name": pl.String, "measure": pl.String}
-    | {"step": pl.Float64, "time": pl.Float64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64},
+    "figures": {name: pl.String if kind is str else pl.Float64 for name, kind in FIGURES.items()},
     "decisions": _WHO
     | {"time": pl.String, "epoch": pl.Int64, "step": pl.Int64, "decision": pl.String, "level": pl.Int64}
     | {"strength": pl.String, "limit": pl.Float64, "reason": pl.String, "broken": pl.Boolean},
@@ -117,7 +115,7 @@ def _tables(run: RunReader) -> dict[str, pl.DataFrame]:
     """The part of each file that is of one run."""
     card = run.card()
     who = {"place": run.place.id, "run": card["run"], "party": card["party"]}
-    decided = [{**one, "step": decided_at(run, one)} for one in run.decisions]
+    decided = [{**one, "step": run.decided_at(one)} for one in run.decisions]
     leaks = (run.report or {}).get("leaks", [])
     rows = {"decisions": decided, "events": list(_events(run)), "leaks": leaks}
     told = {

@@ -7,7 +7,6 @@ is passed over, by us and by TensorBoard.
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import struct
@@ -17,9 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from tacit.disk import storing
+from tacit.disk import locked, storing
 from tacit.errors import StorageError, UsageError
-from tacit.track.tracker import Log, Point, State, needed
+from tacit.track.tracker import Point, State, Tracker, needed
 
 __all__ = ["TensorBoard"]
 
@@ -30,7 +29,7 @@ _CHECK = 4  # bytes behind it
 _TEXT = "/text_summary"  # TensorBoard's own ending of the names of texts
 
 
-class TensorBoard(Log):
+class TensorBoard(Tracker):
     """One run in a folder that `tensorboard --logdir` shows.
 
     >>> import tempfile
@@ -112,9 +111,6 @@ class TensorBoard(Log):
         )
         self._add(step, time, {name: self._summaries.Summary.Value(tag=name, histo=kept)})
 
-    def files(self, paths: Sequence[Path]) -> None:
-        """Nothing: TensorBoard keeps no files."""
-
     def flush(self) -> None:
         """Hand everything to the file, where TensorBoard sees it."""
         if self._file is not None:
@@ -149,15 +145,14 @@ class TensorBoard(Log):
 
 def _locked(folder: Path) -> int:
     """A lock that ends with the process: two that write the same run would write every point twice."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
+        return locked(folder / _LOCK)
+    except StorageError as error:
+        if not isinstance(error.__cause__, BlockingIOError):
+            raise
         raise StorageError(
             f"{folder}: another process writes this run already: stop that one, or choose another folder"
         ) from None
-    return lock
 
 
 def _earlier(folder: Path) -> list[Path]:

@@ -6,11 +6,11 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from tacit.errors import UsageError
 
-__all__ = ["Log", "Point", "State", "Tracker", "needed"]
+__all__ = ["Point", "State", "Tracker", "needed"]
 
 State = Literal["running", "finished", "stopped"]
 """How a run stands when its tracker is closed; one that stopped may go on some day."""
@@ -32,46 +32,42 @@ class Point(NamedTuple):
     time: float | None = None
 
 
-class Tracker(Protocol):
-    """One run, as one of the programs that show runs keeps it."""
+class Tracker(ABC):
+    """One run, as one of the programs that show runs keeps it. A training loop calls it with a step and its figures."""
 
+    @abstractmethod
     def reached(self, name: str) -> int:
         """The last step that is kept under a name, whoever wrote it; -1 where there is none."""
 
+    @abstractmethod
     def facts(self, facts: Mapping[str, object]) -> None:
         """What stays the same during the run, such as the batch size. What is known already is left as it is."""
 
+    @abstractmethod
     def points(self, points: Sequence[Point]) -> None:
         """Keep figures; of one name they come with rising steps."""
 
+    @abstractmethod
     def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:
         """Keep words, such as a decision and its reason."""
 
     def histogram(
         self, name: str, step: int, edges: Sequence[float], counts: Sequence[int], *, time: float | None = None
     ) -> None:
-        """Keep counts between edges, of which there is one more than there are counts."""
+        """Keep counts between edges, of which there is one more than there are counts; not all programs know them."""
+        return
 
     def files(self, paths: Sequence[Path]) -> None:
-        """Keep files beside the figures, in place of those of the same names."""
+        """Keep files beside the figures, in place of those of the same names, where the program keeps any."""
+        return
 
     def flush(self) -> None:
-        """Let others see what was kept so far."""
+        """Let others see what was kept so far, where they do not see it at once."""
+        return
 
+    @abstractmethod
     def close(self, state: State = "finished") -> None:
         """Nothing more will come from here."""
-
-
-class Log(ABC):
-    """What a training loop of one's own needs of a tracker: call it with a step and its figures."""
-
-    @abstractmethod
-    def points(self, points: Sequence[Point]) -> None:
-        """As of every tracker."""
-
-    @abstractmethod
-    def close(self, state: State = "finished") -> None:
-        """As of every tracker."""
 
     def __call__(self, step: int, values: Mapping[str, float], *, time: float | None = None) -> None:
         """Keep the figures of one step.

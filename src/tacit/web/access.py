@@ -13,10 +13,11 @@ from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.errors import UsageError
+from tacit.web.answers import error
 
 __all__ = ["HEADERS", "Access", "Guard", "is_loopback", "token_in"]
 
@@ -136,12 +137,12 @@ class Guard:
         """What to say instead of the answer; None where the request may pass."""
         headers = Headers(scope=scope)
         if not self._access.knows(headers.get("host", "")):
-            return _error(400, "this server does not go by that name: open the address that `tacit dashboard` printed")
+            return error(400, "this server does not go by that name: open the address that `tacit dashboard` printed")
         if scope["method"] not in ("GET", "HEAD"):
-            return _error(405, "this server is only read: use GET or HEAD", Allow="GET, HEAD")
+            return error(405, "this server is only read: use GET or HEAD", {"Allow": "GET, HEAD"})
         if scope["path"] != "/" and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             # a browser sends the cookie also for pages of this machine's other ports, which have no business here
-            return _error(403, "another site's page asks: open the address that `tacit dashboard` printed")
+            return error(403, "another site's page asks: open the address that `tacit dashboard` printed")
         said = QueryParams(scope.get("query_string", b"")).get("token") if scope["path"] == "/" else None
         if said is not None and self._access.is_token(said):
             # a browser that another site sent here keeps a strict cookie, but would follow without it
@@ -153,11 +154,7 @@ class Guard:
             return None
         if scope["path"] == "/":
             return HTMLResponse(_WITHOUT, status_code=401, headers=_BEARER)
-        return _error(401, "a token is needed: open the address that `tacit dashboard` printed", **_BEARER)
-
-
-def _error(status: int, text: str, **headers: str) -> Response:
-    return JSONResponse({"error": text}, status_code=status, headers=headers)
+        return error(401, "a token is needed: open the address that `tacit dashboard` printed", _BEARER)
 
 
 def is_loopback(host: str) -> bool:

@@ -25,13 +25,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tacit import runs
 from tacit.errors import DataError
+from tacit.runs.reading import Place, Reader, RunReader, SweepReader, frame, matrix
 from tacit.web.access import Access, Guard
 from tacit.web.answers import as_json, error, tagged
-from tacit.web.events import Bell, EventStream
 from tacit.web.metrics import CONTENT_TYPE, exposition
-from tacit.web.shelf import Reader, Shelf
+from tacit.web.shelf import Shelf
 
 __all__ = ["make_app"]
 
@@ -52,15 +51,14 @@ _MEDIA = {
 _log = logging.getLogger(__name__)
 
 
-def make_app(shelf: Shelf, access: Access, bell: Bell) -> ASGIApp:
+def make_app(shelf: Shelf, access: Access) -> ASGIApp:
     """The server's app, guarded.
 
     Args:
         shelf: the places that it shows.
         access: who may look.
-        bell: what pages listen to.
     """
-    answers = _Answers(shelf, bell)
+    answers = _Answers(shelf)
     page = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.suffix in _MEDIA}
     routes = [
         Route("/api/runs", answers.all_places),
@@ -71,7 +69,7 @@ def make_app(shelf: Shelf, access: Access, bell: Bell) -> ASGIApp:
         Route("/api/sweeps/{id}/figures.parquet", partial(answers.figures, kind="sweep")),
         Route("/api/sweeps/{id}/{replica:int}", answers.replica),
         Route("/api/matrix", answers.matrix),
-        Route("/api/events", answers.events),
+        Route("/api/marks", answers.marks),
         Route("/metrics", answers.metrics),
         Route("/", partial(_static, files=page, name="index.html")),
         Route("/static/{name:path}", partial(_static, files=page)),
@@ -88,9 +86,8 @@ def make_app(shelf: Shelf, access: Access, bell: Bell) -> ASGIApp:
 class _Answers:
     """One method for each address. Files are read in threads; the loop only passes on what they found."""
 
-    def __init__(self, shelf: Shelf, bell: Bell) -> None:
+    def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._bell = bell
 
     async def all_places(self, request: Request) -> Response:
         def read() -> bytes:
@@ -104,7 +101,7 @@ class _Answers:
         points, first, last = _points(request), _number(request, "first"), _number(request, "last")
 
         def detail(reader: Reader) -> bytes:
-            assert isinstance(reader, runs.RunReader)
+            assert isinstance(reader, RunReader)
             return as_json(reader.detail(points, first, last))
 
         return tagged(request, await self._read(request, "run", detail))
@@ -116,7 +113,7 @@ class _Answers:
         points = _points(request)
 
         def detail(reader: Reader) -> bytes | None:
-            assert isinstance(reader, runs.SweepReader)
+            assert isinstance(reader, SweepReader)
             numbers = [point["replica"] for point in reader.detail()["points"]]
             number = request.path_params["replica"]
             return as_json(reader.replica(number, points)) if number in numbers else None
@@ -133,7 +130,7 @@ class _Answers:
     async def figures(self, request: Request, *, kind: str) -> Response:
         def whole(reader: Reader) -> bytes:
             file = io.BytesIO()
-            runs.frame(reader).write_parquet(file)
+            frame(reader).write_parquet(file)
             return file.getvalue()
 
         body = await self._read(request, kind, whole)
@@ -143,20 +140,19 @@ class _Answers:
     async def matrix(self, request: Request) -> Response:
         def read() -> bytes:
             with self._shelf.reading_all() as readers:
-                return as_json(runs.matrix(readers))
+                return as_json(matrix(readers))
 
         return tagged(request, await anyio.to_thread.run_sync(read))
 
-    async def events(self, request: Request) -> Response:
-        if self._bell.full:
-            raise HTTPException(503, "too many pages are open: close some")
-        return EventStream(self._bell) if request.method == "GET" else Response(media_type="text/event-stream")
+    async def marks(self, request: Request) -> Response:
+        """A mark of each place by its id, which is another one whenever the place has changed: what pages ask often."""
+        return tagged(request, as_json(await anyio.to_thread.run_sync(self._shelf.marks)))
 
     async def metrics(self, request: Request) -> Response:
         glances = await anyio.to_thread.run_sync(self._shelf.glances)
         return Response(exposition(glances, time.time()), media_type=CONTENT_TYPE)
 
-    async def _place(self, request: Request, kind: str) -> runs.Place:
+    async def _place(self, request: Request, kind: str) -> Place:
         place = await anyio.to_thread.run_sync(self._shelf.place, request.path_params["id"], kind)
         if place is None:
             raise HTTPException(404, f"no {kind} has that id, or it is gone: all that were found are at /api/runs")

@@ -1,4 +1,4 @@
-"""The live page's server: a port, a token, and an end that does not wait for pages which are still open."""
+"""The live page's server: a port and a token."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import uvicorn
 from tacit.errors import UsageError
 from tacit.web.access import Access
 from tacit.web.app import make_app
-from tacit.web.events import Bell
-from tacit.web.patience import PatientProtocol
 from tacit.web.shelf import Shelf
 
 __all__ = ["PORT", "Dashboard", "listen"]
@@ -32,14 +30,13 @@ class Dashboard:
         access: its token and its address.
         port: where it listens.
         shelf: the places that it shows.
-        bell: what pages listen to.
 
     Args:
         roots: folders under which runs and sweeps are looked for.
         host: to listen at.
         port: to listen at; 0 for any, None for the first free one from 7860 on.
         token: that is needed to look; a fresh one if not given.
-        pause: seconds between two looks for changes; new places are looked for at every third.
+        every: seconds after which new places are looked for again.
     """
 
     def __init__(
@@ -49,18 +46,17 @@ class Dashboard:
         host: str = "127.0.0.1",
         port: int | None = None,
         token: str | None = None,
-        pause: float = 1.0,
+        every: float = 3.0,
     ) -> None:
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         # localhost may stand for two addresses, and at the other one somebody else may listen, who would get the token
         called = self._socket.getsockname()[0] if host == "localhost" else host
         self.access = Access(host=called, port=self.port, token=token)
-        self.shelf = Shelf(roots, every=3 * pause)
-        self.bell = Bell(self.shelf, pause=pause)
+        self.shelf = Shelf(roots, every=every)
         config = uvicorn.Config(
-            make_app(self.shelf, self.access, self.bell),
-            http=PatientProtocol,
+            make_app(self.shelf, self.access),
+            http="h11",
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -71,7 +67,7 @@ class Dashboard:
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE,
         )
-        self._server = _Server(config, self.bell)
+        self._server = uvicorn.Server(config)
 
     def run(self) -> None:
         """Serve until Ctrl-C, a SIGTERM or `stop`."""
@@ -85,19 +81,6 @@ class Dashboard:
     def stop(self) -> None:
         """Let `run`, in another thread, come to its end."""
         self._server.should_exit = True
-
-
-class _Server(uvicorn.Server):
-    """Tells pages that listen that it is over, before it waits for them."""
-
-    def __init__(self, config: uvicorn.Config, bell: Bell) -> None:
-        super().__init__(config)
-        self._bell = bell
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End all streams, then everything else."""
-        self._bell.close()
-        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int | None) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 import time
@@ -11,15 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit import runs
 from tacit.errors import DataError
-from tacit.party.status import alive
+from tacit.runs.reading import DAMAGE, Place, Reader, RunReader, damage, find, reader
+from tacit.runs.status import alive
 from tacit.web.answers import as_json
 
-__all__ = ["Glance", "Reader", "Shelf"]
-
-Reader = runs.RunReader | runs.SweepReader
-"""What reads a place."""
+__all__ = ["Glance", "Shelf"]
 
 _SHARE = 10  # finding takes a tenth of the time, at most: a tree on a slow disk is looked through less often
 _POINTS = 10_000_000  # kept in memory over all readers, about 250 MB
@@ -47,7 +45,7 @@ class Glance:
 class _Slot:
     """A place and its reader, which one thread has at a time."""
 
-    place: runs.Place
+    place: Place
     reader: Reader
     lock: threading.Lock = field(default_factory=threading.Lock)
     seen: tuple[Any, ...] | None = None  # the mark at the last glance
@@ -86,7 +84,7 @@ class Shelf:
         self._finding = threading.Lock()
         self._next = -math.inf
 
-    def places(self, *, at_once: bool = False) -> list[runs.Place]:
+    def places(self, *, at_once: bool = False) -> list[Place]:
         """All places, newest first; looked for again where the last time was a few seconds ago.
 
         While one thread looks through a large tree, others get what was found before.
@@ -104,24 +102,24 @@ class Shelf:
 
     def _find(self) -> None:
         self._slots = {
-            place.id: self._slots.get(place.id) or _Slot(place, runs.reader(place)) for place in runs.find(self._roots)
+            place.id: self._slots.get(place.id) or _Slot(place, reader(place)) for place in find(self._roots)
         }
 
-    def place(self, name: str, kind: str) -> runs.Place | None:
+    def place(self, name: str, kind: str) -> Place | None:
         """The place of an id and a kind; None where there is none."""
         slot = self._slot(name)
         return slot.place if slot is not None and slot.place.kind == kind else None
 
     @contextmanager
-    def reading(self, place: runs.Place) -> Iterator[Reader]:
+    def reading(self, place: Place) -> Iterator[Reader]:
         """The reader of a place, fresh, and for this thread alone. What its files make impossible is a `DataError`."""
-        slot = self._slots.get(place.id) or _Slot(place, runs.reader(place))  # it may have gone a moment ago
+        slot = self._slots.get(place.id) or _Slot(place, reader(place))  # it may have gone a moment ago
         with slot.lock:
             try:
                 self._refresh(slot)
                 yield slot.reader
-            except runs.DAMAGE as error:
-                raise DataError(runs.damage(place, error)) from error
+            except DAMAGE as error:
+                raise DataError(damage(place, error)) from error
         self._let_go()
 
     @contextmanager
@@ -134,12 +132,12 @@ class Shelf:
                 stack.enter_context(slot.lock)
                 try:
                     self._refresh(slot)
-                except runs.DAMAGE:  # its card says so
+                except DAMAGE:  # its card says so
                     continue
                 found.append(slot.reader)
             try:
                 yield found
-            except runs.DAMAGE as error:
+            except DAMAGE as error:
                 where = ", ".join(map(str, self._roots))
                 raise DataError(
                     f"what is under {where} can't be put side by side ({error!r}): see each alone"
@@ -153,9 +151,11 @@ class Shelf:
         self._let_go()
         return found
 
-    def marks(self) -> dict[str, tuple[Any, ...]]:
-        """What changes with each place, by its id, without reading it, and without waiting for those who do."""
-        return {name: _mark(slot) for name, slot in list(self._slots.items())}
+    def marks(self) -> dict[str, str]:
+        """A short word for each place, by its id, that changes with its files; it waits for nobody who reads them."""
+        self.places()
+        return {name: hashlib.blake2b(repr(_mark(slot)).encode(), digest_size=6).hexdigest()
+                for name, slot in list(self._slots.items())}  # fmt: skip
 
     def _slot(self, name: str) -> _Slot | None:
         if name not in self._slots:
@@ -171,19 +171,19 @@ class Shelf:
                 try:
                     self._refresh(slot)
                     slot.glance = _glance(slot.reader)
-                except runs.DAMAGE as error:
+                except DAMAGE as error:
                     slot.glance = _broken(slot.place, error)
                 slot.seen = (*mark[:-1], _lives(slot))
             return slot.glance
 
     def _refresh(self, slot: _Slot) -> None:
         slot.reader.refresh()
-        if isinstance(slot.reader, runs.RunReader):
+        if isinstance(slot.reader, RunReader):
             slot.pid = slot.reader.status.get("pid")
         self._weigh(slot)
 
     def _weigh(self, slot: _Slot) -> None:
-        if isinstance(slot.reader, runs.RunReader):
+        if isinstance(slot.reader, RunReader):
             held = sum(map(len, slot.reader.series.values()))
         else:
             held = 0 if slot.reader.table is None else slot.reader.table.height * slot.reader.table.width
@@ -200,14 +200,14 @@ class Shelf:
             if slot.lock.acquire(blocking=False):  # one that is being read is in use
                 try:
                     weight -= slot.weight
-                    slot.reader, slot.weight = runs.reader(slot.place), 0
+                    slot.reader, slot.weight = reader(slot.place), 0
                 finally:
                     slot.lock.release()
 
 
 def _glance(reader: Reader) -> Glance:
     card = reader.card()
-    if not isinstance(reader, runs.RunReader):
+    if not isinstance(reader, RunReader):
         return Glance(card, as_json(card))
     leaks = [(one.name, one.y[-1]) for one in reader.series.values() if one.group == "leak" and len(one)]
     waits = card["state"] == "waiting" and card["alive"]
@@ -220,15 +220,15 @@ def _glance(reader: Reader) -> Glance:
 
 
 def _mark(slot: _Slot) -> tuple[Any, ...]:
-    return runs.reader(slot.place).fingerprint(), _lives(slot)
+    return reader(slot.place).fingerprint(), _lives(slot)
 
 
 def _lives(slot: _Slot) -> bool:
     return slot.pid is not None and alive(slot.pid)
 
 
-def _broken(place: runs.Place, error: Exception) -> Glance:
+def _broken(place: Place, error: Exception) -> Glance:
     """A glance at a place whose files hold what nothing of ours has written."""
     card = {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
-            "problems": [runs.damage(place, error)]}  # fmt: skip
+            "problems": [damage(place, error)]}  # fmt: skip
     return Glance(card, as_json(card))

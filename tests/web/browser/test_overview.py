@@ -140,17 +140,17 @@ def test_a_hundred_runs_come_fast_and_stay_in_place(tmp_path, shows, Folder, vis
 
 def test_a_lost_line_is_said_and_comes_back(tmp_path, folder, visit):
     run = folder()
-    with running(Dashboard([tmp_path], port=0, pause=0.05)) as server:
+    with running(Dashboard([tmp_path], port=0, every=0.15)) as server:
         page = visit(Away(server), wrong=["ERR_", "Failed to load resource"])
         expect(cards(page)).to_have_count(1)
     expect(page.locator("#banner")).to_contain_text("line to the server is lost")
     expect(page.locator("#link")).to_have_text("Not connected")
     expect(cards(page)).to_have_count(1)  # what was seen stays
     run.status(state="finished")
-    with running(Dashboard([tmp_path], port=server.port, token=server.access.token, pause=0.05)):
+    with running(Dashboard([tmp_path], port=server.port, token=server.access.token, every=0.15)):
         expect(page.locator("#banner")).to_be_hidden()
         expect(card(page, "flights").locator(".chip").first).to_have_text("Finished")
-    with running(Dashboard([tmp_path], port=server.port, pause=0.05)):  # which has another token
+    with running(Dashboard([tmp_path], port=server.port, every=0.15)):  # which has another token
         expect(page.locator("#banner")).to_contain_text("open the address that tacit dashboard has printed")
         page.close()
 

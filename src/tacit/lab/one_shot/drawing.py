@@ -2,76 +2,47 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tacit.lab.drawing import GREY, styled
+from tacit.disk import replaced
 from tacit.lab.one_shot.advising import Advice, Point
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from tacit.report.scatters import Dot, Panel, tradeoff_file
+from tacit.report.svg import Axis
 
 __all__ = ["draw"]
 
-_COLOURS = ("#1f6fb2", "#b3261e", "#2a8f57", "#d9791a", "#7a4fa3", "#333333", "#5f8f9f", "#a0522d")
-_MARKS = "osD^vPX"
 
-
-def draw(found: Sequence[Point], path: Path, *, title: str, advice: Advice) -> Path | None:
-    """Write the picture; None where matplotlib is missing.
+def draw(found: Sequence[Point], path: Path, *, title: str, advice: Advice) -> Path:
+    """Write the picture.
 
     Args:
         found: the settings, each over all of its seeds.
-        path: of the PNG.
+        path: of the SVG.
         title: of the data set and the label limit.
         advice: with the limit and what was chosen.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        return None
-    from matplotlib.figure import Figure
-
-    with styled():
-        figure = Figure(figsize=(11, 5), layout="constrained")
-        panels = figure.subplots(1, 2, sharey=True)
-        _panel(panels[0], found, lambda point: point.worst, "at worst, of anything")
-        _panel(panels[1], found, lambda point: (point.numbers.value + point.codes.value) / 2, "on average over columns")
-        if advice.feature_limit is not None:
-            panels[0].axvline(advice.feature_limit, color="#222222", lw=1.4, label=f"limit {advice.feature_limit:g}")
-        if advice.chosen is not None:
-            at = advice.chosen.worst, advice.chosen.figure.value
-            panels[0].plot(*at, "o", ms=15, mfc="none", mec="#222222", mew=1.6, label="taken")
-        panels[0].set_ylabel("test AUC")
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-        handles, names = panels[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside right upper", fontsize=8.5)
-        figure.savefig(path, dpi=150, metadata={"Software": None})
+    sent = [point for point in found if point.setting.family.bottom]
+    levels = {point.setting.family.said: point.figure.value for point in found if not point.setting.family.bottom}
+    ring = None if advice.chosen is None else (Dot(advice.chosen.worst, advice.chosen.figure.value, "taken"), True)
+    at_worst = _families(sent, lambda point: point.worst)
+    on_average = _families(sent, lambda point: (point.numbers.value + point.codes.value) / 2)
+    panels = [
+        Panel("read of the features, at worst, of anything", at_worst, Axis(0, 1), advice.feature_limit, ring),
+        Panel("read of the features, on average over columns", on_average, Axis(0, 1)),
+    ]
+    text = tradeoff_file(title, panels, worth="test AUC", levels=levels)
+    replaced(path, lambda file: file.write(text.encode()), durable=False)
     return path
 
 
-def _panel(axis: Axes, found: Sequence[Point], across: Callable[[Point], float], what: str) -> None:
-    """A line for each family from narrow to wide; what has no embedding is a line across."""
-    families: dict[str, list[Point]] = {}
-    for point in found:
-        families.setdefault(point.setting.family.said, []).append(point)
-    for place, (name, members) in enumerate(families.items()):
-        colour = _COLOURS[place % len(_COLOURS)]
-        if not members[0].setting.family.bottom:
-            axis.axhline(members[0].figure.value, color=GREY, ls=":" if place else "--", lw=1.2, label=name)
-            continue
-        members = sorted(members, key=lambda point: (point.setting.width, -point.setting.noise))
-        half = [max(0.0, point.figure.high - point.figure.value) for point in members]
-        axis.errorbar(
-            [across(point) for point in members], [point.figure.value for point in members],
-            yerr=half if all(map(math.isfinite, half)) else None, fmt=_MARKS[place % len(_MARKS)], ls="-", lw=1.1,
-            color=colour, ms=5, capsize=2, elinewidth=0.8, label=name,
-        )  # fmt: skip
-        for point in members:
-            said = f"{point.setting.width}" + ("n" if point.setting.noise else "")
-            axis.annotate(
-                said, (across(point), point.figure.value), textcoords="offset points", xytext=(4, 4), fontsize=7
-            )
-    axis.set_xlim(-0.02, 1.03)
-    axis.set_xlabel(f"read of the features, {what} (0 to 1)")
+def _families(points: Sequence[Point], leak: Callable[[Point], float]) -> dict[str, list[Dot]]:
+    """A line for each family from narrow to wide; beside each dot is its width, with an n where there is noise."""
+    families: dict[str, list[Dot]] = {}
+    for point in sorted(points, key=lambda point: (point.setting.width, -point.setting.noise)):
+        name = f"{point.setting.width}{'n' if point.setting.noise else ''}"
+        ends = (point.figure.low, point.figure.high)
+        dot = Dot(leak(point), point.figure.value, name, up=ends if all(map(math.isfinite, ends)) else None)
+        families.setdefault(point.setting.family.said, []).append(dot)
+    return families

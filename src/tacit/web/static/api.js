@@ -1,7 +1,8 @@
 // What the server says. It is only ever asked; nothing can be changed from this page.
 
 const KEPT = 12; // answers that are remembered with their tags
-const WAITS = [500, 1000, 2000, 5000, 10000]; // milliseconds before the line is tried again
+const PAUSE = 1000; // milliseconds between two looks for changes
+const WAITS = [500, 1000, 2000, 5000, 10000]; // milliseconds before a server is tried again that did not answer
 const answers = new Map();
 
 /** The server answered, but not with what was asked for. */
@@ -36,48 +37,36 @@ export async function get(path, signal) {
 }
 
 /**
- * Listen to what changes. `changed` and `gone` get ids; `state` gets "open" or "lost". After a loss the line is tried
- * again, and `state` says "open" when it stands, so that the page can ask for what it missed. A page that nobody sees
- * listens to nothing: a browser has six lines to a server for all its pages, and each that listens holds one.
+ * Ask every second what has changed. `changed` gets the ids of places that are others now, new or gone; `state` gets
+ * "open" when the server answers first or again, and "lost" with what went wrong each time that it does not. A page that
+ * nobody sees asks nothing; when it is seen again it hears of all that it missed.
  */
-export function listen({ changed, gone, state }) {
-  let source = null;
+export function watch({ changed, state }) {
+  let known = null;
   let failed = 0;
+  let busy = false;
   let timer = null;
-  const ids = (event) => {
+  const look = async () => {
+    clearTimeout(timer);
+    if (busy || document.hidden) return;
+    busy = true;
     try {
-      const said = JSON.parse(event.data);
-      return Array.isArray(said.ids) ? said.ids : [];
-    } catch {
-      return []; // half a message: the next one comes
-    }
-  };
-  const connect = () => {
-    timer = null;
-    if (document.hidden) return;
-    source = new EventSource("api/events");
-    source.onopen = () => {
+      const marks = await get("api/marks");
+      const before = known ?? marks;
+      if (known === null || failed) state("open");
       failed = 0;
-      state("open");
-    };
-    source.addEventListener("changed", (event) => changed(ids(event)));
-    source.addEventListener("gone", (event) => gone(ids(event)));
-    source.onerror = () => {
-      leave();
-      state("lost");
-      timer ??= setTimeout(connect, WAITS[Math.min(failed++, WAITS.length - 1)]);
-    };
+      known = marks;
+      const ids = Object.keys({ ...before, ...marks }).filter((id) => before[id] !== marks[id]);
+      if (ids.length) changed(ids);
+    } catch (error) {
+      state("lost", error);
+      failed += 1;
+    }
+    busy = false;
+    timer = setTimeout(look, failed ? WAITS[Math.min(failed, WAITS.length) - 1] : PAUSE);
   };
-  const leave = () => {
-    source?.close();
-    source = null;
-  };
-  const seen = () => {
-    if (document.hidden) leave();
-    else if (!source && timer === null) connect();
-  };
-  document.addEventListener("visibilitychange", seen);
-  connect();
+  document.addEventListener("visibilitychange", look);
+  look();
 }
 
 /**

@@ -3,7 +3,7 @@
 // A page is a module with `open(root, parts, told)`, which draws into root and returns
 // {title, page, up, wants(ids), refresh(signal), close()}: `up` is where Esc leads, `wants` says whether a change is shown.
 
-import { calm, get, listen, Lost, Refused } from "./api.js";
+import { calm, watch, Lost, Refused } from "./api.js";
 import * as cards from "./cards.js";
 import { nextTheme, theme } from "./colours.js";
 import { coded, el, empty, put, say } from "./dom.js";
@@ -105,13 +105,12 @@ const refresh = calm(async () => {
   }
 });
 
-function line(state) {
+function line(state, error) {
   const stands = state === "open";
   say(by("link"), stands ? "Live" : "Not connected");
   by("link").dataset.state = state;
   if (!stands) {
-    if (by("banner").hidden) banner(null);
-    get("api/runs").catch(banner); // a server that was started again has another token
+    if (by("banner").hidden || error.status === 401) banner(error); // a server that was started again has another token
     return;
   }
   const lost = !by("banner").hidden;
@@ -160,5 +159,4 @@ sayTheme();
 history.scrollRestoration = "manual";
 addEventListener("hashchange", route);
 route();
-const gone = (ids) => shown?.wants(ids) && refresh();
-listen({ changed: gone, gone, state: line });
+watch({ changed: (ids) => shown?.wants(ids) && refresh(), state: line });

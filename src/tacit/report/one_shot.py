@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
 
 from tacit.report.bars import Mark, interval, scale
-from tacit.report.document import Leak, Measured, Report
-from tacit.report.exchanged import Certified, Figure, Released
+from tacit.report.document import Report
+from tacit.report.exchanged import Certified, ColumnRead, Figure, Released
 from tacit.report.measures import MEASURES, Judged
-from tacit.report.page import moment
-from tacit.report.words import STAMPS, count, decimals
+from tacit.report.words import STAMPS, Headline, count, decimals
 
 __all__ = ["content"]
 
 _LONGEST = 400  # letters of exact parameters that are shown; report.json has all
 
 
-@dataclass(frozen=True)
-class _Head:
-    stamp: str
-    tone: str
-    verdict: str
-    meaning: tuple[str, ...]
-    figure: Judged
-    under: str
-
-
-def content(report: Report, digest: str) -> dict[str, object]:
-    """Everything that the template places on the page.
-
-    Args:
-        report: of a training in one exchange.
-        digest: of its JSON file.
-    """
+def content(report: Report) -> dict[str, object]:
+    """Everything that the template places on the page."""
     told = report.exchange
     assert told is not None
     limit = [] if report.limit is None else [Mark("limit", report.limit, "limit")]
@@ -45,21 +27,16 @@ def content(report: Report, digest: str) -> dict[str, object]:
         assert told.release is not None
         head, measure = _release(report, told.release), MEASURES["variance_read"]
     return {
-        "report": report,
-        "digest": digest,
-        "made": moment(report.made),
         "head": head,
         "scale": scale(measure, head.figure, limit, title="On a scale from nothing to everything"),
-        "columns": [] if told.release is None else _columns(report, told.release),
+        "columns": [] if told.release is None else _columns(told.release, report.limit),
         "figures": [(one, _bar(one)) for one in told.figures],
         "parameters": "" if told.certificate is None else told.certificate.parameters[:_LONGEST],
         "asked": asked,
-        "count": count,
-        "moment": moment,
     }
 
 
-def _certificate(report: Report, told: Certified) -> _Head:
+def _certificate(report: Report, told: Certified) -> Headline:
     stamp, tone = ("Certified", "good") if report.verdict == "held" else STAMPS[report.verdict]
     meaning = [
         f"Show somebody who has all that was sent two {told.unit}s whose labels differ. They point at the right one at "
@@ -70,10 +47,10 @@ def _certificate(report: Report, told: Certified) -> _Head:
         + ("." if told.budget is None else f", of a budget of {decimals(told.budget)}."),
     ]
     figure = Judged(told.total_auc, told.total_auc, told.total_auc)
-    return _Head(stamp, tone, told.sentence, tuple(meaning), figure, "leak AUC over all exchanges, at most")
+    return Headline(stamp, tone, told.sentence, tuple(meaning), figure, "leak AUC over all exchanges, at most")
 
 
-def _release(report: Report, told: Released) -> _Head:
+def _release(report: Report, told: Released) -> Headline:
     stamp, tone = STAMPS[report.verdict]
     worst = told.columns[0] if told.columns else None
     most = "nothing was asked" if worst is None else f"{worst.column!r}: {asked(worst.question)}"
@@ -89,7 +66,7 @@ def _release(report: Report, told: Released) -> _Head:
         "many. The limit is held against its upper end.",
     ]
     verdict = f"{said}: at most {decimals(told.worst)} was read of anything, by the upper end of {most}."
-    return _Head(
+    return Headline(
         stamp,
         tone,
         verdict,
@@ -109,23 +86,19 @@ def asked(question: str) -> str:
     return {**words, "codes": "its codes", "rare categories": "its rare categories"}.get(question, question)
 
 
-def _columns(report: Report, told: Released) -> list[tuple[object, Markup, bool]]:
+def _columns(told: Released, limit: float | None) -> list[tuple[ColumnRead, Markup, bool]]:
     return [
         (
-            one,
-            interval(_leak(one.column, one.value, one.low, one.high, "variance_read"), report.limit),
-            report.limit is not None and one.high > report.limit,
+            column,
+            interval(column.column, MEASURES["variance_read"], Judged(column.value, column.low, column.high), limit),
+            limit is not None and column.high > limit,
         )
-        for one in told.columns
+        for column in told.columns
     ]
 
 
-def _bar(one: Figure) -> Markup | None:
-    if one.low is None or one.high is None:
+def _bar(figure: Figure) -> Markup | None:
+    if figure.low is None or figure.high is None:
         return None
-    leak = _leak(one.name, one.value, one.low, one.high, "leak_auc")
-    return interval(leak, one.most, judged_over=one.held is False)
-
-
-def _leak(name: str, value: float, low: float, high: float, measure: Measured) -> Leak:
-    return Leak(attack=name, on="live", value=value, low=low, high=high, measure=measure)
+    shown = Judged(figure.value, figure.low, figure.high)
+    return interval(figure.name, MEASURES["leak_auc"], shown, figure.most, over=figure.held is False)
