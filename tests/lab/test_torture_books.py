@@ -12,7 +12,7 @@ from tacit.lab.torture.books import check_ledgers
 from tacit.lab.torture.world import FEATURES, PARTIES, RUN, Size, TrialError
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
-from tacit.party._aligned import store
+from tacit.party.alignment import store
 
 SIZE = Size(rows=200, epochs=2, batch_size=16)
 

@@ -13,9 +13,9 @@ from tacit.errors import LabelsError, StorageError, UsageError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.records import Rows, Terms
 from tacit.party import one_shot_answers, one_shot_label
-from tacit.party.aligning import aligned
+from tacit.party.align import aligned
 from tacit.party.one_shot import train_one_shot
-from tacit.party.records import overrides
+from tacit.party.run_record import overrides
 from tacit.wire.network import NetworkLink
 
 from .companies import Companies, OverError, table

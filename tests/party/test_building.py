@@ -9,7 +9,7 @@ import tacit
 from tacit.cut.durable import Durable
 from tacit.cut.plan import Plan
 from tacit.errors import RefusedError, UsageError
-from tacit.party.aligning import aligned, store
+from tacit.party.align import aligned, store
 from tacit.party.building import build_party
 from tacit.party.folder import Folder
 from tacit.wire.checkpoint import Checkpoints

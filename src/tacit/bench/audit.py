@@ -28,11 +28,11 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.models import adam
-from tacit.party.aligning import aligned
+from tacit.party.align import aligned
+from tacit.party.audit import audit_files
 from tacit.party.folder import Folder
-from tacit.party.gating import Gate
-from tacit.party.overseeing import Oversight
-from tacit.party.replaying import audit_files
+from tacit.party.gate import Gate
+from tacit.party.guard import Oversight
 from tacit.protect.gradient import protection
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair

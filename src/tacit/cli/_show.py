@@ -99,7 +99,7 @@ def _figure(one: Leak) -> str:
 
 
 def _words(report: Report) -> str:
-    from tacit.party.reporting import passed
+    from tacit.party.verdict import passed
 
     if report.limit is None:
         return f"No limit was given, so nothing is judged: {_REMEDY[report.subject.kind]}"

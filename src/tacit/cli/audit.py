@@ -122,8 +122,8 @@ def _where(run: Path | None, folder: Path | None, given: list[str], out: Path | 
 
 def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, tuple[Path, Path]]:
     """Attack, and write the report."""
-    from tacit.party.replaying import audit_files, audit_run, find_run
-    from tacit.party.sealing import write_report
+    from tacit.party.audit import audit_files, audit_run, find_run
+    from tacit.party.seals import write_report
     from tacit.report.rendering import write
 
     run = None if asked.where is None else find_run(asked.where)[1]

@@ -17,7 +17,7 @@ from tacit.cli._show import plain, print_report
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.party.training import Trained
+    from tacit.party.train import Trained
 
 
 def align(
@@ -37,7 +37,7 @@ def align(
 
     Example: `tacit align --folder airline`
     """
-    from tacit.party.aligning import align as run
+    from tacit.party.align import align as run
 
     path = party_folder(where, folder)
     with one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
@@ -91,9 +91,9 @@ def train(
         answered = None if after_restore is None else (after_restore, reason or "")
         _one_shot(party_folder(where, folder), answered, as_json=as_json, quiet=quiet)
         return
-    from tacit.party.replaying import audit_trained
-    from tacit.party.sealing import write_report
-    from tacit.party.training import train as run
+    from tacit.party.audit import audit_trained
+    from tacit.party.seals import write_report
+    from tacit.party.train import train as run
 
     path = party_folder(where, folder)
     kept = interruptible(lambda: f"what was answered is in {path / 'runs'}: the same command goes on where it was")

@@ -20,7 +20,7 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.losses import LOSSES
 from tacit.cut.plan import Plan
 from tacit.errors import UsageError
-from tacit.party.aligning import Aligned
+from tacit.party.align import Aligned
 from tacit.party.folder import Folder
 from tacit.party.models import build, cuts_of, first_seed, optimizer, try_out
 from tacit.protect.embedding import embedding_protection

@@ -47,8 +47,8 @@ from tacit.wire.certificates import Certificate, Identity
 if TYPE_CHECKING:
     from tacit.cut.feature_party import FeatureParty
     from tacit.cut.label_party import LabelParty
-    from tacit.party.aligning import Aligned, Source
-    from tacit.party.training import Trained
+    from tacit.party.align import Aligned, Source
+    from tacit.party.train import Trained
     from tacit.report.document import Report
 
 __all__ = ["Folder", "belong_together", "create", "write_new"]
@@ -296,26 +296,26 @@ class Folder:
     def align(
         self, data: Source | None = None, *, ids: str | Sequence[str] | None = None, again: bool = False
     ) -> Aligned:
-        """Find the rows that all parties have, or what was found before; see `tacit.party.aligning.align`."""
-        from tacit.party.aligning import align
+        """Find the rows that all parties have, or what was found before; see `tacit.party.align.align`."""
+        from tacit.party.align import align
 
         return align(self, data, ids=ids, again=again)
 
     def train(self, party: LabelParty | FeatureParty | None = None) -> Trained:
-        """Train with the other parties; see `tacit.party.training.train`. Started again, it goes on where it was."""
-        from tacit.party.training import train
+        """Train with the other parties; see `tacit.party.train.train`. Started again, it goes on where it was."""
+        from tacit.party.train import train
 
         return train(self, party)
 
     def audit(self, *, limit: float | None = None) -> Report:
-        """Attack what this party recorded of its run with all attacks; see `tacit.party.replaying.audit_run`."""
-        from tacit.party.replaying import audit_run
+        """Attack what this party recorded of its run with all attacks; see `tacit.party.audit.audit_run`."""
+        from tacit.party.audit import audit_run
 
         return audit_run(self, limit=limit)
 
     def export(self, out: str | Path, *, override: str | None = None, reason: str | None = None) -> Path:
-        """Copy the trained half out, unless its run broke its limit; see `tacit.party.releasing.export`."""
-        from tacit.party.releasing import export
+        """Copy the trained half out, unless its run broke its limit; see `tacit.party.export.export`."""
+        from tacit.party.export import export
 
         return export(self, Path(out), override=override, reason=reason)
 

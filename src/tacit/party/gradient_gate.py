@@ -16,8 +16,8 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Task
 from tacit.errors import UsageError
 from tacit.ledger.worst_case import auc_of, sum_kl_of
-from tacit.party.bookkeeping import Bookkeeping
-from tacit.party.gating import BATCHES, Gate
+from tacit.party.gate import BATCHES, Gate
+from tacit.party.run_ledger import Bookkeeping
 from tacit.protect import ladder
 
 __all__ = ["GradientGate"]

@@ -10,15 +10,15 @@ import torch
 
 from tacit.disk import locked
 from tacit.errors import TacitError
-from tacit.party import chained
-from tacit.party._names import OVERRIDES
+from tacit.party import sealed_log
 from tacit.party.folder import Folder
 from tacit.party.one_shot_common import Telling
 from tacit.party.one_shot_features import FeatureOutcome, train_features
 from tacit.party.one_shot_label import LabelOutcome, train_label
 from tacit.party.one_shot_report import exchange_report
-from tacit.party.records import restored
-from tacit.party.sealing import write_report
+from tacit.party.run_files import OVERRIDES
+from tacit.party.run_record import restored
+from tacit.party.seals import write_report
 from tacit.party.status import Status
 from tacit.wire.line import Alarm, Waiting
 
@@ -58,7 +58,7 @@ def train_one_shot(
     try:
         status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
         telling = Telling(status, progress, waiting, alarm, trace)
-        chained.begin(where / OVERRIDES)
+        sealed_log.begin(where / OVERRIDES)
         try:
             if folder.config.role == "label":
                 answered = restored(where, status.log, after_restore)

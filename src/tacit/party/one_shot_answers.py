@@ -24,7 +24,7 @@ from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.records import Rows
 from tacit.one_shot.sums import Sums
 from tacit.one_shot.target import Target
-from tacit.party.aligning import Aligned
+from tacit.party.align import Aligned
 from tacit.party.folder import Folder
 from tacit.party.one_shot_common import id_hashes, run_id
 from tacit.wire.tally import COINS, Tally

@@ -19,7 +19,7 @@ from tacit.align.encoder import Columns, Inputs
 from tacit.align.ids import read_ids
 from tacit.config import OneShotContract
 from tacit.errors import DataError
-from tacit.party.aligning import Aligned
+from tacit.party.align import Aligned
 from tacit.party.folder import Folder
 from tacit.party.status import Status
 from tacit.wire.line import Alarm, Waiting

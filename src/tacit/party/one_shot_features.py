@@ -32,7 +32,7 @@ from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, release
 from tacit.one_shot.shipments import Shipment, Shipments
 from tacit.one_shot.sums import Sums
-from tacit.party.aligning import Aligned, aligned
+from tacit.party.align import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
 from tacit.party.models import load_factory

@@ -24,7 +24,7 @@ from tacit.one_shot.head import fit_head, load_head
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism
 from tacit.one_shot.parts import guard, part, store_json
 from tacit.one_shot.target import Target, figures, read_target
-from tacit.party.aligning import Aligned, aligned
+from tacit.party.align import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import server
 from tacit.party.models import load_factory

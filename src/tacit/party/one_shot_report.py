@@ -25,15 +25,15 @@ from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.sums import Sums
-from tacit.party.aligning import aligned
+from tacit.party.align import aligned
 from tacit.party.folder import Folder
 from tacit.party.one_shot_answers import Answers
 from tacit.party.one_shot_common import columns_of, own_inputs, seed_of, threads_of
 from tacit.party.one_shot_features import shown
 from tacit.party.one_shot_label import mechanism_of, read_labels
-from tacit.party.records import overrides
-from tacit.party.reporting import now, versions
+from tacit.party.run_record import overrides
 from tacit.party.status import read_run
+from tacit.party.verdict import now, versions
 from tacit.report.document import NotTested, Report, Subject, Worst
 from tacit.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
 from tacit.report.words import count, spelled

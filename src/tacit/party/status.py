@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.disk import append_line, replaced, storing
 from tacit.errors import StorageError, UsageError
-from tacit.party import chained
+from tacit.party import sealed_log
 from tacit.party.folder import Folder
 from tacit.party.pace import Pace
 
@@ -224,7 +224,7 @@ def _left(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _gate(path: Path, problems: list[str]) -> dict[str, Any] | None:
     """The last decision about a limit; None where there was none."""
     try:
-        told = chained.read(path, shown=True)
+        told = sealed_log.read(path, shown=True)
     except (OSError, StorageError) as error:
         problems.append(str(error))
         return None

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import DataError, StorageError, TacitError
-from tacit.party import chained, sealing
-from tacit.party._names import GATE, LIVE
+from tacit.party import sealed_log, seals
 from tacit.party.pace import PACE
+from tacit.party.run_files import GATE, LIVE
 from tacit.party.status import alive, read_run
 from tacit.report.rendering import read as read_report
 from tacit.runs.exchange import exchange_of, figures_of, part_left, worst_of
@@ -217,7 +217,7 @@ class RunReader:
 
     def _read_gate(self) -> None:
         try:
-            self.decisions = chained.read(self.place.path / GATE, shown=True)
+            self.decisions = sealed_log.read(self.place.path / GATE, shown=True)
         except (OSError, StorageError):  # the status names the problem
             self.decisions = []
         self._forget("gate", "strength")
@@ -239,7 +239,7 @@ class RunReader:
         path = self.place.path / _REPORT
         if not path.exists():
             return None
-        if sealing.key_of(self.place.path) is not None and not sealing.holds(path):
+        if seals.key_of(self.place.path) is not None and not seals.holds(path):
             self._unread = [
                 f"{path} is not as `tacit audit` wrote it, or of a version before seals: audit the run again"
             ]

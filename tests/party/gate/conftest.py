@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 
 from tacit.errors import TacitError
 from tacit.lab.torture.world import free_port
-from tacit.party._aligned import store
+from tacit.party.alignment import store
 from tacit.party.folder import Folder, create
-from tacit.party.gating import decisions
-from tacit.party.training import train
+from tacit.party.gate import decisions
+from tacit.party.train import train
 
 RUN = "gated"
 CONTRACT = """

@@ -10,7 +10,7 @@ from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Trainin
 from tacit.ledger import _frames as frames
 from tacit.ledger._disk import Reader
 from tacit.ledger.ledger import Ledger
-from tacit.party._aligned import read
+from tacit.party.alignment import read
 
 __all__ = ["check_ledgers", "counted"]
 

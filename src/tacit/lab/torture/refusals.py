@@ -15,10 +15,10 @@ from tacit.lab.torture.bench import Bench, Result, advance
 from tacit.lab.torture.intruder import ATTACKS
 from tacit.lab.torture.workers import state_of
 from tacit.lab.torture.world import FEATURES, LABEL, PARTIES, RUN, Training, check, copy_party
-from tacit.party._names import GATE
-from tacit.party.releasing import export
-from tacit.party.reporting import now
-from tacit.party.sealing import write_report
+from tacit.party.export import export
+from tacit.party.run_files import GATE
+from tacit.party.seals import write_report
+from tacit.party.verdict import now
 from tacit.report.document import Report, Subject, Worst
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity

@@ -19,7 +19,7 @@ from tacit.align.tables import check_columns
 from tacit.config import Terms
 from tacit.contracts import Link
 from tacit.errors import LinkError, RefusedError, UsageError
-from tacit.party._aligned import FILE, Aligned, Source, read, store
+from tacit.party.alignment import FILE, Aligned, Source, read, store
 from tacit.party.folder import Folder
 from tacit.party.meeting import alignment_limits, meet, server
 from tacit.wire.codec import control, read_control

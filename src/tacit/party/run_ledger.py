@@ -16,7 +16,7 @@ from tacit.ledger.keys import Keys, keys_of, load_keys
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 from tacit.ledger.worst_case import auc_of
-from tacit.party._aligned import Aligned
+from tacit.party.alignment import Aligned
 from tacit.party.folder import Folder
 from tacit.wire.tally import Tally
 

@@ -11,14 +11,14 @@ from safetensors.torch import save_file
 
 from tacit.cut.plan import Plan
 from tacit.errors import DataError, LimitError, StorageError, UsageError
-from tacit.party import chained
-from tacit.party._aligned import store
+from tacit.party import sealed_log
+from tacit.party.alignment import store
 from tacit.party.building import build_party
+from tacit.party.export import clear, export, load_for_serving
 from tacit.party.folder import Folder
-from tacit.party.gating import GATE
-from tacit.party.records import OVERRIDES, overrides
-from tacit.party.releasing import clear, export, load_for_serving
-from tacit.party.sealing import write_report
+from tacit.party.gate import GATE
+from tacit.party.run_record import OVERRIDES, overrides
+from tacit.party.seals import write_report
 from tacit.report.document import Leak, Report, Subject, Worst
 from tacit.report.rendering import read
 
@@ -32,7 +32,7 @@ def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
 
 
 def decided(where, limit=0.6, level=0, broken=False):
-    chained.append(
+    sealed_log.append(
         where / GATE,
         {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": level, "strength": "", "limit": limit,
          "reason": "", "broken": broken, "worst": None, "foreseen": None},
@@ -55,7 +55,7 @@ def _parties(companies):
             where / "model.safetensors",
         )
         for name in (GATE, OVERRIDES):
-            chained.begin(where / name)
+            sealed_log.begin(where / name)
         found.append((folder.path, where))
     return found
 

@@ -12,7 +12,7 @@ from tacit.config import ODDS_BUDGET, Head, Learn, OneShotContract
 from tacit.errors import DataError
 from tacit.one_shot.book import Book
 from tacit.one_shot.mechanisms import described
-from tacit.party._findings import Finding
+from tacit.party.doctor.finding import Finding
 from tacit.party.folder import Folder
 from tacit.party.one_shot_label import mechanism_of
 

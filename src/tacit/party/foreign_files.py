@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.contracts import View
 from tacit.errors import DataError
-from tacit.party._arrays import Named, read_named
+from tacit.party.array_files import Named, read_named
 
 __all__ = ["Messages", "read_messages"]
 

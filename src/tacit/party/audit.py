@@ -20,13 +20,14 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
 from tacit.errors import TensorError, UsageError
-from tacit.party.aligning import aligned
+from tacit.party.align import aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
-from tacit.party.messages import Messages, read_messages
+from tacit.party.foreign_files import Messages, read_messages
 from tacit.party.one_shot_report import exchange_report
-from tacit.party.records import with_records
-from tacit.party.reporting import (
+from tacit.party.run_record import with_records
+from tacit.party.train import Trained
+from tacit.party.verdict import (
     Missing,
     Side,
     assumptions,
@@ -39,7 +40,6 @@ from tacit.party.reporting import (
     versions,
     worst_of,
 )
-from tacit.party.training import Trained
 from tacit.protect import ladder
 from tacit.report.document import Leak, Report, Subject
 from tacit.wire.checkpoint import Checkpoints
@@ -71,7 +71,7 @@ def audit_files(
         limit: that the upper end of no attack may pass.
         repeat: commands that make this report again.
         progress: told before each attack.
-        files: as for `tacit.party.messages.read_messages`.
+        files: as for `tacit.party.foreign_files.read_messages`.
     """
     _check_limit(side, limit)
     needed = ("gradients", "labels") if side == "features" else ("embeddings", "inputs")

@@ -14,13 +14,13 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
 from tacit.errors import LimitError, TensorError, UsageError
-from tacit.party._aligned import Aligned
-from tacit.party.bookkeeping import Bookkeeping
+from tacit.party.alignment import Aligned
 from tacit.party.embedding_gate import EmbeddingGate
 from tacit.party.folder import Folder
-from tacit.party.gating import Gate, decisions
+from tacit.party.gate import Gate, decisions
 from tacit.party.gradient_gate import GradientGate
-from tacit.party.watching import Watch
+from tacit.party.live import Watch
+from tacit.party.run_ledger import Bookkeeping
 from tacit.wire.tally import Tally
 
 __all__ = ["Oversight"]

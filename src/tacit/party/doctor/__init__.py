@@ -16,10 +16,10 @@ import polars as pl
 from tacit.align._sources import scan
 from tacit.config import Contract, OneShotContract
 from tacit.errors import TacitError
-from tacit.party._exchange import exchange_checks
-from tacit.party._findings import Finding, of_error
-from tacit.party._machine import clock, disk, extras, gpu, versions
-from tacit.party._reach import port, reach
+from tacit.party.doctor.finding import Finding, of_error
+from tacit.party.doctor.machine import clock, disk, extras, gpu, versions
+from tacit.party.doctor.network import port, reach
+from tacit.party.doctor.one_shot import exchange_checks
 from tacit.party.folder import Folder
 from tacit.party.status import read
 from tacit.wire import certificates

@@ -15,12 +15,11 @@ from tacit.audit.run import Finding
 from tacit.cli.audit import audit
 from tacit.contracts import Estimate
 from tacit.errors import UsageError
-from tacit.party import replaying
-from tacit.party._aligned import store
+from tacit.party.alignment import store
+from tacit.party.audit import audit_run, find_run
 from tacit.party.folder import Folder
-from tacit.party.replaying import audit_run, find_run
-from tacit.party.reporting import Missing, input_leaks_of, leaks_of, not_tested, passed, verdict, worst_of
-from tacit.party.training import train
+from tacit.party.train import train
+from tacit.party.verdict import Missing, input_leaks_of, leaks_of, not_tested, passed, verdict, worst_of
 from tacit.wire.recorded import RecordedRun
 
 RUN = "small"
@@ -33,7 +32,7 @@ class KilledError(Exception):
 @pytest.fixture(name="ready")
 def _ready(companies, monkeypatch):
     """The two companies, aligned; three epochs of three batches, with a checkpoint after every two turns."""
-    monkeypatch.setattr(replaying, "_DECODERS", ("linear_decoder",))  # networks take seconds and say nothing new here
+    monkeypatch.setattr("tacit.party.audit._DECODERS", ("linear_decoder",))  # networks take long and say nothing new
     monkeypatch.setattr(standard, "ATTACKS", ("norm", "cosine", "likelihood", "duplicates"))
     monkeypatch.setattr(standard, "JOINED", ())
     rows = np.arange(60)

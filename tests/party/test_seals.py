@@ -11,12 +11,12 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tacit.errors import LimitError, StorageError
-from tacit.party import chained, sealing
-from tacit.party._aligned import store
+from tacit.party import sealed_log, seals
+from tacit.party.alignment import store
+from tacit.party.export import clear, export
 from tacit.party.folder import Folder
-from tacit.party.gating import GATE, decisions
-from tacit.party.records import OVERRIDES, overrides
-from tacit.party.releasing import clear, export
+from tacit.party.gate import GATE, decisions
+from tacit.party.run_record import OVERRIDES, overrides
 from tacit.report.document import Leak, Report, Subject, Worst
 from tacit.report.rendering import write
 
@@ -40,10 +40,10 @@ def _run(companies):
     store(where, run=folder.contract.run, id="00", seed=1, digest="00", rows=np.arange(60))
     save_file({"weight": torch.zeros(1)}, where / "model.safetensors")
     for name in (GATE, OVERRIDES):
-        chained.begin(where / name)
+        sealed_log.begin(where / name)
     for epoch in (1, 2, 3):
-        chained.append(where / GATE, {**DECIDED, "epoch": epoch, "broken": epoch == 3})
-    sealing.write_report(BROKEN, where)
+        sealed_log.append(where / GATE, {**DECIDED, "epoch": epoch, "broken": epoch == 3})
+    seals.write_report(BROKEN, where)
     return where
 
 
@@ -70,8 +70,8 @@ def test_an_override_does_not_seal_a_report_that_was_changed_by_hand(run, tmp_pa
     """Who answers for a run once does not answer for whatever its report says: it stays as it is, and unsealed."""
     for name in (GATE, f"{GATE}.seal"):
         (run / name).unlink()
-    chained.begin(run / GATE)
-    chained.append(run / GATE, DECIDED)  # only the audit after the training found what broke the limit
+    sealed_log.begin(run / GATE)
+    sealed_log.append(run / GATE, DECIDED)  # only the audit after the training found what broke the limit
     path = run / "report.json"
     path.write_text(path.read_text().replace('"verdict": "broken"', '"verdict": "held"'))
     forged = path.read_bytes()
@@ -93,7 +93,7 @@ def test_a_report_without_a_seal_or_with_that_of_another_run_is_made_again_first
         clear(run, "export")
     other = run.parent / "other"
     other.mkdir()
-    sealing.write_report(BROKEN.model_copy(update={"verdict": "held"}), other)
+    seals.write_report(BROKEN.model_copy(update={"verdict": "held"}), other)
     for name in ("report.json", "report.json.seal"):
         shutil.copy(other / name, run / name)
     with pytest.raises(LimitError, match=r"run `tacit audit .*` again"):
@@ -101,7 +101,7 @@ def test_a_report_without_a_seal_or_with_that_of_another_run_is_made_again_first
 
 
 def test_what_the_gate_found_broken_stays_so_whatever_a_sealed_report_says(run):
-    sealing.write_report(BROKEN.model_copy(update={"verdict": "held"}), run)
+    seals.write_report(BROKEN.model_copy(update={"verdict": "held"}), run)
     with pytest.raises(LimitError, match="while it ran"):
         clear(run, "export")
 
@@ -110,7 +110,7 @@ def test_a_record_with_all_digests_made_anew_is_noticed(run):
     rewritten(run / GATE, lambda said: {**said, "broken": False})
     with pytest.raises(StorageError, match=r"gate\.jsonl, line 1: it is not as it was written"):
         clear(run, "export")
-    chained.append(run / OVERRIDES, SAID)
+    sealed_log.append(run / OVERRIDES, SAID)
     rewritten(run / OVERRIDES, lambda said: {**said, "who": "Eve"})
     with pytest.raises(StorageError, match=r"overrides\.jsonl, line 1"):
         overrides(run)
@@ -120,14 +120,14 @@ def test_a_record_with_all_digests_made_anew_is_noticed(run):
 def test_a_record_whose_end_was_cut_off_is_noticed_also_before_more_is_added(run, left):
     path = run / GATE
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:left]))
-    for act in (lambda: decisions(run), lambda: chained.append(path, DECIDED)):
+    for act in (lambda: decisions(run), lambda: sealed_log.append(path, DECIDED)):
         with pytest.raises(StorageError, match=f"{3 - left} of its 3 lines are missing"):
             act()
 
 
 def test_a_seal_that_is_gone_or_was_changed_is_noticed(run):
     path = run / GATE
-    seal = sealing.seal_path(path)
+    seal = seals.seal_path(path)
     said = seal.read_text()
     seal.write_text("1" + said[1:])
     with pytest.raises(StorageError, match=r"gate\.jsonl\.seal"):
@@ -148,21 +148,21 @@ def test_a_run_whose_records_are_gone_is_not_let_out_even_if_no_limit_is_set_any
 @pytest.mark.parametrize("name", [GATE, OVERRIDES])
 def test_killed_between_a_line_and_its_seal_nothing_looks_changed(run, monkeypatch, name):
     """The line is on the disk and counts; the seal, which says how many there are at least, follows with the next."""
-    before = len(chained.read(run / name))
+    before = len(sealed_log.read(run / name))
     with monkeypatch.context() as killed:
-        killed.setattr(sealing, "put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr(seals, "put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            chained.append(run / name, SAID)
-    assert chained.read(run / name)[-1] == SAID
-    chained.append(run / name, SAID)
-    assert len(chained.read(run / name)) == before + 2
+            sealed_log.append(run / name, SAID)
+    assert sealed_log.read(run / name)[-1] == SAID
+    sealed_log.append(run / name, SAID)
+    assert len(sealed_log.read(run / name)) == before + 2
 
 
 def test_without_the_partys_keys_records_are_shown_and_not_relied_on(run, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
-    assert len(chained.read(tmp_path / "copy" / GATE, shown=True)) == 3
+    assert len(sealed_log.read(tmp_path / "copy" / GATE, shown=True)) == 3
     with pytest.raises(StorageError, match="keys/secret"):
         decisions(tmp_path / "copy")
     rewritten(run / GATE, lambda said: {**said, "broken": False})
     with pytest.raises(StorageError, match="line 1"):
-        chained.read(run / GATE, shown=True)
+        sealed_log.read(run / GATE, shown=True)

@@ -26,14 +26,14 @@ from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession, Turned
 from tacit.disk import replaced
 from tacit.errors import LimitError, RefusedError, StorageError, UsageError
-from tacit.party import chained
-from tacit.party._names import GATE, OVERRIDES
-from tacit.party.aligning import Aligned, aligned
+from tacit.party import sealed_log
+from tacit.party.align import Aligned, aligned
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
+from tacit.party.guard import Oversight
 from tacit.party.meeting import dial, server, training_limits
-from tacit.party.overseeing import Oversight
-from tacit.party.records import restored
+from tacit.party.run_files import GATE, OVERRIDES
+from tacit.party.run_record import restored
 from tacit.party.status import Status
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
@@ -157,12 +157,12 @@ def _check_share(labels: Tensor) -> None:
 def _check_records(where: Path, durable: Durable) -> None:
     """Begin the records of a new run; refuse to go on with one whose records are gone: they say what was decided."""
     for name in (GATE, OVERRIDES):
-        if durable.begun and not chained.begun(where / name):
+        if durable.begun and not sealed_log.begun(where / name):
             raise StorageError(
                 f"{where / name}: it is gone with its seal, and the run has begun: bring both back, or start a new run "
                 "under another name"
             )
-        chained.begin(where / name)
+        sealed_log.begin(where / name)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from tacit.errors import StorageError
-from tacit.party import chained
+from tacit.party import sealed_log
 from tacit.party.folder import Folder
-from tacit.party.gating import GATE
-from tacit.party.records import OVERRIDES, broken, overrides, with_records
-from tacit.party.watching import LIVE
+from tacit.party.gate import GATE
+from tacit.party.live import LIVE
+from tacit.party.run_record import OVERRIDES, broken, overrides, with_records
 from tacit.report.document import Leak, Report, Subject, Worst
 
 
@@ -28,7 +28,7 @@ def decided(where, epoch, **said):
         "time": "2026-01-01T00:00:00+00:00", "turn": 10 * (epoch - 1), "decision": "keep", "level": 0,
         "strength": "iso(t=1)", "limit": 0.6, "reason": "it holds", "broken": False, "worst": None, "foreseen": None,
     }  # fmt: skip
-    chained.append(where / GATE, {"epoch": epoch, **usual, **said})
+    sealed_log.append(where / GATE, {"epoch": epoch, **usual, **said})
 
 
 def seen(where, *looks):
@@ -112,7 +112,7 @@ def test_what_was_broken_once_stays_broken(run, limit, verdict):
 def test_overrides_are_told_and_a_changed_one_is_refused(run):
     folder, where = run
     said = {"time": "2026-01-01T00:00:00+00:00", "who": "Ada", "what": "export", "reason": "agreed"}
-    chained.append(where / OVERRIDES, said)
+    sealed_log.append(where / OVERRIDES, said)
     assert [one.who for one in overrides(where)] == ["Ada"]
     assert with_records(report(), folder, where).overrides == overrides(where)
     path = where / OVERRIDES

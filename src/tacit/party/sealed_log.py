@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.disk import storing, sync_folder
 from tacit.errors import StorageError
-from tacit.party import sealing
+from tacit.party import seals
 
 __all__ = ["append", "begin", "begun", "read"]
 
@@ -32,7 +32,7 @@ def begin(path: Path) -> None:
 
 def begun(path: Path) -> bool:
     """Whether there is a record, if only one without a line."""
-    return path.exists() or sealing.seal_path(path).exists()
+    return path.exists() or seals.seal_path(path).exists()
 
 
 def append(path: Path, said: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ def read(path: Path, *, shown: bool = False) -> list[dict[str, Any]]:
         shown: whether they are for a page alone, on which nothing depends; that also works where the party's keys are
             not at hand, and nothing more than the digests can be checked.
     """
-    sealed = not shown or sealing.key_of(path.parent) is not None
+    sealed = not shown or seals.key_of(path.parent) is not None
     least = _counted(path) if sealed else 0  # before the lines are read: another process may add one in between
     lines, _ = _lines(path)
     found, before = [], _FIRST
@@ -97,23 +97,23 @@ def _lines(path: Path) -> tuple[list[bytes], int]:
 
 def _count(path: Path, lines: int) -> None:
     """Seal that there are so many lines, or more."""
-    sealing.put(path, f"{lines} {sealing.seal(path, str(lines).encode())}")
+    seals.put(path, f"{lines} {seals.seal(path, str(lines).encode())}")
 
 
 def _counted(path: Path) -> int:
     """How many lines there are at least; 0 where there is no record."""
     if not begun(path):
         return 0
-    seal = sealing.seal_path(path)
+    seal = seals.seal_path(path)
     counted, _, said = (seal.read_bytes() if seal.exists() else b"").strip().partition(b" ")
-    if not hmac.compare_digest(said, sealing.seal(path, counted).encode()):
+    if not hmac.compare_digest(said, seals.seal(path, counted).encode()):
         raise StorageError(f"{seal}: it is gone, or not as it was written: {_REMEDY}")
     return int(counted)
 
 
 def _sealed(path: Path, text: bytes) -> bytes:
     """A line with the seal of what it says."""
-    return text[:-1] + f', "check": "{sealing.seal(path, text)}"}}'.encode()
+    return text[:-1] + f', "check": "{seals.seal(path, text)}"}}'.encode()
 
 
 def _digest(line: bytes) -> str:

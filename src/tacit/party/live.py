@@ -26,7 +26,7 @@ from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.disk import append_line, read_lines, replaced
 from tacit.errors import TensorError, UsageError
-from tacit.party._names import LIVE
+from tacit.party.run_files import LIVE
 from tacit.wire.recorded import RecordedRun
 
 __all__ = ["LIVE", "Watch", "looks"]

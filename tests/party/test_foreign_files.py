@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from tacit.errors import DataError
-from tacit.party import messages
-from tacit.party.messages import read_messages
+from tacit.party import foreign_files
+from tacit.party.foreign_files import read_messages
 
 STEPS, BATCH, WIDTH = 4, 8, 3
 ROWS = STEPS * BATCH
@@ -96,7 +96,7 @@ def test_batches_of_all_lengths_are_cut_anew(tmp_path, pair):
 
 
 def test_of_a_large_file_the_last_batches_are_looked_at_and_that_is_said(pair, monkeypatch):
-    monkeypatch.setattr(messages, "_MOST", 2 * BATCH * WIDTH)
+    monkeypatch.setattr(foreign_files, "_MOST", 2 * BATCH * WIDTH)
     found = read_messages(**pair)
     assert torch.equal(found.view.gradient, torch.from_numpy(G[16:]).reshape(2, BATCH, WIDTH))
     assert found.labels.tolist() == Y[16:].tolist()
@@ -147,7 +147,7 @@ def test_labels_without_a_header_are_all_read(tmp_path, pair):
 
 
 def test_a_large_file_is_mapped_not_read(pair):
-    from tacit.party._arrays import read_named
+    from tacit.party.array_files import read_named
 
     part = read_named(pair["gradients"], "gradients").parts[0]
     part[0, 0] = 7.0  # pages of our own: the file keeps what it has

@@ -15,15 +15,15 @@ from tacit.cut.label_party import LabelParty
 from tacit.disk import replaced
 from tacit.errors import DataError, LimitError, UsageError
 from tacit.one_shot.parts import part, store_json
-from tacit.party import chained, sealing
-from tacit.party._names import GATE
-from tacit.party.aligning import aligned
+from tacit.party import sealed_log, seals
+from tacit.party.align import aligned
+from tacit.party.audit import find_run
 from tacit.party.building import build_party, plan_of
 from tacit.party.folder import Folder
-from tacit.party.gating import decisions
-from tacit.party.records import OVERRIDES, broken, overrides
-from tacit.party.replaying import find_run
-from tacit.party.reporting import now
+from tacit.party.gate import decisions
+from tacit.party.run_files import GATE
+from tacit.party.run_record import OVERRIDES, broken, overrides
+from tacit.party.verdict import now
 from tacit.protect import ladder
 from tacit.report.document import Report
 from tacit.report.rendering import read
@@ -66,10 +66,10 @@ def clear(
 
 def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     """What speaks against letting a run out; None where nothing does."""
-    gone = [name for name in (GATE, OVERRIDES) if not chained.begun(where / name)]
+    gone = [name for name in (GATE, OVERRIDES) if not sealed_log.begun(where / name)]
     if gone:
         return f"{gone[0]} has no seal: the run's records were removed, or are of a version before seals"
-    if report is not None and not sealing.holds(where / "report.json"):
+    if report is not None and not seals.holds(where / "report.json"):
         return (
             "its report is not as `tacit audit` wrote it, or of a version before seals: run "
             f"`tacit audit {where}` again"
@@ -95,9 +95,9 @@ def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
 
 def _exchange_problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     """The same of a training in one exchange, where nothing left in a form that broke its limit."""
-    if not chained.begun(where / OVERRIDES):
+    if not sealed_log.begun(where / OVERRIDES):
         return f"{OVERRIDES} has no seal: the run's records were removed"
-    if report is None or not sealing.holds(where / "report.json"):
+    if report is None or not seals.holds(where / "report.json"):
         return f"it has no report as `tacit train` or `tacit audit` wrote it: run `tacit audit {where}`"
     limit = folder.config.limit
     if limit is not None and (report.limit is None or report.limit > limit):
@@ -115,11 +115,11 @@ def _planned(folder: Folder) -> int:
 
 def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:
     """Put it on record, and into the report; one that was changed since it was sealed is not sealed again."""
-    chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
-    if report is None or not sealing.holds(where / "report.json"):
+    sealed_log.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+    if report is None or not seals.holds(where / "report.json"):
         return None
     report = report.model_copy(update={"overrides": overrides(where)})
-    sealing.write_report(report, where)
+    seals.write_report(report, where)
     return report
 
 

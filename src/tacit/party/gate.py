@@ -22,9 +22,9 @@ from torch import Tensor
 from tacit.audit.gate import Figure, OnLimit, Verdict, decide
 from tacit.cut.plan import Plan, Task
 from tacit.errors import LimitError
-from tacit.party import chained
-from tacit.party._names import GATE
-from tacit.party.reporting import now
+from tacit.party import sealed_log
+from tacit.party.run_files import GATE
+from tacit.party.verdict import now
 from tacit.protect import ladder
 from tacit.wire.recorded import RecordedRun
 
@@ -41,7 +41,7 @@ _QUIET = 2  # epochs after a raise before less is tried
 
 def decisions(folder: Path) -> list[dict[str, Any]]:
     """What the gate of a run has decided, in the order of time."""
-    return chained.read(folder / GATE)
+    return sealed_log.read(folder / GATE)
 
 
 @dataclass
@@ -183,7 +183,7 @@ class Gate(ABC):
             "measured": [asdict(one) for one in measured],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
-        chained.append(self.folder / GATE, said)
+        sealed_log.append(self.folder / GATE, said)
 
     def bounded(self) -> bool:
         """Whether the protection has a bound that no attack on a message can pass."""

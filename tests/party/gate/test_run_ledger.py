@@ -7,7 +7,7 @@ import pytest
 from tacit.errors import LimitError, LinkError, StorageError, UsageError
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.worst_case import auc_of
-from tacit.party.gating import decisions
+from tacit.party.gate import decisions
 from tacit.wire.recorded import RecordedRun
 
 MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.6 }\nlive = { every = 0 }'

@@ -13,8 +13,8 @@ from tacit.align.curve import Engine
 from tacit.align.history import History
 from tacit.cut.handshake import PROTOCOL, Hello
 from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
-from tacit.party._aligned import read
-from tacit.party.aligning import aligned, store
+from tacit.party.align import aligned, store
+from tacit.party.alignment import read
 from tacit.party.folder import Folder
 from tacit.party.meeting import alignment_limits, dial, said_hello
 from tacit.wire.codec import control

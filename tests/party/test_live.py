@@ -12,7 +12,7 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
-from tacit.party.watching import LIVE, Watch, looks
+from tacit.party.live import LIVE, Watch, looks
 from tacit.protect.gradient import protection
 
 CONTRACT = """

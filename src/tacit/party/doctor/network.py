@@ -6,7 +6,7 @@ import errno
 import socket
 import ssl
 
-from tacit.party._findings import Finding
+from tacit.party.doctor.finding import Finding
 from tacit.wire import certificates
 from tacit.wire._tls import show_identity
 from tacit.wire.certificates import Identity

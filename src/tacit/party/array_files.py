@@ -93,7 +93,7 @@ class Named:
 
 
 def read_named(spelled: str | Path, what: str) -> Named:
-    """What a file holds; see `tacit.party.messages` for how it is spelled.
+    """What a file holds; see `tacit.party.foreign_files` for how it is spelled.
 
     Args:
         spelled: the path, with `:name` after it where the file holds several things.

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from tacit.errors import UsageError
 from tacit.ledger.ledger import Ledger
-from tacit.party import chained
-from tacit.party._names import OVERRIDES
+from tacit.party import sealed_log
 from tacit.party.folder import Folder
-from tacit.party.gating import decisions
-from tacit.party.reporting import now, worst_of
-from tacit.party.watching import LIVE, looks
+from tacit.party.gate import decisions
+from tacit.party.live import LIVE, looks
+from tacit.party.run_files import OVERRIDES
+from tacit.party.verdict import now, worst_of
 from tacit.report.document import Decision, LedgerSummary, LiveCurve, Moment, Override, Report, Worst
 
 __all__ = ["OVERRIDES", "broken", "overrides", "restored", "with_records"]
@@ -53,7 +53,7 @@ def broken(where: Path) -> bool:
 
 def overrides(where: Path) -> tuple[Override, ...]:
     """Who let a run out all the same."""
-    return tuple(Override(**one) for one in chained.read(where / OVERRIDES))
+    return tuple(Override(**one) for one in sealed_log.read(where / OVERRIDES))
 
 
 def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) -> Callable[[str], None] | None:
@@ -72,7 +72,7 @@ def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) 
 
     def record(problem: str) -> None:
         what = f"training after a restore: {problem}"
-        chained.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+        sealed_log.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
         log("restored", who=who, reason=problem)
 
     return record

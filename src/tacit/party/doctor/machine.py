@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from tacit._version import __version__
-from tacit.party._findings import Finding
+from tacit.party.doctor.finding import Finding
 
 __all__ = ["clock", "disk", "extras", "gpu", "versions"]
 

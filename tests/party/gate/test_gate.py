@@ -9,7 +9,7 @@ from tacit.audit import standard
 from tacit.audit.foresight import QUICK
 from tacit.cli import app, main
 from tacit.errors import LimitError, LinkError, RefusedError, UsageError
-from tacit.party.replaying import audit_trained
+from tacit.party.audit import audit_trained
 from tacit.wire.journal import Journal
 
 MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.85 }'
@@ -150,7 +150,7 @@ def test_the_command_tells_the_reason_with_its_exit_code(gated, monkeypatch, cap
     def train(*_, **__):
         raise error
 
-    monkeypatch.setattr("tacit.party.training.train", train)
+    monkeypatch.setattr("tacit.party.train.train", train)
     monkeypatch.setattr("sys.argv", ["tacit", "train", "--quiet", "--folder", str(gated.airline)])
     with pytest.raises(SystemExit) as ended:
         main()
