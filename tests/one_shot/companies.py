@@ -11,7 +11,7 @@ import polars as pl
 
 from tacit.party.align import align
 from tacit.party.folder import Folder, create
-from tacit.party.one_shot import train_one_shot
+from tacit.party.train import train_one_shot
 
 CONTRACT = """
 mode = "one_shot"

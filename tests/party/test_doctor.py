@@ -8,6 +8,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from tacit.errors import UsageError
 from tacit.party import doctor
@@ -71,11 +73,11 @@ def test_without_a_folder_the_machine_alone_is_looked_at():
     ],
 )  # fmt: skip
 def test_versions_are_compared_as_numbers(version, bounds, fits):
-    assert machine._fits(version, bounds) is fits
+    assert machine.fits(version, SpecifierSet(bounds)) is fits
 
 
 def test_a_package_out_of_its_bounds_is_named(monkeypatch):
-    monkeypatch.setattr(machine, "_required", lambda: [("numpy", ">=99"), ("no-such-package", ">=1")])
+    monkeypatch.setattr(machine, "required", lambda: [Requirement("numpy>=99"), Requirement("no-such-package>=1")])
     found = machine.versions()
     assert found.verdict == "problem"
     assert "is not >=99" in found.seen
@@ -83,7 +85,7 @@ def test_a_package_out_of_its_bounds_is_named(monkeypatch):
 
 
 def test_what_is_required_is_read_from_the_package():
-    names = [name for name, _ in machine._required()]
+    names = [needed.name for needed in machine.required()]
     assert "torch" in names
     assert "ray" not in names, "extras are not required"
 

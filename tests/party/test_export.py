@@ -13,10 +13,11 @@ from tacit.cut.plan import Plan
 from tacit.errors import DataError, LimitError, StorageError, UsageError
 from tacit.party import sealed_log
 from tacit.party.alignment import store
-from tacit.party.building import build_party
 from tacit.party.export import clear, export, load_for_serving
+from tacit.party.feature_run import build_feature_party
 from tacit.party.folder import Folder
 from tacit.party.gate import GATE
+from tacit.party.label_run import build_label_party
 from tacit.party.run_record import OVERRIDES, overrides
 from tacit.party.seals import write_report
 from tacit.report.document import Leak, Report, Subject, Worst
@@ -48,8 +49,10 @@ def _parties(companies):
         where = folder.run_folder(folder.contract)
         rows = store(where, run=folder.contract.run, id="00", seed=1, digest="00", rows=np.arange(60))
         plan = Plan(60, folder.contract.batch_size, folder.contract.epochs, 1, folder.contract.test_share)
-        party, _ = build_party(folder, folder.contract, rows, plan, None)
-        model = party.top if folder.config.role == "label" else party.bottom
+        label = folder.config.role == "label"
+        model = (
+            build_label_party(folder, rows, plan)[0].top if label else build_feature_party(folder, rows, plan)[0].bottom
+        )
         save_file(
             {name: torch.full_like(value, 0.5) for name, value in model.state_dict().items()},
             where / "model.safetensors",

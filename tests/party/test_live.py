@@ -1,6 +1,7 @@
 """A party's own eye on what it sends: what is recorded and looked at, and what is left of it after a kill."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
-from tacit.party.live import LIVE, Watch, looks
+from tacit.party.live import LIVE, Watch, look_at_embeddings, look_at_gradients, looks
 from tacit.protect.gradient import protection
 
 CONTRACT = """
@@ -69,7 +70,8 @@ def _watched(tmp_path):
         party = label_party()
         record = Record(**{"last": 3, "follow": 20, **options.pop("record", {})})
         live, secret = Live(**{"every": 2, **options.pop("live", {})}), options.pop("secret", b"1" * 32)
-        watch = Watch(tmp_path, party, contract(), options.pop("plan", PLAN), record, live, secret)
+        look = partial(look_at_gradients, party)
+        watch = Watch(tmp_path, contract(), options.pop("plan", PLAN), record, live, secret, look)
         watch.resume(0, 0)
         return watch, party
 
@@ -175,12 +177,12 @@ def test_what_is_followed_fits_into_a_bounded_memory(tmp_path):
     made = [
         Watch(
             tmp_path,
-            label_party(),
             contract(epochs, width),
             Plan(10**8, 16, epochs, seed=1),
             Record(last=1, follow=10**9),
             Live(),
             b"1" * 32,
+            partial(look_at_gradients, label_party()),
         )
         for epochs, width in ((1, 4), (100, 4), (100, 4096))
     ]
@@ -196,7 +198,8 @@ def test_inputs_that_are_codes_are_not_looked_at(tmp_path):
     party = FeatureParty(
         bottom=bottom, features=torch.arange(ROWS)[:, None] % 5, optimizer=torch.optim.SGD(bottom.parameters())
     )
-    watch = Watch(tmp_path, party, contract(), PLAN, Record(last=2, follow=4), Live(every=1), b"1" * 32)
+    look = partial(look_at_embeddings, party)
+    watch = Watch(tmp_path, contract(), PLAN, Record(last=2, follow=4), Live(every=1), b"1" * 32, look)
     watch.resume(0, 0)
     rows = torch.arange(16)
     party.steps = 1

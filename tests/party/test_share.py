@@ -16,7 +16,8 @@ from tacit.errors import UsageError
 from tacit.ledger.ledger import Ledger
 from tacit.party.alignment import store
 from tacit.party.folder import Folder
-from tacit.party.train import LEAST, train
+from tacit.party.label_run import LEAST
+from tacit.party.train import train
 
 ROWS, TESTED, EPOCHS = 2000, 1000, 12
 CONTRACT = f"""

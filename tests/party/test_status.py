@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.party import status
 from tacit.party.folder import create
-from tacit.party.pace import PACE, paces
-from tacit.party.status import Status, read
+from tacit.party.status import PACE, Status, paces, read
 
 FIXED = {"run": "one", "party": "airline", "role": "label", "turns": 31}
 TURN = {"state": "training", "turn": 31, "epoch": 3, "epochs": 3, "history": [{"epoch": 2, "test_auc": 0.7}]}

@@ -11,7 +11,6 @@ from tacit._version import __version__
 from tacit.cli._ending import DEBUG, Verbs, end_with
 from tacit.cli.audit import audit
 from tacit.cli.bench import bench
-from tacit.cli.completion import completion, ready_for_completion
 from tacit.cli.conformance import conformance
 from tacit.cli.dashboard import dashboard
 from tacit.cli.days import days
@@ -34,7 +33,6 @@ app = typer.Typer(
     name="tacit",
     cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -72,7 +70,7 @@ PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose, days, figures),
-    "Help and upkeep": (doctor, explain, completion, bench),
+    "Help and upkeep": (doctor, explain, bench),
 }
 """The verbs, as the help groups them."""
 
@@ -85,5 +83,4 @@ for panel, verbs in PANELS.items():
 
 def main() -> None:
     """The `tacit` command: a user's mistake is one line on the error stream and an exit code, never a traceback."""
-    ready_for_completion()
     end_with(lambda: app(prog_name="tacit", standalone_mode=False))

@@ -21,12 +21,13 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan
 from tacit.errors import TensorError, UsageError
 from tacit.party.align import aligned
-from tacit.party.building import build_party, plan_of
+from tacit.party.feature_run import build_feature_party
 from tacit.party.folder import Folder
 from tacit.party.foreign_files import Messages, read_messages
+from tacit.party.label_run import build_label_party
 from tacit.party.one_shot_report import exchange_report
 from tacit.party.run_record import with_records
-from tacit.party.train import Trained
+from tacit.party.split_run import Trained, plan_of
 from tacit.party.verdict import (
     Missing,
     Side,
@@ -133,19 +134,20 @@ def audit_run(
         )
     if folder.terms.mode == "one_shot":
         return exchange_report(folder, limit=limit, again=True, repeat=repeat, progress=progress)
-    contract = folder.contract
     limit = config.limit if limit is None else limit
     _check_limit(looking, limit)
     transcript = RecordedRun.open(where / "transcript")
     progress("preparing", 0, 0)
     rows = aligned(folder)
-    plan = plan_of(contract, rows)
-    party, guard = build_party(folder, contract, rows, plan, None)
-    if isinstance(party, FeatureParty):
-        newest = Checkpoints(where / "checkpoints").newest()
-        if newest is not None:  # what is hidden may be a layer of the model as it is now
-            party.bottom.load_state_dict(newest.state["model"])
-    return _run_report(folder, where, party, transcript, guard["protection"], limit, repeat, progress)
+    plan = plan_of(folder.contract, rows)
+    if config.role == "label":
+        label_party, _ = build_label_party(folder, rows, plan)
+        return _run_report(folder, label_party, transcript, limit, repeat, progress)
+    party, _ = build_feature_party(folder, rows, plan)
+    newest = Checkpoints(where / "checkpoints").newest()
+    if newest is not None:  # what is hidden may be a layer of the model as it is now
+        party.bottom.load_state_dict(newest.state["model"])
+    return _run_report(folder, party, transcript, limit, repeat, progress)
 
 
 def audit_trained(trained: Trained, *, progress: Progress = lambda *_: None) -> Report | None:
@@ -156,21 +158,16 @@ def audit_trained(trained: Trained, *, progress: Progress = lambda *_: None) -> 
         progress: told before each attack.
     """
     folder, where = find_run(trained.folder)
-    transcript = trained.transcript
-    if not isinstance(transcript, RecordedRun):
+    if not isinstance(trained.transcript, RecordedRun):
         return None
-    party, limit = trained.party, folder.config.limit
-    protect = party.protect if isinstance(party, LabelParty) else party.shield.protect
     repeat = (f"tacit audit {shlex.quote(str(where))}",)
-    return _run_report(folder, where, party, transcript, repr(protect), limit, repeat, progress)
+    return _run_report(folder, trained.party, trained.transcript, folder.config.limit, repeat, progress)
 
 
 def _run_report(
     folder: Folder,
-    where: Path,
     party: LabelParty | FeatureParty,
     transcript: RecordedRun,
-    protection: str,
     limit: float | None,
     repeat: Sequence[str],
     progress: Progress,
@@ -179,24 +176,24 @@ def _run_report(
     config, contract, rows = folder.config, folder.contract, aligned(folder)
     plan = plan_of(contract, rows)
     missing = _unseen(transcript, plan)
+    side: Side
     if isinstance(party, LabelParty):
+        side, cuts = "features", list(contract.cut.widths.values())
         leaks = _own_labels(party, transcript, plan, missing, progress)
-        events = [getattr(party.protect, "event", None)]
+        event = getattr(party.protect, "event", None)  # somebody's own protection may not say
+        protection = repr(party.protect) if event is None else ladder.spelled(event)
     else:
+        side, cuts = "label", [contract.cut.widths[config.name]]
         leaks = _own_inputs(party, transcript, missing, progress)
-        events = [one.event for one in party.shield.protect]
-    spelled = " + ".join(ladder.spelled(one) for one in events if one is not None) or protection
+        protection = " + ".join(ladder.spelled(one.event) for one in party.shield.protect) or "none"
     subject = Subject(
-        kind="run", side="features" if config.role == "label" else "label", run=contract.run, party=config.name,
-        role=config.role, peers=folder.peers(contract), contract=contract.digest, alignment=rows.id,
-        protection=spelled, rows=plan.train_count,
-        width=sum(math.prod(shape) for shape in contract.cut.widths.values()) if config.role == "label" else
-        math.prod(contract.cut.widths[config.name]),
-        epochs=contract.epochs, steps=transcript.steps, versions=versions(),
+        kind="run", side=side, run=contract.run, party=config.name, role=config.role, peers=folder.peers(contract),
+        contract=contract.digest, alignment=rows.id, protection=protection, rows=plan.train_count,
+        width=sum(map(math.prod, cuts)), epochs=contract.epochs, steps=transcript.steps, versions=versions(),
     )  # fmt: skip
     report = _report(subject, leaks, missing, limit=limit, notes=(), repeat=repeat)
     report = report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
-    return with_records(report, folder, where)
+    return with_records(report, folder, folder.run_folder(contract))
 
 
 def find_run(path: Folder | str | Path) -> tuple[Folder, Path]:

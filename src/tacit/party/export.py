@@ -18,11 +18,13 @@ from tacit.one_shot.parts import part, store_json
 from tacit.party import sealed_log, seals
 from tacit.party.align import aligned
 from tacit.party.audit import find_run
-from tacit.party.building import build_party, plan_of
+from tacit.party.feature_run import build_feature_party
 from tacit.party.folder import Folder
 from tacit.party.gate import decisions
+from tacit.party.label_run import build_label_party
 from tacit.party.run_files import GATE
 from tacit.party.run_record import OVERRIDES, broken, overrides
+from tacit.party.split_run import plan_of
 from tacit.party.verdict import now
 from tacit.protect import ladder
 from tacit.report.document import Report
@@ -197,18 +199,22 @@ def load_for_serving(
     folder, where = find_run(path)
     weights = _weights(where)
     clear(path, "serving", override=override, reason=reason)
-    contract, rows = folder.contract, aligned(folder)
-    party, _ = build_party(folder, contract, rows, plan_of(folder.contract, rows), None)
-    model = party.top if isinstance(party, LabelParty) else party.bottom
+    rows = aligned(folder)
+    plan = plan_of(folder.contract, rows)
     try:
-        model.load_state_dict(weights)
+        if folder.config.role == "label":
+            label_party, _ = build_label_party(folder, rows, plan)
+            label_party.top.load_state_dict(weights)
+            return label_party
+        party, _ = build_feature_party(folder, rows, plan)
+        party.bottom.load_state_dict(weights)
     except RuntimeError as error:
         raise DataError(
             f"{where / _MODEL} does not fit the model of party.toml ({error}): put [model] back as it was in training"
         ) from None
-    told = decisions(where)
-    if isinstance(party, FeatureParty) and told:
-        raised = ladder.stronger_embedding(party.shield.protect, told[-1]["level"])
+    made = decisions(where)
+    if made:
+        raised = ladder.stronger_embedding(party.shield.protect, made[-1]["level"])
         party.shield.steer(party.shield.protect if raised is None else raised)
     return party
 

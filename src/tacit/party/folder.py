@@ -39,7 +39,7 @@ from tacit.config import (
     meets_embedding,
     party_template,
 )
-from tacit.disk import no_strangers, private
+from tacit.disk import no_strangers, private, replaced
 from tacit.errors import DataError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
@@ -221,7 +221,8 @@ class Folder:
                 f"{certificates.fingerprint(pinned)}: ask the peer, on the phone, whether it made a new one; if so, "
                 "trust it with --replace"
             )
-        _replace(self.path / "trusted" / f"{found.name}.crt", pem)
+        (self.path / "trusted").mkdir(mode=0o700, exist_ok=True)
+        replaced(self.path / "trusted" / f"{found.name}.crt", lambda file: file.write(pem))
         return found
 
     @cached_property
@@ -388,11 +389,3 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """The whole new content or the whole old one, whenever the machine stops."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    fresh = path.with_suffix(f".{secrets.token_hex(8)}")
-    write_new(fresh, content, 0o644)
-    fresh.replace(path)

@@ -1,74 +1,63 @@
-"""Everything that a party keeps an eye on while it trains: what it sends, its limit, its ledger."""
+"""What stands between a party's training and its messages: what it sends is recorded, its limit held, its ledger kept.
+
+Each side has its own, in `label_run` and `feature_run`, with the two methods that a session calls: `before` anything is
+done to a message, and when it is `leaving`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from abc import ABC, abstractmethod
+from typing import Any
 
-from torch import Tensor
-
-from tacit.config import Contract, Party
-from tacit.cut.durable import Durable
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
-from tacit.cut.session import FeatureSession, LabelSession, Turned
+from tacit.cut.session import Turned
 from tacit.errors import LimitError, TensorError, UsageError
 from tacit.party.alignment import Aligned
-from tacit.party.embedding_gate import EmbeddingGate
 from tacit.party.folder import Folder
 from tacit.party.gate import Gate, decisions
-from tacit.party.gradient_gate import GradientGate
-from tacit.party.live import Watch
-from tacit.party.run_ledger import Bookkeeping
+from tacit.party.live import Look, Watch
+from tacit.party.run_ledger import RunLedger
 from tacit.wire.tally import Tally
 
-__all__ = ["Oversight"]
+__all__ = ["Guard"]
 
 
-class Oversight:
-    """What stands between a party's training and its messages.
+class Guard(ABC):
+    """What both sides share.
+
+    Attributes:
+        watch: records what is sent, and looks at some of it.
+        books: the ledger, in this run.
+        gate: holds the limit; None where there is neither a limit nor a budget, and never was.
 
     Args:
         folder: of the party.
-        contract: what was agreed on.
         rows: that are aligned.
         plan: of the training.
-        party: that trains.
         tally: of the party's ledger.
+        look: attacks one of the party's messages.
     """
 
-    def __init__(
-        self,
-        folder: Folder,
-        contract: Contract,
-        rows: Aligned,
-        plan: Plan,
-        party: LabelParty | FeatureParty,
-        tally: Tally,
-    ) -> None:
-        self.party = party
-        config, where = folder.config, folder.run_folder(contract)
-        live, secret = config.live.within(plan.steps * plan.epochs), self._secret(folder, contract, rows)
-        self.watch = Watch(where, party, contract, plan, config.record, live, secret)
-        self.books = Bookkeeping(folder, contract, rows, plan, party, tally)
+    def __init__(self, folder: Folder, rows: Aligned, plan: Plan, tally: Tally, look: Look) -> None:
+        config, contract = folder.config, folder.contract
+        where = folder.run_folder(contract)
+        live = config.live.within(plan.steps * plan.epochs)
+        secret = folder.run_secret(hashlib.sha256(f"watched {contract.digest} {rows.id}".encode()).digest())
         self._plan = plan
+        self.watch = Watch(where, contract, plan, config.record, live, secret, look)
+        self.books = RunLedger(folder, contract, rows, plan, tally)
+        held = config.limit is not None or self.books.budget is not None
         try:
-            self._observer = self._gate(where, config, plan)
+            self._observer = self._measuring(folder, held)
         except BaseException:
             self.books.close()
             raise
-        held = config.limit is not None or self.books.budget is not None
         self.gate = self._observer if held or decisions(where) else None
 
-    @staticmethod
-    def _secret(folder: Folder, contract: Contract, rows: Aligned) -> bytes:
-        """Of what is watched in this run, apart from that of its noise."""
-        return folder.run_secret(hashlib.sha256(f"watched {contract.digest} {rows.id}".encode()).digest())
-
-    def _gate(self, where: Path, config: Party, plan: Plan) -> Gate | None:
+    def _measuring(self, folder: Folder, held: bool) -> Gate | None:
         """What measures and decides; None where there is nothing to measure, and no limit that would ask for it."""
-        recorder = self.watch.recorder
+        config, where, recorder = folder.config, folder.run_folder(folder.contract), self.watch.recorder
         if recorder is None or not recorder.follow or not config.record.last:
             if config.limit is not None:
                 raise UsageError(
@@ -76,15 +65,13 @@ class Oversight:
                 )
             if self.books.budget is None and not decisions(where):
                 return None
-        if isinstance(self.party, LabelParty) and self.party.classes > 2 and config.limit is None:
-            return None
-        common = {
-            "folder": where, "limit": config.limit, "on_limit": config.on_limit, "plan": plan, "recorder": recorder,
-            "held": config.limit is not None or self.books.budget is not None,
-        }  # fmt: skip
-        if isinstance(self.party, LabelParty):
-            return GradientGate(self.party, self.books, self.watch.followed, **common)
-        return EmbeddingGate(self.party, **common)
+        return self._gate(
+            folder=where, limit=config.limit, on_limit=config.on_limit, plan=self._plan, recorder=recorder, held=held
+        )
+
+    @abstractmethod
+    def _gate(self, **settings: Any) -> Gate | None:
+        """The gate of this side, if it has something to measure."""
 
     @property
     def stopped(self) -> bool:
@@ -96,18 +83,13 @@ class Oversight:
         if self.gate is not None:
             self.gate.check()
 
-    def attach(self, session: LabelSession | FeatureSession, durable: Durable) -> None:
-        """From now on nothing is sent, and no checkpoint written, without it."""
-        self.watch.resume(session.resumed, self.party.steps)
+    def resume(self, turn: int, step: int) -> None:
+        """Go on from the checkpoint of a turn, before which so many steps were trained."""
+        self.watch.resume(turn, step)
         self._check_recorded()
-        self.books.resume(session.resumed)
-        durable.keeping = self._keep
+        self.books.resume(turn)
         if self.gate is not None:
-            self.gate.resume(session.resumed)
-        if isinstance(self.party, LabelParty):
-            self._attach_label(self.party, session)
-        else:
-            self._attach_features(self.party, session)
+            self.gate.resume(turn)
 
     def _check_recorded(self) -> None:
         """Where a limit is to be held, refuse to go on without what was sent before: visits add up over all of it."""
@@ -121,33 +103,15 @@ class Oversight:
                 "back, or remove limit from party.toml to go on without it"
             )
 
-    def _attach_label(self, party: LabelParty, session: LabelSession | FeatureSession) -> None:
-        def before(clean: Tensor, embedding: Tensor) -> None:
-            if self.gate is not None:
-                labels = party.labels[session.now.rows]
-                self.gate.enter(session.now, clean, embedding, labels, sent=self.books.entered())
-
-        party.before = before
-        party.leaving = lambda sent: self.books.answer(session.now, sent)
-
-    def _attach_features(self, party: FeatureParty, session: LabelSession | FeatureSession) -> None:
-        def before(rows: Tensor, z: Tensor) -> None:
-            if self.gate is not None:
-                self.gate.enter(session.now, rows, z, sent=self.books.entered())
-
-        party.before = before
-        party.leaving = lambda kind, rows: self.books.send(session.now, kind)
-
-    def _keep(self, turn: int) -> None:
-        self.watch.keep(turn)
-        self.books.keep()
-
     def turned(self, turned: Turned) -> None:
-        """A turn is over."""
+        """A turn is over: record it, look at it, and bring to the disk what belongs to a checkpoint."""
         self.watch.step(turned)
         task = turned.task
         if (task.turn + 1) % self._plan.epoch_turns == 0 and self._due(task.epoch):
             self._look_closely(task)
+        if turned.kept:
+            self.watch.keep(task.turn + 1)
+            self.books.keep()
 
     def _due(self, epoch: int) -> bool:
         """Whether it is time for the attacks that take longer; a matter of the steps that lie behind alone."""
@@ -164,5 +128,5 @@ class Oversight:
         self.watch.note(task, {one.attack: one.value for one in found})
 
     def close(self) -> None:
-        """Let go of what only one process may have."""
+        """Let another process use the ledger."""
         self.books.close()

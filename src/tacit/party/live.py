@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +29,10 @@ from tacit.errors import TensorError, UsageError
 from tacit.party.run_files import LIVE
 from tacit.wire.recorded import RecordedRun
 
-__all__ = ["LIVE", "Watch", "looks"]
+__all__ = ["LIVE", "Look", "Watch", "look_at_embeddings", "look_at_gradients", "looks"]
+
+Look = Callable[[Tensor, Mapping[str, Any], int], tuple[dict[str, float], dict[str, Any]]]
+"""Attacks one's own message: its rows, the step's figures and its number; what was reached, and what else is told."""
 
 _TRANSCRIPT = "transcript"
 _FOLLOWED_BYTES = 64 * 2**20
@@ -44,27 +47,27 @@ class Watch:
 
     Args:
         folder: of the run.
-        party: that sends.
         contract: for how wide messages are.
         plan: of the training.
         record: what to keep.
         live: how often to look.
         secret: says which examples are followed, which batches kept and which looked at: a peer that knew it could
             behave just there.
+        look: attacks a message.
     """
 
     def __init__(
         self,
         folder: Path,
-        party: LabelParty | FeatureParty,
         contract: Contract,
         plan: Plan,
         record: Record,
         live: Live,
         secret: bytes,
+        look: Look,
     ) -> None:
-        self.party = party
         self.live = live
+        self._look = look
         self.seconds = 0.0
         self._path = folder / LIVE
         self._plan, self._last, self._key = plan, record.last, secret.hex()
@@ -93,20 +96,23 @@ class Watch:
         task, seen = turned.task, turned.figures
         if task.what != "train":
             return
-        step = self.party.steps - 1
-        label = isinstance(self.party, LabelParty)
+        step = self._step(task)
         if self.recorder is not None:
-            gradient = seen["sent"] if label else seen["gradient"]
+            gradient = seen["sent"] if "sent" in seen else seen["gradient"]  # as it went out, or as it came
             self.recorder.write(
                 step=step, rows=task.rows, embedding=seen["embedding"], gradient=gradient,
-                clean=seen["clean"] if label else gradient, layers={}, own_embedding=seen.get("own_embedding"),
+                clean=seen.get("clean", gradient), layers={}, own_embedding=seen.get("own_embedding"),
                 keep=self._keeps(step),
             )  # fmt: skip
         if self.live.every and step % self.live.every == self._looked_at(step // self.live.every):
             started = time.perf_counter()
-            found, beside = self._look(task.rows, seen, step), self._beside(task.rows, seen)
+            found, beside = self._look(task.rows, seen, step)
             self.seconds += time.perf_counter() - started
             self.note(task, found, beside)
+
+    def _step(self, task: Task) -> int:
+        """The number of the training step of a task; after an epoch's last one, of that."""
+        return task.epoch * self._plan.steps + min(task.turn % self._plan.epoch_turns, self._plan.steps - 1)
 
     def _keeps(self, step: int) -> bool:
         """Whether a batch is one of those that are kept whole: of every epoch so many, wherever in it."""
@@ -120,33 +126,35 @@ class Watch:
         """Which step of a stretch is looked at."""
         return int(shuffled(self.live.every, 0, 1, key=f"{self._key} looked {stretch}")[0])
 
-    def _look(self, rows: Tensor, seen: Any, step: int) -> dict[str, float]:
-        if isinstance(self.party, LabelParty):
-            if self.party.classes > 2:
-                return {}
-            return look_at_gradient(seen["sent"], seen["clean"], self.party.labels[rows], seen["embedding"], seed=step)
-        try:
-            return look_at_embedding(seen["embedding"], self.party.hidden(rows), seed=step)
-        except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
-            return {}
-
-    def _beside(self, rows: Tensor, seen: Any) -> dict[str, Any]:
-        """What only the label party sees of a batch: its loss, and the norms of its gradients by class."""
-        if not isinstance(self.party, LabelParty):
-            return {}
-        beside: dict[str, Any] = {"figures": {"loss": float(seen["loss"])}}
-        if self.party.classes == 2:
-            labels = self.party.labels[rows]
-            norms = {which: norms_by_class(seen[which], labels) for which in ("sent", "clean")}
-            beside["norms"] = {which: counted for which, counted in norms.items() if counted is not None}
-        return beside
-
     def note(self, task: Task, found: dict[str, float], beside: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Write down what attacks reached after a step, and what else there was to see."""
         if not found and not beside:
             return
-        line = {"step": self.party.steps - 1, "turn": task.turn, "epoch": task.epoch, "found": found, **beside}
+        line = {"step": self._step(task), "turn": task.turn, "epoch": task.epoch, "found": found, **beside}
         append_line(self._path, line)
+
+
+def look_at_gradients(
+    party: LabelParty, rows: Tensor, seen: Mapping[str, Any], step: int
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """A label party's look: attacks on its labels, its loss, and the norms of its gradients by class."""
+    beside: dict[str, Any] = {"figures": {"loss": float(seen["loss"])}}
+    if party.classes > 2:
+        return {}, beside
+    labels = party.labels[rows]
+    norms = {which: norms_by_class(seen[which], labels) for which in ("sent", "clean")}
+    beside["norms"] = {which: counted for which, counted in norms.items() if counted is not None}
+    return look_at_gradient(seen["sent"], seen["clean"], labels, seen["embedding"], seed=step), beside
+
+
+def look_at_embeddings(
+    party: FeatureParty, rows: Tensor, seen: Mapping[str, Any], step: int
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """A feature party's look: attacks on its columns."""
+    try:
+        return look_at_embedding(seen["embedding"], party.hidden(rows), seed=step), {}
+    except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
+        return {}, {}
 
 
 def looks(path: Path) -> list[dict[str, Any]]:

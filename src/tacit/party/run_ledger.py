@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from tacit.align.batches import digest
 from tacit.config import Contract
-from tacit.contracts import Event, Protected, Protection
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
+from tacit.contracts import Event, Protection
 from tacit.cut.plan import Plan, Task
-from tacit.errors import UsageError
 from tacit.ledger.budget import remaining
 from tacit.ledger.keys import Keys, keys_of, load_keys
 from tacit.ledger.ledger import Ledger
@@ -20,12 +19,10 @@ from tacit.party.alignment import Aligned
 from tacit.party.folder import Folder
 from tacit.wire.tally import Tally
 
-__all__ = ["Bookkeeping"]
-
-_FIGURES = ("power", "row_kl", "untouched_rows")  # of a protection's report, that the ledger keeps
+__all__ = ["RunLedger"]
 
 
-class Bookkeeping:
+class RunLedger:
     """A party's ledger, open for one run.
 
     Attributes:
@@ -37,23 +34,11 @@ class Bookkeeping:
         contract: what was agreed on.
         rows: that are aligned.
         plan: of the training.
-        party: that sends.
         tally: counts the ledger's records apart from the folder, with which an older ledger would come back.
     """
 
-    def __init__(
-        self,
-        folder: Folder,
-        contract: Contract,
-        rows: Aligned,
-        plan: Plan,
-        party: LabelParty | FeatureParty,
-        tally: Tally,
-    ) -> None:
-        self.party = party
+    def __init__(self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, tally: Tally) -> None:
         self.budget = folder.config.spendable
-        if self.budget is not None and isinstance(party, LabelParty):
-            _check_countable(party.protect, self.budget)
         self.plan = plan
         self._ledger, self._tally = Ledger(folder.path / "ledger"), tally
         tally.begin(begun=self._ledger.records > 0)
@@ -88,26 +73,24 @@ class Bookkeeping:
         self._tally.reach(self._ledger.records)
         self._tally.sync()
 
-    def entered(self) -> bool:
-        """Whether the training step that is about to be sent is in the ledger already, from before a kill."""
-        return self.party.steps < self._entries.answered("train")
+    def entered(self, step: int) -> bool:
+        """Whether a training step that is about to be sent is in the ledger already, from before a kill."""
+        return step < self._entries.answered("train")
 
-    def answer(self, task: Task, sent: Protected) -> None:
-        """A label party is about to send a gradient."""
-        figures = {name: float(sent.report[name].sum()) for name in _FIGURES if name in sent.report}
-        self._entries.answer("train", self.party.steps, task.turn, digest(task.rows), sent.event, figures)
+    def enter(self, task: Task, step: int, event: Event, figures: Mapping[str, float] | None = None) -> None:
+        """A message about the rows of a task is about to leave.
 
-    def send(self, task: Task, kind: str) -> None:
-        """A feature party is about to send embeddings."""
-        assert isinstance(self.party, FeatureParty)
-        events = tuple(one.event for one in self.party.shield.protect)
-        event = Event("chain", parts=events) if len(events) > 1 else events[0] if events else Event("none")
-        step = self.party.steps if kind == "train" else self.party.evaluations
-        self._entries.answer(kind, step, task.turn, digest(task.rows), event)
+        Args:
+            task: that it belongs to.
+            step: its number among the training steps, or among the evaluations.
+            event: what was done to it.
+            figures: of its protection.
+        """
+        self._entries.answer(task.what, step, task.turn, digest(task.rows), event, figures)
 
-    def tell(self, epoch: int, labels: int) -> None:
-        """A label party is about to tell figures of an epoch, over so many labels."""
-        self._entries.tell(epoch, labels)
+    def tell(self, epoch: int) -> None:
+        """Figures of an epoch are about to be told, over the labels of all rows for testing."""
+        self._entries.tell(epoch, len(self.plan.tested()))
 
     def foreseen(self, epoch: int, protect: Protection) -> float | None:
         """The worst case of the most exposed row at the end of the run, as a leak AUC: former runs, this one, the rest.
@@ -129,13 +112,3 @@ class Bookkeeping:
     def close(self) -> None:
         """Let another process add to the ledger."""
         self._ledger.close()
-
-
-def _check_countable(protect: Protection, budget: float) -> None:
-    """Refuse a budget where nothing bounds what a row costs."""
-    if getattr(protect, "row_kl", None) is None:
-        name = getattr(protect, "name", type(protect).__name__)
-        raise UsageError(
-            f"a budget of {budget:g} is to be kept, but {name} has no bound for a row that could be counted: protect "
-            "with matched, or write budget = 1 in party.toml to train without a budget"
-        )

@@ -11,9 +11,8 @@ import numpy as np
 
 from tacit.errors import DataError, StorageError, TacitError
 from tacit.party import sealed_log, seals
-from tacit.party.pace import PACE
 from tacit.party.run_files import GATE, LIVE
-from tacit.party.status import alive, read_run
+from tacit.party.status import PACE, alive, read_run
 from tacit.report.rendering import read as read_report
 from tacit.runs.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.runs.finding import Place

@@ -10,8 +10,9 @@ from tacit.cut.durable import Durable
 from tacit.cut.plan import Plan
 from tacit.errors import RefusedError, UsageError
 from tacit.party.align import aligned, store
-from tacit.party.building import build_party
+from tacit.party.feature_run import build_feature_party
 from tacit.party.folder import Folder
+from tacit.party.label_run import build_label_party
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.journal import Journal
 
@@ -60,7 +61,8 @@ def _ready(companies):
 def guard(folder, party=None):
     folder = Folder(folder.path)
     rows = aligned(folder)
-    return build_party(folder, folder.contract, rows, Plan(rows.count, 16, 1, rows.seed), party)[1]
+    build = build_label_party if folder.config.role == "label" else build_feature_party
+    return build(folder, rows, Plan(rows.count, 16, 1, rows.seed), party)[1]
 
 
 def differ(one, two):
