@@ -24,9 +24,10 @@ from tacit.config import Contract
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.models import adam
-from tacit.party import training
-from tacit.party.aligning import aligned, store
+from tacit.party import split_run
+from tacit.party.align import aligned, store
 from tacit.party.folder import Folder, create
+from tacit.party.train import train
 from tacit.protect.gradient import protection
 from tacit.wire.journal import Journal, Place, Record
 
@@ -151,7 +152,7 @@ class Forgetful(Journal):
 def main(folder: Path, role: str, protect: str, journal: str) -> None:
     """Train until the reader of the times has enough."""
     if journal == "none":
-        vars(training)["Journal"] = Forgetful
+        vars(split_run)["Journal"] = Forgetful
     half = party(role, protect, aligned(Folder(folder / role)).count)
     trained = half.bottom if isinstance(half, FeatureParty) else half.top
     left = [0]
@@ -169,7 +170,7 @@ def main(folder: Path, role: str, protect: str, journal: str) -> None:
             left[0] = int(line)
             started[0] = time.perf_counter()
 
-    training.train(folder / role, half, progress=pace)
+    train(folder / role, half, progress=pace)
 
 
 if __name__ == "__main__":

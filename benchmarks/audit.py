@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -28,11 +27,12 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.models import adam
-from tacit.party.aligning import aligned
+from tacit.party.align import aligned
+from tacit.party.audit import audit_files
+from tacit.party.feature_run import FeaturePartyGuard
 from tacit.party.folder import Folder
-from tacit.party.gating import Gate
-from tacit.party.overseeing import Oversight
-from tacit.party.replaying import audit_files
+from tacit.party.gate import Gate
+from tacit.party.label_run import LabelPartyGuard
 from tacit.protect.gradient import protection
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair
@@ -50,7 +50,7 @@ NAMES = {"label": "label party", "features": "feature party"}
 PARTS = {
     "recording what was sent": ("write", "keep"),
     "looks": ("look",),
-    "entries of the ledger": ("answer", "send"),
+    "entries of the ledger": ("enter",),
     "the ledger at checkpoints": ("books",),
 }
 """What a party does beside its step, and the calls that do it."""
@@ -78,21 +78,21 @@ class Watched:
 
     Args:
         party: that steps.
-        oversight: of it; None for a plain one.
+        guard: of it; None for a plain one.
     """
 
-    def __init__(self, party: LabelParty | FeatureParty, oversight: Oversight | None = None) -> None:
+    def __init__(
+        self, party: LabelParty | FeatureParty, guard: LabelPartyGuard | FeaturePartyGuard | None = None
+    ) -> None:
         self.party: Any = party
-        self.oversight = oversight
+        self.guard: Any = guard
         self.seconds: dict[str, float] = defaultdict(float)
-        self._session = SimpleNamespace(now=None, resumed=0)
-        self._durable = SimpleNamespace(keeping=lambda turn: None)
-        if oversight is not None:
-            oversight.attach(cast(Any, self._session), cast(Any, self._durable))
-            recorder, watch, books = oversight.watch.recorder, oversight.watch, oversight.books
+        if guard is not None:
+            guard.resume(0, 0)
+            recorder, watch, books = guard.watch.recorder, guard.watch, guard.books
             for owner, call, name in (
                 (recorder, "write", "write"), (watch, "step", "look"), (watch, "keep", "keep"),
-                (books, "answer", "answer"), (books, "send", "send"), (books, "keep", "books"),
+                (books, "enter", "enter"), (books, "keep", "books"),
             ):  # fmt: skip
                 setattr(owner, call, self._timed(getattr(owner, call), name))
 
@@ -106,9 +106,15 @@ class Watched:
 
         return timed
 
-    def do(self, task: Task, work: Callable[[], Any]) -> Any:
+    def guarded(self, task: Task, work: Callable[..., Any]) -> Any:
+        """A part of a step that sends something."""
+        if self.guard is None:
+            return self.do(work)
+        before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
+        return self.do(partial(work, before=before, leaving=leaving))
+
+    def do(self, work: Callable[[], Any]) -> Any:
         """A part of a step."""
-        self._session.now = task
         started = time.perf_counter()
         done = work()
         self.seconds["step"] += time.perf_counter() - started
@@ -116,12 +122,10 @@ class Watched:
 
     def turned(self, task: Task, figures: dict[str, Tensor]) -> None:
         """What follows a step, and a checkpoint's share of it."""
-        if self.oversight is None:
+        if self.guard is None:
             return
         started = time.perf_counter()
-        self.oversight.turned(Turned(task, False, figures))
-        if (task.turn + 1) % EVERY == 0:
-            self._durable.keeping(task.turn + 1)
+        self.guard.turned(Turned(task, False, figures, kept=(task.turn + 1) % EVERY == 0))
         self.seconds["step"] += time.perf_counter() - started
 
     def of(self, part: str) -> float:
@@ -137,7 +141,7 @@ def _steps(scratch: Path) -> Iterator[Result]:
     plan = Plan(STEPS * BATCH, BATCH, EPOCHS, seed=0)
     table = data(plan.count)
     plainly = [Watched(party) for party in _parties(*table).values()]
-    watching = [Watched(party, _oversight(folders[role], plan, party)) for role, party in _parties(*table).items()]
+    watching = [Watched(party, _guard(folders[role], plan, party)) for role, party in _parties(*table).items()]
     _train(itertools.islice(plan.tasks(), MEASURED), (plainly, watching))
     for plain, watched in zip(plainly, watching, strict=True):
         who, bare = NAMES["label" if isinstance(plain.party, LabelParty) else "features"], plain.seconds["step"]
@@ -147,24 +151,26 @@ def _steps(scratch: Path) -> Iterator[Result]:
             yield Result("audit", f"{who}'s step with {part} over plain", 1 + watched.of(part) / bare, "x", goal)
         yield Result("audit", f"{who}'s step with all of it over plain", watched.seconds["step"] / bare, "x")
     for role, watched in zip(folders, watching, strict=True):
-        cast(Oversight, watched.oversight).close()
+        watched.guard.close()
         size = (folders[role].path / "ledger" / "log").stat().st_size
         yield Result("audit", f"{NAMES[role]}'s ledger, for each step", size / MEASURED, "bytes")
 
 
-def _oversight(folder: Folder, plan: Plan, party: LabelParty | FeatureParty) -> Oversight:
+def _guard(folder: Folder, plan: Plan, party: LabelParty | FeatureParty) -> LabelPartyGuard | FeaturePartyGuard:
     tally = Tally(folder.path.with_name(f"{folder.path.name}-counted"), counted=LEDGER)
-    return Oversight(folder, folder.contract, aligned(folder), plan, party, tally)
+    if isinstance(party, LabelParty):
+        return LabelPartyGuard(folder, aligned(folder), plan, party, tally)
+    return FeaturePartyGuard(folder, aligned(folder), plan, party, tally)
 
 
 def _train(tasks: Iterable[Task], sides: Sequence[Sequence[Watched]]) -> None:
     channels = [pair() for _ in sides]
     for task in tasks:
         for (label, features), (left, right) in zip(sides, channels, strict=True):
-            features.do(task, partial(features.party.send, task.rows, left))
-            told = label.do(task, partial(label.party.step, task.rows, right))
+            features.guarded(task, partial(features.party.send, task.rows, left))
+            told = label.guarded(task, partial(label.party.step, task.rows, right))
             label.turned(task, told)
-            features.turned(task, features.do(task, partial(features.party.finish, left)))
+            features.turned(task, features.do(partial(features.party.finish, left)))
 
 
 def _parties(codes: Tensor, numbers: Tensor, labels: Tensor) -> dict[str, LabelParty | FeatureParty]:
@@ -201,8 +207,8 @@ def _gate(scratch: Path, batches: int) -> Iterator[Result]:
     clean, labels = gradients(plan.count, WIDTH)
     protect, top = protection("matched", leak_auc=0.6, visits=plan.epochs), nn.Linear(WIDTH, 1)
     party = LabelParty(top=top, labels=labels, optimizer=torch.optim.SGD(top.parameters()), protect=protect)
-    oversight = _oversight(Folder(scratch / "label"), plan, party)
-    gate, recorder = cast(Gate, oversight.gate), cast(RecordedRun, oversight.watch.recorder)
+    guard = _guard(Folder(scratch / "label"), plan, party)
+    gate, recorder = cast(Gate, guard.gate), cast(RecordedRun, guard.watch.recorder)
     recorder.resume(0, 0)
     noise = torch.Generator().manual_seed(0)
     for task in itertools.islice(plan.tasks(), 2 * plan.steps):
@@ -217,7 +223,7 @@ def _gate(scratch: Path, batches: int) -> Iterator[Result]:
     yield Result(
         "audit", f"its decision at one strength on {on}", looked + seconds(lambda: gate.foreseen(0, task)), "s"
     )
-    oversight.close()
+    guard.close()
 
 
 def _audit(scratch: Path) -> Result:

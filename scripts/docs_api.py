@@ -43,8 +43,8 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Two companies": (
         "The same as the commands `tacit align`, `train`, `audit` and `export`.",
-        ("tacit.Folder", "tacit.party.folder.create", "tacit.party.aligning.Aligned", "tacit.party.training.train",
-         "tacit.party.training.Trained", "tacit.party.releasing.load_for_serving"),
+        ("tacit.Folder", "tacit.party.folder.create", "tacit.party.align.Aligned", "tacit.party.train.train",
+         "tacit.party.train.Trained", "tacit.party.export.load_for_serving"),
     ),
     "Protections of the gradient": (
         "Each has its own section in [the list of protections](ref-protections.md).",

@@ -20,8 +20,8 @@ the result. Where the error stream is no terminal, progress is a line now and th
 `tacit --debug VERB ...`, or `TACIT_DEBUG=1` in the environment, shows a traceback with every error. Without it an error
 is one line that says what happened, to which file or field, and what to do next.
 
-`source <(tacit completion bash)` completes verbs, options and the names of protections, attacks, data sets and topics;
-zsh and fish likewise."""
+`tacit --install-completion` lets your shell (bash, zsh, fish) complete verbs, options and the names of protections,
+attacks, data sets and topics; `tacit --show-completion` prints the script that does so."""
 
 _CODES = (
     ("0", "done"),

@@ -92,7 +92,7 @@ def test_an_interruption_is_one_line(told, monkeypatch, tmp_path):
     assert told("status", "--folder", tmp_path) == (
         130, "", "tacit: interrupted; give the same command again to start over\n",
     )  # fmt: skip
-    monkeypatch.setattr("tacit.party.training.train", stop)
+    monkeypatch.setattr("tacit.party.train.train", stop)
     code, _, said = told("train", "--folder", tmp_path)
     assert code == 130
     assert (

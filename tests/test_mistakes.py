@@ -20,7 +20,7 @@ import pytest
 from tacit.cli import main
 from tacit.errors import RefusedError
 from tacit.party import meeting
-from tacit.party._aligned import store
+from tacit.party.alignment import store
 from tacit.party.folder import Folder, create
 from tacit.wire import certificates
 from tacit.wire.line import last_words

@@ -139,7 +139,7 @@ class World:
                 lambda: self.hub.connect(name, self.limits),
                 lambda link: greet_label_party(link, self.hello(name, "features"), exchange),
             )
-            session.connect(self.asking(exchange, line, turn=session.turn, trace=trace))
+            session.connect(self.asking(exchange, line, **attached(session, trace)))
             for _ in session.run():
                 pass
             session.leave()
@@ -186,11 +186,16 @@ class World:
         )
         session.connect(
             [
-                Watched(self, AnsweringChannel(exchange, desk.line(name), turn=session.turn, trace=trace))
+                Watched(self, AnsweringChannel(exchange, desk.line(name), **attached(session, trace)))
                 for name, exchange in exchanges.items()
             ]
         )
         return session
+
+
+def attached(session, trace):
+    """What a session's channels are made with."""
+    return {"turn": session.turn, "trace": trace, "judge": session.judge, "leaving": session.count}
 
 
 def release(durable):

@@ -16,7 +16,7 @@ import pytest
 from tacit.lab import one_exchange
 from tacit.lab.two_companies import prepare
 from tacit.party.folder import Folder
-from tacit.party.one_shot import train_one_shot
+from tacit.party.train import train_one_shot
 
 
 def _finished(folder):

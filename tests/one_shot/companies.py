@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 
-from tacit.party.aligning import align
+from tacit.party.align import align
 from tacit.party.folder import Folder, create
-from tacit.party.one_shot import train_one_shot
+from tacit.party.train import train_one_shot
 
 CONTRACT = """
 mode = "one_shot"

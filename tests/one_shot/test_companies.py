@@ -12,7 +12,7 @@ import pytest
 
 from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipments
-from tacit.party.one_shot import train_one_shot
+from tacit.party.train import train_one_shot
 
 from .companies import Companies, OverError, table
 

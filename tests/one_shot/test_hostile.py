@@ -12,10 +12,10 @@ import pytest
 from tacit.errors import LabelsError, StorageError, UsageError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.records import Rows, Terms
-from tacit.party import one_shot_answers, one_shot_label
-from tacit.party.aligning import aligned
-from tacit.party.one_shot import train_one_shot
-from tacit.party.records import overrides
+from tacit.party import one_shot_label
+from tacit.party.align import aligned
+from tacit.party.run_record import overrides
+from tacit.party.train import train_one_shot
 from tacit.wire.network import NetworkLink
 
 from .companies import Companies, OverError, table
@@ -80,7 +80,7 @@ def redrawn(companies, tmp_path):
     sent = []
     for label in (0, 1):
         book = open_book(tmp_path / f"scratch {label}", folder.secret)
-        keys, _ = one_shot_answers._keys(folder, folder.one_shot, aligned(folder), book)
+        keys, _ = one_shot_label._keys(folder, folder.one_shot, aligned(folder), book)
         rows = Rows(keys[:TRAIN], keys[:TRAIN], np.full(TRAIN, label))
         mechanism = one_shot_label.mechanism_of(folder, folder.one_shot)
         terms = Terms(run="", partners=(), label="late", definition="2 classes")

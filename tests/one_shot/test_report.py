@@ -26,7 +26,7 @@ from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.measured import added, canaries, most_of_flips, told_truth
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.ranks import Ranks
-from tacit.party import sealing
+from tacit.party import seals
 from tacit.party.doctor import examine
 from tacit.party.one_shot_common import columns_of
 from tacit.party.one_shot_report import _fisher, exchange_report
@@ -117,7 +117,7 @@ def test_each_report_says_what_left_and_when(reported):
 
 def test_reports_are_sealed(reported):
     path = reported.run("airline") / "report.json"
-    assert sealing.holds(path)
+    assert seals.holds(path)
 
 
 def test_an_audit_attacks_again_and_finds_the_same(reported):
@@ -268,7 +268,7 @@ def test_audit_says_of_each_figure_whether_it_is_a_bound(reported):
     told = said(audit, reported.run("airline"))
     assert "canaries measurement" in told
     assert "All 1,200 flipped labels" in told
-    assert sealing.holds(reported.run("airline") / "report.json")
+    assert seals.holds(reported.run("airline") / "report.json")
     assert "limit 0.95: held" in said(audit, "--folder", reported.path / "airport")
     told = said(audit, "--folder", reported.path / "airport", "--limit", "0.01", "--out", reported.path / "x", code=1)
     assert "limit 0.01: broken" in told

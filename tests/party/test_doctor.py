@@ -8,10 +8,14 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from tacit.errors import UsageError
-from tacit.party import _machine, _reach, doctor
-from tacit.party._findings import of_error
+from tacit.party import doctor
+from tacit.party.doctor import machine
+from tacit.party.doctor.finding import of_error
+from tacit.party.doctor.network import reach
 from tacit.party.folder import Folder, create
 from tacit.party.meeting import alignment_limits
 from tacit.wire import certificates, network
@@ -69,32 +73,32 @@ def test_without_a_folder_the_machine_alone_is_looked_at():
     ],
 )  # fmt: skip
 def test_versions_are_compared_as_numbers(version, bounds, fits):
-    assert _machine._fits(version, bounds) is fits
+    assert machine.fits(version, SpecifierSet(bounds)) is fits
 
 
 def test_a_package_out_of_its_bounds_is_named(monkeypatch):
-    monkeypatch.setattr(_machine, "_required", lambda: [("numpy", ">=99"), ("no-such-package", ">=1")])
-    found = _machine.versions()
+    monkeypatch.setattr(machine, "required", lambda: [Requirement("numpy>=99"), Requirement("no-such-package>=1")])
+    found = machine.versions()
     assert found.verdict == "problem"
     assert "is not >=99" in found.seen
     assert "no-such-package is not installed" in found.seen
 
 
 def test_what_is_required_is_read_from_the_package():
-    names = [name for name, _ in _machine._required()]
+    names = [needed.name for needed in machine.required()]
     assert "torch" in names
     assert "ray" not in names, "extras are not required"
 
 
 def test_missing_extras_are_no_problem(monkeypatch):
-    monkeypatch.setattr(_machine, "_installed", lambda package: package == "ray")
-    found = _machine.extras()
+    monkeypatch.setattr(machine, "_installed", lambda package: package == "ray")
+    found = machine.extras()
     assert (found.verdict, found.do) == ("ok", "where you want it: pip install -e '.[fastpsi]' in the checkout")
     assert "not installed: fastpsi (alignment" in found.seen
 
 
 def test_a_clock_of_long_ago():
-    assert _machine.clock(datetime(2009, 1, 1, tzinfo=UTC)).verdict == "problem"
+    assert machine.clock(datetime(2009, 1, 1, tzinfo=UTC)).verdict == "problem"
 
 
 @pytest.mark.parametrize(
@@ -102,14 +106,14 @@ def test_a_clock_of_long_ago():
 )
 def test_room_on_the_disk(monkeypatch, tmp_path, free, taken, verdict):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": free * 2**20}))
-    monkeypatch.setattr(_machine, "_fsync", lambda _: taken)
-    found = _machine.disk(tmp_path, 100 * 2**20)
+    monkeypatch.setattr(machine, "_fsync", lambda _: taken)
+    found = machine.disk(tmp_path, 100 * 2**20)
     assert found.verdict == verdict
     assert "up to about 100 MiB" in found.seen
 
 
 def test_the_probe_is_removed(tmp_path):
-    assert _machine.disk(tmp_path).verdict != "problem"
+    assert machine.disk(tmp_path).verdict != "problem"
     assert not list(tmp_path.iterdir())
 
 
@@ -260,7 +264,7 @@ def test_something_else_listens(companies, answer, words):
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         peer = airport.trusted["airline"]
-        found = _reach.reach(airport.config.address, airport.identity, "airline", peer, seconds=0.5)
+        found = reach(airport.config.address, airport.identity, "airline", peer, seconds=0.5)
         over.set()
         thread.join(10)
     assert found.verdict == "problem"

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tacit.config import Contract
-from tacit.party.aligning import store
+from tacit.party.align import store
 from tacit.party.folder import create
 from tests.torture.world import free_port
 
@@ -29,7 +29,7 @@ COLUMNS = 96  # of float32: 384 bytes a row, so 100,000 rows more would be 38 MB
 PROGRAM = """
 import re, sys
 from pathlib import Path
-from tacit.party.training import train
+from tacit.party.train import train
 
 def memory():
     return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024

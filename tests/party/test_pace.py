@@ -2,7 +2,7 @@
 
 import json
 
-from tacit.party.pace import PACE, Pace, paces
+from tacit.party.status import PACE, Pace, paces
 
 
 def test_lines_lie_further_apart_as_a_run_grows_old(tmp_path):

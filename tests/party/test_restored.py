@@ -9,11 +9,11 @@ import pytest
 
 from tacit.cli import main
 from tacit.errors import LinkError, StorageError, UsageError
-from tacit.party._aligned import store
+from tacit.party.alignment import store
+from tacit.party.audit import audit_run
 from tacit.party.folder import Folder
-from tacit.party.records import overrides
-from tacit.party.replaying import audit_run
-from tacit.party.training import train
+from tacit.party.run_record import overrides
+from tacit.party.train import train
 
 
 @pytest.fixture(name="state")

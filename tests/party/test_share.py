@@ -14,9 +14,10 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.session import DIGITS
 from tacit.errors import UsageError
 from tacit.ledger.ledger import Ledger
-from tacit.party._aligned import store
+from tacit.party.alignment import store
 from tacit.party.folder import Folder
-from tacit.party.training import LEAST, train
+from tacit.party.label_run import LEAST
+from tacit.party.train import train
 
 ROWS, TESTED, EPOCHS = 2000, 1000, 12
 CONTRACT = f"""

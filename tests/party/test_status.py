@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.party import status
 from tacit.party.folder import create
-from tacit.party.pace import PACE, paces
-from tacit.party.status import Status
+from tacit.party.status import PACE, Status, paces
 from tacit.runs.status import read
 
 FIXED = {"run": "one", "party": "airline", "role": "label", "turns": 31}

@@ -9,10 +9,10 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.audit import standard
-from tacit.party.aligning import align
+from tacit.party.align import align
+from tacit.party.audit import audit_run
 from tacit.party.folder import create
-from tacit.party.replaying import audit_run
-from tacit.party.training import train
+from tacit.party.train import train
 from tests.torture.world import free_port
 
 CONTRACT = """

@@ -23,7 +23,7 @@ from tacit.party.folder import Folder
 # The command line with a hook that ends the process when anything is unpickled.
 NO_PICKLE = """
 import os, sys
-import tacit.party.training  # what loading our libraries does is not the question
+import tacit.party.train  # what loading our libraries does is not the question
 
 def hook(event, arguments):
     if event == "pickle.find_class":

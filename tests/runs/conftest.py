@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tacit.disk import append_line, replaced
-from tacit.party import chained
+from tacit.party import sealed_log
 
 FIGURE = {"attack": "cosine", "on": "batches", "value": 0.55, "low": 0.52, "upper": 0.58, "limit": None}
 COUNTS = {"low": 0.1, "high": 1.0, "counts": [[3, 1], [0, 2]]}
@@ -36,7 +36,7 @@ class Written:
         append_line(self.path / "pace.jsonl", {"time": time, "turn": turn, "state": state, "journal_bytes": 10 * turn})
 
     def decide(self, epoch, decision="keep", level=0, measured=(), worst=None, limit=0.6):
-        chained.append(
+        sealed_log.append(
             self.path / "gate.jsonl",
             {"time": "2026-11-15T10:00:00+00:00", "epoch": epoch, "turn": 0, "decision": decision, "level": level,
              "strength": f"matched(level={level})", "limit": limit, "reason": "as it is", "broken": False,

@@ -9,7 +9,7 @@ from tacit.cut.plan import Plan
 from tacit.ledger import _frames as frames
 from tacit.ledger._disk import Reader
 from tacit.ledger.ledger import Ledger
-from tacit.party._aligned import read
+from tacit.party.alignment import read
 from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, check
 
 __all__ = ["check_ledgers", "counted"]

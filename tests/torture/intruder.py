@@ -20,7 +20,7 @@ from tacit.config import Contract
 from tacit.contracts import Message
 from tacit.cut.handshake import PROTOCOL, Hello, greet_label_party
 from tacit.errors import LinkError
-from tacit.party.aligning import aligned
+from tacit.party.align import aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial, training_limits
 from tacit.wire.checkpoint import Checkpoints

@@ -12,10 +12,10 @@ from pathlib import Path
 import polars as pl
 
 from tacit.errors import LimitError
-from tacit.party._names import GATE
-from tacit.party.releasing import export
-from tacit.party.reporting import now
-from tacit.party.sealing import write_report
+from tacit.party.export import export
+from tacit.party.run_files import GATE
+from tacit.party.seals import write_report
+from tacit.party.verdict import now
 from tacit.report.document import Report, Subject, Worst
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity

@@ -10,7 +10,7 @@ from tacit.contracts import Event
 from tacit.cut.plan import Plan
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
-from tacit.party._aligned import store
+from tacit.party.alignment import store
 from tests.torture.books import check_ledgers
 from tests.torture.world import FEATURES, PARTIES, RUN, Size, TrialError
 

@@ -23,15 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tacit.party.building
-import tacit.party.training
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
 from tacit.one_shot import exchange
-from tacit.party.aligning import align
+from tacit.party import split_run
+from tacit.party.align import align
 from tacit.party.folder import Folder
-from tacit.party.one_shot import train_one_shot
-from tacit.party.training import train
+from tacit.party.train import train, train_one_shot
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
 from tests.torture.echoing import echo
@@ -114,8 +112,7 @@ def work(start: Start) -> int:
     events.tell("started", verb=start.verb)
     os.environ["TACIT_STATE"] = state_of(start.folder)
     if start.version:
-        for module in (tacit.party.building, tacit.party.training):
-            setattr(module, "__version__", start.version)  # noqa: B010
+        split_run.__version__ = start.version  # type: ignore[attr-defined]
     exchange.CHUNK = start.chunk or exchange.CHUNK
     try:
         if start.verb == "align":

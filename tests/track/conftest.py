@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from tacit.disk import append_line, replaced
-from tacit.party import chained
-from tacit.party.sealing import write_report
+from tacit.party import sealed_log
+from tacit.party.seals import write_report
 from tacit.report.document import Leak, Report, Subject
 
 WHEN = "2026-11-15T10:00:00+00:00"
@@ -45,7 +45,7 @@ class Run:
         line = {"time": WHEN, "epoch": epoch, "turn": 0, "decision": "keep", "level": level, "strength": "matched()",
                 "limit": 0.6, "reason": "it holds", "broken": False, "measured": measured if epoch > 1 else [],
                 "worst": None, "foreseen": None}  # fmt: skip
-        chained.append(self.path / "gate.jsonl", line)
+        sealed_log.append(self.path / "gate.jsonl", line)
 
     def pace(self, time, turn, state="training"):
         append_line(self.path / "pace.jsonl", {"time": time, "turn": turn, "state": state, "journal_bytes": 10 * turn})

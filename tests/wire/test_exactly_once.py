@@ -71,7 +71,7 @@ def _start(tmp_path):
     """Starts a party, anew over the same journal each time; returns its channel, its line and the points it passes."""
     journals = []
 
-    def start(role, turn=0):
+    def start(role, turn=0, **more):
         for old in journals:
             old.close()
         journal = Watched(tmp_path / "journal", sync=False)
@@ -79,7 +79,7 @@ def _start(tmp_path):
         exchange = Exchange(journal, "peer", role=role, limits=LIMITS)
         line, points = Line(journal), []
         kind = AskingChannel if role == "features" else AnsweringChannel
-        return kind(exchange, line, turn=turn, trace=points.append), line, points
+        return kind(exchange, line, turn=turn, trace=points.append, **more), line, points
 
     yield start
     for journal in journals:
@@ -181,9 +181,8 @@ def test_a_confirmation_goes_out_when_everything_is_durable(start):
 
 
 def test_an_answer_that_is_judged_wrong_is_not_written_down(start):
-    channel, line, _ = start("features")
+    channel, line, _ = start("features", judge=lambda message: "it is wrong" if message.payload[0, 0] > 5 else None)
     channel.send(request(0))
-    channel.judge = lambda message: "it is wrong" if message.payload[0, 0] > 5 else None
     line.inbox.append(answer(0, 7.0))
     with pytest.raises(ProtocolError, match="gradient of step 0: it is wrong"):
         channel.recv("gradient", 0)
@@ -290,8 +289,7 @@ def test_a_stored_request_of_another_step_is_not_used(start):
 
 def test_a_request_that_is_judged_wrong_is_refused_and_not_written_down(start):
     """One that was written down would be found again at every start, and end the party for good."""
-    channel, line, _ = start("label")
-    channel.judge = lambda message: "it is wrong" if message.payload[0, 0] > 5 else None
+    channel, line, _ = start("label", judge=lambda message: "it is wrong" if message.payload[0, 0] > 5 else None)
     line.inbox.extend([request(0, 7.0), request(0)])
     assert channel.recv("embedding", 0).fingerprint == request(0).fingerprint
     assert [str(error) for error in line.refused] == ["embedding of step 0: it is wrong"]

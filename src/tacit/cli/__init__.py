@@ -10,7 +10,6 @@ import typer
 from tacit._version import __version__
 from tacit.cli._ending import DEBUG, Verbs, end_with
 from tacit.cli.audit import audit
-from tacit.cli.completion import completion, ready_for_completion
 from tacit.cli.conformance import conformance
 from tacit.cli.dashboard import dashboard
 from tacit.cli.days import days
@@ -31,7 +30,6 @@ app = typer.Typer(
     name="tacit",
     cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,7 +67,7 @@ PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose, days),
-    "Help and upkeep": (doctor, explain, completion),
+    "Help and upkeep": (doctor, explain),
 }
 """The verbs, as the help groups them."""
 
@@ -80,5 +78,4 @@ for panel, verbs in PANELS.items():
 
 def main() -> None:
     """The `tacit` command: a user's mistake is one line on the error stream and an exit code, never a traceback."""
-    ready_for_completion()
     end_with(lambda: app(prog_name="tacit", standalone_mode=False))

@@ -26,8 +26,6 @@ USAGE, PEER, BUG, INTERRUPTED, CLOSED = 2, 3, 70, 130, 141
 DEBUG = "TACIT_DEBUG"
 """The variable that asks for tracebacks; `--debug` sets it, so that processes which we start know it too."""
 
-_Misuse: type[Exception] = typer.BadParameter.__mro__[2]  # what typer raises at a wrong command line
-
 
 class StopError(Exception):
     """Ctrl-C, with what to say about it."""
@@ -86,7 +84,7 @@ def _told(error: Exception) -> tuple[str, int]:
     if isinstance(error, TacitError):
         peer = isinstance(error, LinkError | ProtocolError)
         return str(error), PEER if peer else 1 if isinstance(error, LimitError) else USAGE
-    if isinstance(error, _Misuse):
+    if hasattr(error, "format_message"):  # what typer raises at a wrong command line
         return _misuse(error), USAGE
     if isinstance(error, StopError | typer.Abort):
         return str(error) or "interrupted", INTERRUPTED

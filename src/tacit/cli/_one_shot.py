@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli._show import plain
+from tacit.cli._show import figures, plain
 from tacit.cli._tables import console, print_table
 
 if TYPE_CHECKING:
@@ -121,9 +121,8 @@ def print_exchange(run: dict[str, Any]) -> None:
             f"most {form['worst']:.3f} of anything"
         )
     for line in run.get("history", []):
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
-        if figures:
-            typer.echo(plain(f"  private model: {figures}"))
+        if figures(line):
+            typer.echo(plain(f"  private model: {figures(line)}"))
     for one in run.get("left", []):
         rows = f" of {one['rows']:,} rows" if one["rows"] else ""
         typer.echo(plain(f"  {one['time']} left: {one['what']}{rows}, {one['bytes']:,} bytes to {one['to']}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from tacit.errors import TacitError, UsageError
 if TYPE_CHECKING:
     from tacit.report.document import Leak, Report
 
-__all__ = ["groups", "leak", "make_folder", "making_folder", "plain", "print_report"]
+__all__ = ["figures", "groups", "leak", "make_folder", "making_folder", "plain", "print_report"]
 
 
 UNDRAWN = "No picture was drawn: pip install -e '.[figures]' in the checkout."
@@ -52,6 +52,11 @@ def groups(text: str) -> str:
 def plain(text: object) -> str:
     """What came from outside, with a "?" for everything that would move a cursor or begin a new line."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
+def figures(line: Mapping[str, float]) -> str:
+    """The figures of an epoch, in one line."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
 
 
 def leak(value: float) -> str:
@@ -99,7 +104,7 @@ def _figure(one: Leak) -> str:
 
 
 def _words(report: Report) -> str:
-    from tacit.party.reporting import passed
+    from tacit.party.verdict import passed
 
     if report.limit is None:
         return f"No limit was given, so nothing is judged: {_REMEDY[report.subject.kind]}"

@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -122,8 +122,8 @@ def _where(run: Path | None, folder: Path | None, given: list[str], out: Path | 
 
 def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, tuple[Path, Path]]:
     """Attack, and write the report."""
-    from tacit.party.replaying import audit_files, audit_run, find_run
-    from tacit.party.sealing import write_report
+    from tacit.party.audit import audit_files, audit_run, find_run
+    from tacit.party.seals import write_report
     from tacit.report.rendering import write
 
     run = None if asked.where is None else find_run(asked.where)[1]
@@ -142,12 +142,8 @@ def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, t
 
 
 def _side(side: str | None) -> Literal["features", "label"] | None:
-    if side == "features":
-        return "features"
-    if side == "label":
-        return "label"
-    if side is None:
-        return None
-    raise UsageError(
-        f"--side {side} is unknown: it is `features`, who is after labels, or `label`, who is after features"
-    )
+    if side not in (None, "features", "label"):
+        raise UsageError(
+            f"--side {side} is unknown: it is `features`, who is after labels, or `label`, who is after features"
+        )
+    return cast('Literal["features", "label"] | None', side)

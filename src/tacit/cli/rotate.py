@@ -36,7 +36,7 @@ def rotate(
     `tacit rotate --now --folder airline`
     """
     from tacit.party.folder import Folder as PartyFolder
-    from tacit.party.rotating import next_certificate, prepare, switch
+    from tacit.party.rotation import next_certificate, prepare, switch
 
     opened = PartyFolder(party_folder(where, folder))
     found = switch(opened) if now else prepare(opened, days=days)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._one_shot import print_exchange
+from tacit.cli._one_shot import print_exchange, print_outcome
 from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, party_of
-from tacit.cli._progress import one_bar
-from tacit.cli._show import plain, print_report
+from tacit.cli._progress import Show, one_bar
+from tacit.cli._show import figures, plain, print_report
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.party.training import Trained
+    from tacit.party.train import Trained
 
 
 def align(
@@ -37,18 +37,14 @@ def align(
 
     Example: `tacit align --folder airline`
     """
-    from tacit.party.aligning import align as run
+    from tacit.party.align import align as run
 
     path = party_folder(where, folder)
     with one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
         found = run(
-            path,
-            again=again,
-            progress=show,
-            waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
-            alarm=_alarm,
+            path, again=again, progress=show, waiting=_waiting(show), alarm=_alarm,
             report=lambda text: None if quiet else typer.echo(text, err=as_json),
-        )
+        )  # fmt: skip
     if as_json:
         typer.echo(json.dumps({"run": found.run, "rows": found.count, "alignment": found.id}))
     else:
@@ -87,37 +83,31 @@ def train(
 
     Example: `tacit train --folder airline`
     """
-    if _in_one_exchange(party_folder(where, folder)):
-        answered = None if after_restore is None else (after_restore, reason or "")
-        _one_shot(party_folder(where, folder), answered, as_json=as_json, quiet=quiet)
-        return
-    from tacit.party.replaying import audit_trained
-    from tacit.party.sealing import write_report
-    from tacit.party.training import train as run
-
     path = party_folder(where, folder)
+    restored = None if after_restore is None else (after_restore, reason or "")
+    if _in_one_exchange(path):
+        _one_shot(path, restored, as_json=as_json, quiet=quiet)
+        return
+    from tacit.party.audit import audit_trained
+    from tacit.party.seals import write_report
+    from tacit.party.train import train as run
+
     kept = interruptible(lambda: f"what was answered is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="preparing") as show:
         done = [0, 0]
 
-        def progress(turn: int, turns: int, figures: Mapping[str, float]) -> None:
+        def progress(turn: int, turns: int, last: Mapping[str, float]) -> None:
             done[:] = turn, turns
-            told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items() if name != "epoch")
-            show(f"training {told}".strip(), turn, turns)
+            show(f"training {figures(last)}".strip(), turn, turns)
 
-        def waiting(peer: str, seconds: float, why: str) -> None:
-            show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", *done)
-
-        restored = None if after_restore is None else (after_restore, reason or "")
-        trained = run(path, progress=progress, waiting=waiting, alarm=_alarm, after_restore=restored)
+        trained = run(path, progress=progress, waiting=_waiting(show, done), alarm=_alarm, after_restore=restored)
         report = audit_trained(trained, progress=show) if audit else None
     paths = None if report is None else write_report(report, trained.folder)
     if as_json:
         told: dict[str, Any] = {"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}
-        judged = (
-            {} if report is None else {"verdict": report.verdict, "worst": report.worst and report.worst.model_dump()}
-        )
-        typer.echo(json.dumps({**told, **judged}))
+        if report is not None:
+            told |= {"verdict": report.verdict, "worst": report.worst and report.worst.model_dump()}
+        typer.echo(json.dumps(told))
     else:
         _print_trained(trained)
         if report is not None and paths is not None:
@@ -137,18 +127,11 @@ def _in_one_exchange(path: Path) -> bool:
 
 
 def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: bool, quiet: bool) -> None:
-    from tacit.cli._one_shot import print_outcome
-    from tacit.party.one_shot import train_one_shot
+    from tacit.party.train import train_one_shot
 
     kept = interruptible(lambda: f"what is done is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="preparing") as show:
-        outcome = train_one_shot(
-            path,
-            progress=show,
-            waiting=lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", 0, 0),
-            alarm=_alarm,
-            after_restore=after_restore,
-        )
+        outcome = train_one_shot(path, progress=show, waiting=_waiting(show), alarm=_alarm, after_restore=after_restore)
     print_outcome(outcome, as_json=as_json, quiet=quiet)
 
 
@@ -175,8 +158,7 @@ def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet:
 
 def _print_trained(trained: Trained) -> None:
     for line in trained.history:
-        told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
-        typer.echo(f"epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}")
+        typer.echo(f"epoch {int(line['epoch']) + 1}: {figures(line) or 'nothing is shared'}")
     typer.echo(
         f"The run {trained.folder.name!r} is finished; this party's half is {trained.folder / 'model.safetensors'}"
     )
@@ -207,8 +189,7 @@ def _print_details(run: dict[str, Any]) -> None:
     if run.get("mode") == "one_shot":
         print_exchange(run)
     for line in [] if run.get("mode") == "one_shot" else run.get("history", [])[-1:]:
-        told = ", ".join(f"{name} {value:.4f}" for name, value in line.items() if name != "epoch")
-        typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {told or 'nothing is shared'}"))
+        typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {figures(line) or 'nothing is shared'}"))
     if run["state"] != "paused" and run["gate"] is not None and run["gate"]["limit"] is not None:
         gate = run["gate"]
         typer.echo(plain(f"  limit {gate['limit']:g}, {gate['strength']} (level {gate['level']}): {gate['reason']}"))
@@ -219,6 +200,11 @@ def _print_details(run: dict[str, Any]) -> None:
             continue
         rest = ", ".join(f"{name} {value}" for name, value in event.items() if name not in ("time", "event"))
         typer.echo(plain(f"  {event['time']} {event['event']}: {rest}"))
+
+
+def _waiting(show: Show, done: Sequence[int] = (0, 0)) -> Callable[[str, float, str], None]:
+    """What tells that a peer lets us wait."""
+    return lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", done[0], done[1])
 
 
 def _alarm(peer: str, field: str, reason: str) -> None:

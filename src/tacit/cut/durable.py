@@ -28,7 +28,6 @@ class Durable:
         guard: what must be the same at every start, by name: versions, contract, data, settings, as digests or words.
         every: turns between two checkpoints.
         trace: told of each point that a turn passes.
-        keeping: called with the turn just before its checkpoint is written, to bring to the disk what belongs to it.
         tally: of what left, apart from all this; None where nothing that leaves is worth it, as in trials.
     """
 
@@ -37,7 +36,6 @@ class Durable:
     guard: Mapping[str, str]
     every: int = 200
     trace: Trace = field(default=lambda point: None)
-    keeping: Callable[[int], None] = field(default=lambda turn: None)
     tally: Tally | None = None
 
     @property
@@ -83,7 +81,6 @@ class Durable:
     def keep(self, turn: int, state: Mapping[str, Any], exchanges: Sequence[Exchange]) -> None:
         """Write a checkpoint, and let go of what only an older one than the one before needs."""
         before = max((old for old in self.checkpoints.turns() if old < turn), default=0)
-        self.keeping(turn)
         self.checkpoints.write(turn, state, {"guard": dict(self.guard)})
         if self.tally is not None:
             self.tally.sync()

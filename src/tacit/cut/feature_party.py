@@ -27,6 +27,10 @@ _TAKEN = (
 )  # names that mean something else in a transcript
 
 
+def _nothing(*_: object) -> None:
+    """Nobody looks at what is sent."""
+
+
 class FeatureParty:
     """The feature party: any bottom model, any optimizer, and protections for what it sends.
 
@@ -43,11 +47,6 @@ class FeatureParty:
         watch: names of submodules of the bottom whose activation gradient is to be kept at each step, as in
             `bottom.named_modules()`: what reaches the cut reaches them too, and can be attacked there. Of a submodule
             that runs several times in a step the last time counts.
-
-    Attributes:
-        before: called with the rows and the embedding of a training step before anything is done to it; it may set
-            other protections, and where it raises, nothing has left and nothing has changed.
-        leaving: called with "train" or "evaluate" and the rows whose embedding is about to be sent.
     """
 
     def __init__(
@@ -68,20 +67,40 @@ class FeatureParty:
         self.noise = noise
         self.steps = 0
         self.evaluations = 0
-        self.before: Callable[[Tensor, Tensor], None] = lambda rows, z: None
-        self.leaving: Callable[[str, Tensor], None] = lambda kind, rows: None
         self._watched = {name: _layer(bottom, name) for name in watch}
         self._sent: Tensor | None = None
         self._gradients: dict[str, Tensor] = {}
         self._edges: list[GradientEdge] = []  # where the watched layers lie in the open step's graph
 
-    def step(self, rows: Tensor, channel: Channel) -> dict[str, Tensor]:
-        """Send an embedding, wait for its gradient, update the bottom."""
-        self.send(rows, channel)
+    def step(
+        self,
+        rows: Tensor,
+        channel: Channel,
+        *,
+        before: Callable[[Tensor], None] = _nothing,
+        leaving: Callable[[], None] = _nothing,
+    ) -> dict[str, Tensor]:
+        """Send an embedding, wait for its gradient, update the bottom; see `send`."""
+        self.send(rows, channel, before=before, leaving=leaving)
         return self.finish(channel)
 
-    def send(self, rows: Tensor, channel: Channel) -> Tensor:
-        """The first half of a step: the embedding goes out."""
+    def send(
+        self,
+        rows: Tensor,
+        channel: Channel,
+        *,
+        before: Callable[[Tensor], None] = _nothing,
+        leaving: Callable[[], None] = _nothing,
+    ) -> Tensor:
+        """The first half of a step: the embedding goes out.
+
+        Args:
+            rows: the batch.
+            channel: to the label party.
+            before: called with the embedding before anything is done to it; it may set other protections, and where it
+                raises, nothing has left and nothing has changed.
+            leaving: called when the embedding is about to be sent; where it raises, nothing is sent.
+        """
         if self._sent is not None:
             raise ProtocolError(f"step {self.steps}: the last embedding has no answer yet; call finish() first")
         with self._watching(), self.shield.looking():
@@ -92,9 +111,9 @@ class FeatureParty:
             raise UsageError(
                 "the embedding depends on no parameter that can be trained: look for a frozen bottom model"
             )
-        self.before(rows, z.detach())
+        before(z.detach())
         self._sent = self.shield.opened(z, self.noise, self.steps)
-        self.leaving("train", rows)
+        leaving()
         channel.send(Message(self.steps, "embedding", self._sent.detach(), digest(rows)))
         self.shield.weigh()  # while the label party is at work
         return self._sent.detach()
@@ -139,12 +158,12 @@ class FeatureParty:
         """What the embeddings of these rows should not give away, as an evaluator needs it.  (rows, inputs)"""
         return self.shield.hidden(feature[rows] for feature in self.features)
 
-    def evaluate(self, rows: Tensor, channel: Channel) -> Tensor:
+    def evaluate(self, rows: Tensor, channel: Channel, *, leaving: Callable[[], None] = _nothing) -> Tensor:
         """Send the embedding of rows that are not trained on, and take what the label party shares about them."""
         with evaluating(self.bottom):
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))
             z = self.shield.protected(z, self.noise, "evaluation", self.evaluations)
-        self.leaving("evaluate", rows)
+        leaving()
         channel.send(Message(self.evaluations, "evaluation", z, digest(rows)))
         figures = channel.recv("figures", self.evaluations).payload
         self.evaluations += 1

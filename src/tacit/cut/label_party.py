@@ -17,6 +17,10 @@ from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
 __all__ = ["LabelParty"]
 
 
+def _nothing(*_: object) -> None:
+    """Nobody looks at what is sent."""
+
+
 class LabelParty:
     """The label party: any top model, any optimizer, and a protection for what it sends.
 
@@ -31,11 +35,6 @@ class LabelParty:
         features: the party's own features, one tensor or several, all with one row for each label.
         loss: "binary" (one logit) or "softmax" (one logit for each class).
         targets: what the loss is computed with instead of the labels, where that differs (randomized response).
-
-    Attributes:
-        before: called with the clean gradient and the embedding before anything is done to it; it may set another
-            `protect`, and where it raises, nothing has left and nothing has changed.
-        leaving: called with what is about to be sent; where it raises, nothing is sent.
     """
 
     def __init__(
@@ -67,12 +66,17 @@ class LabelParty:
         self.noise = noise
         self.loss = LOSSES[loss]
         self.state: Any = protect.init()
-        self.before: Callable[[Tensor, Tensor], None] = _nothing
-        self.leaving: Callable[[Protected], None] = _nothing
         self.steps = 0
         self.evaluations = 0
 
-    def step(self, rows: Tensor, channels: Channel | Sequence[Channel]) -> dict[str, Tensor]:
+    def step(
+        self,
+        rows: Tensor,
+        channels: Channel | Sequence[Channel],
+        *,
+        before: Callable[[Tensor, Tensor], None] = _nothing,
+        leaving: Callable[[Protected], None] = _nothing,
+    ) -> dict[str, Tensor]:
         """Answer one embedding of each feature party: loss, backward, protected gradients, update of the top.
 
         The noise is drawn once, for the joint gradient of all cuts, so that parties gain nothing by comparing what
@@ -81,6 +85,9 @@ class LabelParty:
         Args:
             rows: the batch, the same for all parties.
             channels: one for each feature party, in the order in which the top takes their embeddings.
+            before: called with the clean gradient and the embedding before anything is done to them; it may set another
+                `protect`, and where it raises, nothing has left and nothing has changed.
+            leaving: called with what is about to be sent; where it raises, nothing is sent.
 
         Returns:
             Figures for this party alone; none of them may reach a peer.
@@ -94,9 +101,9 @@ class LabelParty:
         loss.backward()
         gradients = [_gradient(z) for z in cuts]
         clean, embedding = _joint(gradients), _joint([z.detach() for z in cuts])
-        self.before(clean, embedding)
+        before(clean, embedding)
         sent = self.protect.update(clean, self.labels[rows], self.state, self._noise(messages, clean), embedding)
-        self.leaving(sent)
+        leaving(sent)
         for channel, message, value in zip(each, messages, _apart(sent.value, gradients), strict=True):
             channel.send(Message(self.steps, "gradient", value, message.rows))
         self.state = sent.state
@@ -162,10 +169,6 @@ class LabelParty:
                 "at its inputs and learning rate"
             )
         return z
-
-
-def _nothing(*_: object) -> None:
-    """Nobody looks at what is sent."""
 
 
 def _several(channels: Channel | Sequence[Channel]) -> Sequence[Channel]:

@@ -11,23 +11,24 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import digest
-from tacit.contracts import Message, NoiseSource, StepNoise
+from tacit.contracts import Message, NoiseSource, Protected, StepNoise
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.errors import StorageError, UsageError
 from tacit.wire.checkpoint import Checkpoint
-from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Judge
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.exchange import Exchange
 
-__all__ = ["FeatureSession", "LabelSession", "Measure", "Turned"]
+__all__ = ["FeatureGuard", "FeatureSession", "LabelGuard", "LabelSession", "Measure", "Turned"]
 
 DIGITS = 2
 """Of shared figures: among 200 rows of a class, one row moves an AUC by half of the last digit at most."""
@@ -50,11 +51,43 @@ class Turned:
         task: what was done.
         replayed: whether it was done before, and only brought back from the journal.
         figures: of this party alone; what a step returns, or what an evaluation found.
+        kept: whether a checkpoint follows: what belongs to it must be on the disk before the next turn is asked for.
     """
 
     task: Task
     replayed: bool
     figures: Mapping[str, Any]
+    kept: bool = False
+
+
+class LabelGuard(Protocol):
+    """Stands between a label party and what it sends. Where it raises, nothing leaves and nothing has changed."""
+
+    def before(self, task: Task, clean: Tensor, embedding: Tensor, /) -> None:
+        """A gradient is about to be protected; another protection may be set here."""
+
+    def leaving(self, task: Task, sent: Protected | None, /) -> None:
+        """A protected gradient is about to leave or, where it is None, figures of an epoch."""
+
+
+class FeatureGuard(Protocol):
+    """The same for a feature party."""
+
+    def before(self, task: Task, embedding: Tensor, /) -> None:
+        """An embedding is about to be protected; other protections may be set here."""
+
+    def leaving(self, task: Task, /) -> None:
+        """Embeddings are about to leave."""
+
+
+class _Unguarded:
+    """Nobody looks at what is sent, as in trials."""
+
+    def before(self, *_: object) -> None:
+        """Let it pass."""
+
+    def leaving(self, *_: object) -> None:
+        """Let it pass."""
 
 
 @dataclass(frozen=True)
@@ -99,39 +132,39 @@ class _Session(ABC, Generic[_C]):
         for task in self.plan.tasks(self.turn):
             self.now = task
             replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
-            for channel in self.channels:
-                channel.judge = self._judge(task)
             figures = self._do(task)
             trace("applied")
             self.turn = task.turn + 1
-            yield Turned(task, replayed, figures)  # whoever records it has done so when the checkpoint is written
-            if not replayed and self.turn % self.durable.every == 0:
-                self._keep()
-        self._keep()
+            due = self.turn == self.plan.turns or (not replayed and self.turn % self.durable.every == 0)
+            kept = due and self.turn not in self.durable.checkpoints.turns()
+            yield Turned(task, replayed, figures, kept)  # whoever records it has done so when the checkpoint is written
+            if kept:
+                self.durable.keep(self.turn, self._state(), [channel.exchange for channel in self.channels])
 
     @abstractmethod
     def _do(self, task: Task) -> Mapping[str, Any]:
         """One turn's work; its figures, for this party alone."""
 
-    def _judge(self, task: Task) -> Judge:
-        """What may be wrong with what the peer says in this turn."""
-        rows = b"" if task.what == "done" else digest(task.rows)
-        count = self._length(task)
+    def judge(self, message: Message) -> str | None:
+        """What is wrong with what a peer says in this turn; a channel asks before it writes anything down."""
+        rows = b"" if self.now.what == "done" else digest(self.now.rows)
+        count = self._length(self.now)
+        if message.rows != rows:
+            return "it is about other rows: compare data, alignment and contract"
+        if count is not None and len(message.payload) != count:
+            return f"{len(message.payload)} rows or figures came, {count} are due"
+        if message.payload.is_floating_point() and message.payload.numel():
+            low, high = torch.aminmax(message.payload)
+            if max(-float(low), float(high)) > LARGEST:
+                return f"it holds numbers beyond {LARGEST:.0e}: look at inputs and learning rate"
+        if message.kind == "embedding" and _alike(message.payload) > ALIKE:
+            return f"over {ALIKE:.0%} of its rows are alike: the bottom has died, or asks one thing of many rows"
+        return None
 
-        def judge(message: Message) -> str | None:
-            if message.rows != rows:
-                return "it is about other rows: compare data, alignment and contract"
-            if count is not None and len(message.payload) != count:
-                return f"{len(message.payload)} rows or figures came, {count} are due"
-            if message.payload.is_floating_point() and message.payload.numel():
-                low, high = torch.aminmax(message.payload)
-                if max(-float(low), float(high)) > LARGEST:
-                    return f"it holds numbers beyond {LARGEST:.0e}: look at inputs and learning rate"
-            if message.kind == "embedding" and _alike(message.payload) > ALIKE:
-                return f"over {ALIKE:.0%} of its rows are alike: the bottom has died, or asks one thing of many rows"
-            return None
-
-        return judge
+    def count(self) -> None:
+        """Count what is about to leave; a channel calls it when a message is durable, before it is sent."""
+        if self.durable.tally is not None:
+            self.durable.tally.reach(self._left())
 
     @abstractmethod
     def _length(self, task: Task) -> int | None:
@@ -145,23 +178,14 @@ class _Session(ABC, Generic[_C]):
             for peer in peers
         ]
 
-    def _count(self) -> None:
-        """Go on where nothing that ever left is unknown here; from now on each message is counted before it leaves."""
-        tally = self.durable.tally
-        if tally is None:
-            return
-        tally.check(sum(channel.exchange.asked for channel in self.channels), self._left())
-        for channel in self.channels:
-            channel.leaving = lambda: tally.reach(self._left())
+    def _check_newest(self) -> None:
+        """Refuse to go on where something that ever left is unknown here."""
+        if self.durable.tally is not None:
+            self.durable.tally.check(sum(channel.exchange.asked for channel in self.channels), self._left())
 
     @abstractmethod
     def _left(self) -> int:
         """How many messages are written down that may have left."""
-
-    def _keep(self) -> None:
-        if self.turn in self.durable.checkpoints.turns():
-            return
-        self.durable.keep(self.turn, self._state(), [channel.exchange for channel in self.channels])
 
     def _fresh(self) -> Mapping[str, Any]:
         self.origin = _weights(self.model)
@@ -203,6 +227,7 @@ class FeatureSession(_Session[AskingChannel]):
         durable: where state is kept.
         noise: keyed with this run's secret.
         shared: names of the figures that the label party shares, in their order.
+        guard: stands between the party and what it sends.
     """
 
     def __init__(
@@ -213,16 +238,21 @@ class FeatureSession(_Session[AskingChannel]):
         *,
         noise: StepNoise,
         shared: Sequence[str] = (),
+        guard: FeatureGuard | None = None,
     ) -> None:
         self.features = party
+        self.guard = guard or _Unguarded()
         super().__init__(party.bottom, party, plan, durable)
         self.shared = tuple(shared)
         party.noise = _Bound(noise, lambda: (durable.digest, repr(party.shield.protect).encode(), self.origin))
 
     def connect(self, channel: AskingChannel) -> None:
-        """Say over which channel the label party is asked; a `StorageError` where this folder is an older copy."""
+        """Say over which channel the label party is asked; a `StorageError` where this folder is an older copy.
+
+        It is made with this session's `judge` and `count`.
+        """
         self.channels = (channel,)
-        self._count()
+        self._check_newest()
 
     def leave(self, patience: float = 10.0) -> bool:
         """After the last turn: let the label party know that everything has arrived; whether it has heard that."""
@@ -240,9 +270,11 @@ class FeatureSession(_Session[AskingChannel]):
     def _do(self, task: Task) -> Mapping[str, Any]:
         (channel,) = self.channels
         if task.what == "train":
-            return self.features.step(task.rows, channel)
+            return self.features.step(
+                task.rows, channel, before=partial(self.guard.before, task), leaving=partial(self.guard.leaving, task)
+            )
         if task.what == "evaluate":
-            values = self.features.evaluate(task.rows, channel).tolist()
+            values = self.features.evaluate(task.rows, channel, leaving=partial(self.guard.leaving, task)).tolist()
             if not task.last:
                 return {}
             figures = dict(zip(self.shared, values, strict=True))
@@ -270,9 +302,7 @@ class LabelSession(_Session[AnsweringChannel]):
         noise: keyed with this run's secret.
         measure: what an evaluation finds.
         shared: names of the figures that the feature parties are told, in their order.
-
-    Attributes:
-        telling: called before figures of an epoch are told, with the epoch and over how many labels they are.
+        guard: stands between the party and what it sends.
     """
 
     def __init__(
@@ -284,14 +314,15 @@ class LabelSession(_Session[AnsweringChannel]):
         noise: StepNoise,
         measure: Measure,
         shared: Sequence[str] = (),
+        guard: LabelGuard | None = None,
     ) -> None:
         self.label = party
+        self.guard = guard or _Unguarded()
         self._logits: list[Tensor] = []
         self._loss = torch.zeros(2, dtype=torch.float64)  # sum and number of this epoch's losses
         super().__init__(party.top, party, plan, durable)
         self.measure = measure
         self.shared = tuple(shared)
-        self.telling: Callable[[int, int], None] = lambda epoch, labels: None
         party.noise = _Bound(noise, lambda: (durable.digest, self._strength(), self.origin, *self._versions()))
 
     def _strength(self) -> bytes:
@@ -301,10 +332,11 @@ class LabelSession(_Session[AnsweringChannel]):
     def connect(self, channels: Sequence[AnsweringChannel]) -> None:
         """Say over which channels the feature parties are answered, in the order that the top takes them.
 
-        A `StorageError` where this folder is an older copy: a peer may claim to be at any turn.
+        They are made with this session's `judge` and `count`. A `StorageError` where this folder is an older copy: a
+        peer may claim to be at any turn.
         """
         self.channels = tuple(channels)
-        self._count()
+        self._check_newest()
 
     def leave(self, patience: float = 60.0) -> bool:
         """After the last turn: stay until all feature parties have everything, or so long; whether they have."""
@@ -329,7 +361,8 @@ class LabelSession(_Session[AnsweringChannel]):
 
     def _do(self, task: Task) -> Mapping[str, Any]:
         if task.what == "train":
-            figures = self.label.step(task.rows, self.channels)
+            before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
+            figures = self.label.step(task.rows, self.channels, before=before, leaving=leaving)
             self._loss += torch.stack([figures["loss"].double().cpu(), torch.ones((), dtype=torch.float64)])
             return figures
         if task.what == "evaluate":
@@ -355,7 +388,7 @@ class LabelSession(_Session[AnsweringChannel]):
             raise UsageError(f"the contract shares {', '.join(missing)}, which this party does not measure")
         values = [round(figures[name], DIGITS) for name in self.shared] if task.last else []
         if values:
-            self.telling(task.epoch, len(self.plan.tested()))
+            self.guard.leaving(task, None)
         for channel in self.channels:
             channel.send(Message(step, "figures", torch.tensor(values, dtype=torch.float64), digest(task.rows)))
         return figures

@@ -13,7 +13,7 @@ from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.contracts import EmbeddingProtection, View, noise_source
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.plan import Task
-from tacit.party.gating import BATCHES, Gate
+from tacit.party.gate import BATCHES, Gate
 from tacit.protect import ladder
 
 __all__ = ["EmbeddingGate"]

@@ -39,7 +39,7 @@ from tacit.config import (
     meets_embedding,
     party_template,
 )
-from tacit.disk import no_strangers, private
+from tacit.disk import no_strangers, private, replaced
 from tacit.errors import DataError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
@@ -47,8 +47,8 @@ from tacit.wire.certificates import Certificate, Identity
 if TYPE_CHECKING:
     from tacit.cut.feature_party import FeatureParty
     from tacit.cut.label_party import LabelParty
-    from tacit.party.aligning import Aligned, Source
-    from tacit.party.training import Trained
+    from tacit.party.align import Aligned, Source
+    from tacit.party.train import Trained
     from tacit.report.document import Report
 
 __all__ = ["Folder", "belong_together", "create", "write_new"]
@@ -221,7 +221,8 @@ class Folder:
                 f"{certificates.fingerprint(pinned)}: ask the peer, on the phone, whether it made a new one; if so, "
                 "trust it with --replace"
             )
-        _replace(self.path / "trusted" / f"{found.name}.crt", pem)
+        (self.path / "trusted").mkdir(mode=0o700, exist_ok=True)
+        replaced(self.path / "trusted" / f"{found.name}.crt", lambda file: file.write(pem))
         return found
 
     @cached_property
@@ -296,26 +297,26 @@ class Folder:
     def align(
         self, data: Source | None = None, *, ids: str | Sequence[str] | None = None, again: bool = False
     ) -> Aligned:
-        """Find the rows that all parties have, or what was found before; see `tacit.party.aligning.align`."""
-        from tacit.party.aligning import align
+        """Find the rows that all parties have, or what was found before; see `tacit.party.align.align`."""
+        from tacit.party.align import align
 
         return align(self, data, ids=ids, again=again)
 
     def train(self, party: LabelParty | FeatureParty | None = None) -> Trained:
-        """Train with the other parties; see `tacit.party.training.train`. Started again, it goes on where it was."""
-        from tacit.party.training import train
+        """Train with the other parties; see `tacit.party.train.train`. Started again, it goes on where it was."""
+        from tacit.party.train import train
 
         return train(self, party)
 
     def audit(self, *, limit: float | None = None) -> Report:
-        """Attack what this party recorded of its run with all attacks; see `tacit.party.replaying.audit_run`."""
-        from tacit.party.replaying import audit_run
+        """Attack what this party recorded of its run with all attacks; see `tacit.party.audit.audit_run`."""
+        from tacit.party.audit import audit_run
 
         return audit_run(self, limit=limit)
 
     def export(self, out: str | Path, *, override: str | None = None, reason: str | None = None) -> Path:
-        """Copy the trained half out, unless its run broke its limit; see `tacit.party.releasing.export`."""
-        from tacit.party.releasing import export
+        """Copy the trained half out, unless its run broke its limit; see `tacit.party.export.export`."""
+        from tacit.party.export import export
 
         return export(self, Path(out), override=override, reason=reason)
 
@@ -388,11 +389,3 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """The whole new content or the whole old one, whenever the machine stops."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    fresh = path.with_suffix(f".{secrets.token_hex(8)}")
-    write_new(fresh, content, 0o644)
-    fresh.replace(path)

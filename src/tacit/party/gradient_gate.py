@@ -16,8 +16,8 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Task
 from tacit.errors import UsageError
 from tacit.ledger.worst_case import auc_of, sum_kl_of
-from tacit.party.bookkeeping import Bookkeeping
-from tacit.party.gating import BATCHES, Gate
+from tacit.party.gate import BATCHES, Gate
+from tacit.party.run_ledger import RunLedger
 from tacit.protect import ladder
 
 __all__ = ["GradientGate"]
@@ -26,7 +26,7 @@ __all__ = ["GradientGate"]
 class GradientGate(Gate):
     """The label party's: leak AUC of its labels, in the gradients that it sends, and the budget of its ledger."""
 
-    def __init__(self, party: LabelParty, books: Bookkeeping, followed: Tensor, **common: Any) -> None:
+    def __init__(self, party: LabelParty, books: RunLedger, followed: Tensor, **common: Any) -> None:
         super().__init__(**common)
         self.books = books
         if party.classes > 2:

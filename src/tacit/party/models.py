@@ -119,7 +119,7 @@ def build(
             module = _from_factory(Path(folder), config.model.factory, half)
         else:
             module = _wide_deep(config, half, torch.Generator().manual_seed(seed))
-        _try_out(module, half, inputs)
+        try_out(module, half, inputs.tensors)
     return module
 
 
@@ -262,25 +262,22 @@ def _execute(path: Path) -> ModuleType:
     return module
 
 
-def _try_out(module: nn.Module, half: Half, inputs: Inputs) -> None:
-    own = inputs[:2].tensors
-    rows = len(own[0])
-    if half.role == "features":
-        return try_out(module, "bottom", own, [(rows, *half.cuts[0])])
-    embeddings = tuple(torch.zeros(rows, *cut) for cut in half.cuts)
-    wanted: list[tuple[int, ...]] = [(rows,), (rows, 1)] if half.logits == 1 else [(rows, half.logits)]
-    return try_out(module, "top", (*embeddings, *own), wanted)
-
-
-def try_out(module: nn.Module, what: str, inputs: Sequence[Tensor], wanted: Sequence[tuple[int, ...]]) -> None:
-    """A few rows through a half of the model, so that a wrong shape is told now and not by the peer.
+def try_out(module: nn.Module, half: Half, own: Sequence[Tensor], device: torch.device | None = None) -> None:
+    """Two rows through a half of the model, so that a wrong shape is told now and not by the peer.
 
     Args:
         module: the half.
-        what: it is called.
-        inputs: that it will get, of a few rows.
-        wanted: the shapes that it may give.
+        half: what it has to be.
+        own: the party's inputs, of two rows or more.
+        device: of the embeddings that a top gets.
     """
+    own = [tensor[:2] for tensor in own]
+    rows = len(own[0]) if own else 2
+    if half.role == "features":
+        what, inputs, wanted = "bottom", own, [(rows, *half.cuts[0])]
+    else:
+        what, inputs = "top", [*(torch.zeros(rows, *cut, device=device) for cut in half.cuts), *own]
+        wanted = [(rows,), (rows, 1)] if half.logits == 1 else [(rows, half.logits)]
     came = ", ".join(str(tuple(one.shape)) for one in inputs)
     try:
         with evaluating(module):

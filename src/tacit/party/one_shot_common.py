@@ -19,34 +19,22 @@ from tacit.align.encoder import Columns, Inputs
 from tacit.align.ids import read_ids
 from tacit.config import OneShotContract
 from tacit.errors import DataError
-from tacit.party.aligning import Aligned
+from tacit.party.align import Aligned
 from tacit.party.folder import Folder
-from tacit.party.status import Status
-from tacit.wire.line import Alarm, Waiting
+from tacit.party.status import Telling
 
-__all__ = ["Telling", "columns_of", "id_hashes", "own_inputs", "run_id", "seed_of", "threads_of"]
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done and how much there is."""
+__all__ = ["ExchangeTelling", "columns_of", "id_hashes", "own_inputs", "run_id", "seed_of", "threads_of"]
 
 
 @dataclass(frozen=True)
-class Telling:
-    """Where a run stands: for the bar of whoever started it, for its status file and for its log.
+class ExchangeTelling(Telling):
+    """Where a run stands, part by part.
 
     Attributes:
-        status: of the run.
-        progress: the bar.
-        wait: told while a peer lets us wait.
-        alarm: told of everything that was refused.
-        trace: told of each point that the run passes.
+        progress: told what is being done, how much of it is done and how much there is.
     """
 
-    status: Status
-    progress: Progress
-    wait: Waiting
-    alarm: Alarm
-    trace: Callable[[str], None]
+    progress: Callable[[str, int, int], None]
     _now: list[str] = field(default_factory=lambda: [""])
     _left: set[tuple[str, str]] = field(default_factory=set)
     _since: dict[str, float] = field(default_factory=dict)
@@ -60,35 +48,16 @@ class Telling:
         self.status.update(state="training", part=what, done=done, total=total, at_once=begun)
         self.progress(what, done, total)
 
-    def bar(self, what: str) -> Callable[[int, int], None]:
-        """The same for one part, as a function of how far it is."""
-        self.part(what)
-        return lambda done, total: self.part(what, done, total)
-
-    def waiting(self, peer: str, seconds: float, why: str) -> None:
-        """Say that a peer lets us wait."""
-        self.status.update(state="waiting", peer=peer, waiting_seconds=round(seconds), why=why, at_once=True)
-        self.wait(peer, seconds, why)
-
     def missing(self, peer: str) -> None:
         """Say whose embedding is still to come: it learns at home."""
         since = self._since.setdefault(peer, time.monotonic())
         self.waiting(peer, time.monotonic() - since, "it has not sent its embedding yet")
-
-    def refused(self, peer: str, about: str, reason: str) -> None:
-        """Raise an alarm."""
-        self.log("refused", peer=peer, field=about, reason=reason)
-        self.alarm(peer, about, reason)
 
     def left(self, what: str, to: str, rows: int, size: int) -> None:
         """Log what left, when and to whom; of an answer that is asked for again the first time counts."""
         if (what, to) not in self._left:
             self._left.add((what, to))
             self.log("left", what=what, to=to, rows=rows, bytes=size)
-
-    def connected(self, peer: str) -> None:
-        """Log a link."""
-        self.log("connected", peer=peer)
 
     def log(self, event: str, **details: object) -> None:
         """Add a line to the log."""

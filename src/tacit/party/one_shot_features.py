@@ -7,6 +7,7 @@ import hmac
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,11 @@ from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, release
 from tacit.one_shot.shipments import Shipment, Shipments
 from tacit.one_shot.sums import Sums
-from tacit.party.aligning import Aligned, aligned
+from tacit.party.align import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
 from tacit.party.models import load_factory
-from tacit.party.one_shot_common import Telling, columns_of, id_hashes, own_inputs, run_id, seed_of, threads_of
+from tacit.party.one_shot_common import ExchangeTelling, columns_of, id_hashes, own_inputs, run_id, seed_of, threads_of
 from tacit.wire.line import Dialer
 
 __all__ = ["FeatureOutcome", "sent_before", "shown", "train_features"]
@@ -62,8 +63,36 @@ class FeatureOutcome:
     sent: int
     heard: bool
 
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """Figures for the status: a feature party has none."""
+        return []
 
-def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
+
+@dataclass(frozen=True)
+class _Side:
+    """The feature party in one run: its rows, how many of them are trained on, its columns, and where it stands."""
+
+    folder: Folder
+    rows: Aligned
+    train: int
+    inputs: Inputs
+    telling: ExchangeTelling
+
+    @property
+    def contract(self) -> OneShotContract:
+        return self.folder.one_shot
+
+    @property
+    def learn(self) -> Learn:
+        return self.folder.config.learn or Learn()
+
+    def part(self, name: str, make: Callable[[Path], None]) -> Path:
+        """A part of the run: made once, then from the disk."""
+        return part(self.folder.run_folder(self.contract), name, make, self.telling.trace)
+
+
+def train_features(folder: Folder, telling: ExchangeTelling) -> FeatureOutcome:
     """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
@@ -71,44 +100,48 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
-    guard(where / "guard.json", _facts(folder, contract, rows, inputs))
-    asking = _asking(folder, contract, rows, train, telling)
+    side = _Side(folder, rows, train, inputs, telling)
+    guard(where / "guard.json", _facts(side))
+    asking = _asking(side)
     try:
-        sent, mechanism = _told(folder, contract, asking, inputs[:train], telling)
-        bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
-        codes, told = _released(folder, contract, rows, inputs, sent, mechanism, bottom, telling)
-        telling.status.update(release={**told["form"], "worst": told["audit"]["worst"]}, at_once=True)
-        _enter(folder, contract, rows, told, codes)
+        sent, mechanism = _answered(side, asking)
+        bottom = _learnt(side, sent, mechanism)
+        codes, released = _released(side, sent, mechanism, bottom)
+        form, audit = released["form"], released["audit"]
+        telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
+        _enter(side, released, codes)
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
-    return FeatureOutcome(where, told["audit"], told["form"], codes.nbytes, heard)
+    return FeatureOutcome(where, audit, form, codes.nbytes, heard)
 
 
-def _facts(folder: Folder, contract: OneShotContract, rows: Aligned, inputs: Inputs) -> dict[str, str]:
-    learn = folder.config.learn or Learn()
+def _facts(side: _Side) -> dict[str, str]:
+    """What must be the same whenever the run goes on."""
+    config = side.folder.config
     return {
         "version": __version__,
-        "contract": contract.digest,
-        "alignment": rows.id,
-        "data": inputs_digest(inputs).hex(),
-        "learn": json.dumps(learn.model_dump(mode="json"), sort_keys=True),
-        "limit": str(folder.config.limit),
-        "seed": str(folder.config.training.seed),
+        "contract": side.contract.digest,
+        "alignment": side.rows.id,
+        "data": inputs_digest(side.inputs).hex(),
+        "learn": json.dumps(side.learn.model_dump(mode="json"), sort_keys=True),
+        "limit": str(config.limit),
+        "seed": str(config.training.seed),
     }
 
 
 # --- what comes ------------------------------------------------------------------------------------------------------
 
 
-def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int, telling: Telling) -> Asking:
+def _asking(side: _Side) -> Asking:
     """The conversation with the label party; it connects when something is asked."""
-    limits = feature_limits(train, contract.exchange)
+    folder, contract, rows, telling = side.folder, side.contract, side.rows, side.telling
+    limits = feature_limits(side.train, contract.exchange)
 
     def line(greet: Callable[[Link], None]) -> Dialer:
         def greeted(link: Link) -> None:
             greet(link)
-            telling.connected(link.peer)
+            telling.log("connected", peer=link.peer)
 
         return Dialer(contract.label_party, lambda: dial(folder, contract, limits), greeted, waiting=telling.waiting)
 
@@ -116,22 +149,20 @@ def _asking(folder: Folder, contract: OneShotContract, rows: Aligned, train: int
     return Asking(line, greeting)
 
 
-def _told(
-    folder: Folder, contract: OneShotContract, asking: Asking, inputs: Inputs, telling: Telling
-) -> tuple[NDArray[Any], Flipping | Averages]:
+def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Averages]:
     """What was told about the training rows' labels, and what it means; asked for once, then from the disk."""
-    exchange = contract.exchange
+    exchange, inputs = side.contract.exchange, side.inputs[: side.train]
 
     def ask(path: Path) -> None:
         if exchange.labels == "sums":
-            telling.part("grouping rows that are alike")
-            seen, seed = shown(folder, inputs), seed_of(folder)
+            side.telling.part("grouping rows that are alike")
+            seen, seed = shown(side.folder, inputs), seed_of(side.folder)
             groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
-            telling.part("asking for sums")
+            side.telling.part("asking for sums")
             sent = averages(groups, asking.sums(groups))
             store_array(path / "groups.npy", groups)
         else:
-            telling.part("asking for flipped labels")
+            side.telling.part("asking for flipped labels")
             sent = asking.flips(len(inputs))
         assert asking.mechanism is not None  # it was greeted with one
         check_agreed(asking.mechanism, exchange)
@@ -140,7 +171,7 @@ def _told(
         store_array(path / "sent.npy", sent)
         store_json(path / "mechanism.json", asking.mechanism.parameters())
 
-    path = part(folder.run_folder(contract), "flips", ask, telling.trace)
+    path = side.part("flips", ask)
     mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
     return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
 
@@ -160,29 +191,23 @@ def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
 # --- at home ---------------------------------------------------------------------------------------------------------
 
 
-def _learnt(
-    folder: Folder,
-    contract: OneShotContract,
-    inputs: Inputs,
-    sent: NDArray[Any],
-    mechanism: Flipping | Averages,
-    telling: Telling,
-) -> Bottom:
+def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> Bottom:
     """What was learnt of one's own columns; columns that are withheld never reach the learner."""
+    folder = side.folder
 
     def make(path: Path) -> None:
-        _learner(folder).fit(
-            shown(folder, inputs), sent, mechanism, contract.exchange.width,
-            seed=seed_of(folder), threads=threads_of(folder), progress=telling.part,
+        _learner(side).fit(
+            shown(folder, side.inputs[: side.train]), sent, mechanism, side.contract.exchange.width,
+            seed=seed_of(folder), threads=threads_of(folder), progress=side.telling.part,
         ).save(path)  # fmt: skip
 
-    return load_bottom(part(folder.run_folder(contract), "learned", make, telling.trace))
+    return load_bottom(side.part("learned", make))
 
 
-def _learner(folder: Folder) -> Learner:
-    learn = folder.config.learn or Learn()
+def _learner(side: _Side) -> Learner:
+    learn = side.learn
     if learn.factory is not None:
-        return own(load_factory(folder.path, learn.factory, "[learn]")())
+        return own(load_factory(side.folder.path, learn.factory, "[learn]")())
     return learner(learn.learner, **({"pretraining": learn.pretrain} if learn.learner == "network" else {}))
 
 
@@ -192,34 +217,27 @@ def shown(folder: Folder, inputs: Inputs) -> Inputs:
 
 
 def _released(
-    folder: Folder,
-    contract: OneShotContract,
-    rows: Aligned,
-    inputs: Inputs,
-    sent: NDArray[Any],
-    mechanism: Flipping | Averages,
-    bottom: Bottom,
-    telling: Telling,
+    side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages, bottom: Bottom
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
-    learn, width = folder.config.learn or Learn(), contract.exchange.width
+    folder, inputs, learn, width = side.folder, side.inputs, side.learn, side.contract.exchange.width
 
     def make(path: Path) -> None:
         home = Home(
             shown(folder, inputs), inputs, columns_of(folder), len(sent), width, folder.secret,
             limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-            progress=telling.part, groups=_groups(folder.run_folder(contract), len(inputs)),
-            before=sent_before(folder, contract, rows),
+            progress=side.telling.part, groups=_groups(folder.run_folder(side.contract), len(inputs)),
+            before=sent_before(folder, side.contract, side.rows),
         )  # fmt: skip
-        found = release(bottom, Form(width, learn.ranks, learn.noise), home)
+        made = release(bottom, Form(width, learn.ranks, learn.noise), home)
         if learn.floor:
-            found = above_floor(found, _learner(folder), sent, mechanism, home)
-        if found.why:
-            found.bottom.save(path / "floor")
-        store_array(path / "codes.npy", found.codes)
-        store_json(path / "release.json", found.as_dict())
+            made = above_floor(made, _learner(side), sent, mechanism, home)
+        if made.why:
+            made.bottom.save(path / "floor")
+        store_array(path / "codes.npy", made.codes)
+        store_json(path / "release.json", made.as_dict())
 
-    path = part(folder.run_folder(contract), "release", make, telling.trace)
+    path = side.part("release", make)
     return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
 
 
@@ -246,22 +264,23 @@ def _row_keys(folder: Folder, rows: Aligned) -> Keys:
     return keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
 
 
-def _enter(
-    folder: Folder, contract: OneShotContract, rows: Aligned, told: dict[str, Any], codes: NDArray[np.uint8]
-) -> None:
+def _enter(side: _Side, released: dict[str, Any], codes: NDArray[np.uint8]) -> None:
     """Write down which rows are about to be sent, in which version, before they are."""
-    form, version = told["form"], hashlib.sha256(told["version"].encode()).hexdigest()[:32]
+    folder, contract, rows, form = side.folder, side.contract, side.rows, released["form"]
+    version = hashlib.sha256(released["version"].encode()).hexdigest()[:32]
     words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
-    shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, told["audit"]["worst"])
+    shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, released["audit"]["worst"])
     Shipments(folder.path / "embeddings").enter(
         run_id(contract, rows), _row_keys(folder, rows), shipment, codes[:, : form["width"]]
     )
 
 
-def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: Telling) -> bool:
+def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:
     """Send the embedding, once; whether the label party has said goodbye."""
     if not (where / "delivered").exists():
-        asking.deliver(codes, telling.bar("sending the embedding"))
+        what = "sending the embedding"
+        telling.part(what)
+        asking.deliver(codes, partial(telling.part, what))
         telling.left("embedding", asking.line.peer, len(codes), codes.nbytes)
         telling.trace("acknowledged")
         store_json(where / "delivered", {"bytes": codes.nbytes})

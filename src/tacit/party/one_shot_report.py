@@ -27,14 +27,13 @@ from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.sums import Sums
-from tacit.party.aligning import aligned
+from tacit.party.align import aligned
 from tacit.party.folder import Folder
-from tacit.party.one_shot_answers import Answers
 from tacit.party.one_shot_common import columns_of, own_inputs, seed_of, threads_of
 from tacit.party.one_shot_features import sent_before, shown
-from tacit.party.one_shot_label import mechanism_of, read_labels
-from tacit.party.records import overrides
-from tacit.party.reporting import now, versions
+from tacit.party.one_shot_label import Answers
+from tacit.party.run_record import overrides
+from tacit.party.verdict import now, versions
 from tacit.report.document import NotTested, Report, Subject, Worst
 from tacit.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
 from tacit.report.words import count, spelled
@@ -99,13 +98,11 @@ def _departures(where: Path) -> tuple[Departure, ...]:
 
 
 def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Report:
-    contract, rows = folder.one_shot, aligned(folder)
-    train, limit = contract.train_count(rows.count), folder.config.limit
     progress("measuring what was sent", 0, 1)
-    target, mechanism = read_labels(folder, contract, rows, train), mechanism_of(folder, contract)
-    answers = Answers(folder, contract, rows, train, target, mechanism)
+    answers = Answers.of(folder)
     answers.prepare()
-    certificate = answers.certificate()
+    certificate, limit = answers.certificate(), folder.config.limit
+    train, target, mechanism = answers.train, answers.target, answers.mechanism
     cells = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
     labels = np.where(target.known, cells, -1).astype(np.int64)[:train]
     book = open_book(folder.path / "coins", folder.secret)

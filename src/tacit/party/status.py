@@ -13,13 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import append_line, replaced, storing
+from tacit.disk import append_line, read_lines, replaced, storing
 from tacit.errors import StorageError
-from tacit.party.pace import Pace
+from tacit.wire.line import Alarm, Waiting
 
-__all__ = ["Status"]
+__all__ = ["PACE", "Pace", "Status", "Telling", "paces"]
+
+PACE = "pace.jsonl"
+"""When which turn was done, and when it waited: a few lines a minute, never repeated: time does not return."""
 
 _FILE, _LOG, _OLDER = "status.json", "log.jsonl", "log.older.jsonl"
+_APART = 2.0  # seconds between two lines of the pace
+_SHARE = 1000  # of the run's whole time lies between two of them, so that a month has few thousand
 _PAUSE = 1.0  # seconds between two writes of what changes at every step
 _LARGEST = 4 * 2**20  # bytes of a log; then it becomes the older one, in the place of the one before
 _MINUTE = 60.0  # seconds in which refusals about one field count as one flood
@@ -109,6 +114,73 @@ class Status:
                         path.replace(path.with_name(_OLDER))
                 append_line(path, line)
                 self._unwritten.popleft()
+
+
+class Pace:
+    """Notes of a run's pace. Two lines lie a thousandth of the run's age apart, so the file stays small for ever.
+
+    Args:
+        folder: of the run.
+        now: seconds since 1970.
+    """
+
+    def __init__(self, folder: Path, *, now: Callable[[], float] = time.time) -> None:
+        self._path = folder / PACE
+        self._now = now
+        earlier = paces(self._path)
+        self._began = earlier[0]["time"] if earlier else now()
+        self._written = float("-inf")
+        self._state = ""
+
+    def note(self, state: str, *, turn: int, journal_bytes: int) -> None:
+        """Tell where the run stands; it is written down if the state is another one, or some time has passed.
+
+        Args:
+            state: as in the status: "training", "waiting", "paused", "finished", ...
+            turn: turns that are done.
+            journal_bytes: that the journal takes on the disk.
+        """
+        now = self._now()
+        passed = now - self._written
+        due = passed >= max(_APART, (now - self._began) / _SHARE) or passed < 0  # a clock may be set back
+        if not due and state == self._state:
+            return
+        line = {"time": round(now, 3), "turn": turn, "state": state, "journal_bytes": journal_bytes}
+        append_line(self._path, line)
+        self._written, self._state = now, state
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Where a run stands: for whoever started it, for its status file and for its log.
+
+    Attributes:
+        status: of the run.
+        wait: told while a peer lets us wait.
+        alarm: told of everything that was refused.
+        trace: told of each point that the run passes.
+    """
+
+    status: Status
+    wait: Waiting
+    alarm: Alarm
+    trace: Callable[[str], None]
+
+    def waiting(self, peer: str, seconds: float, why: str) -> None:
+        """Say that a peer lets us wait."""
+        self.status.update(state="waiting", peer=peer, waiting_seconds=round(seconds), why=why, at_once=True)
+        self.wait(peer, seconds, why)
+
+    def refused(self, peer: str, about: str, reason: str) -> None:
+        """Raise an alarm."""
+        self.status.log("refused", peer=peer, field=about, reason=reason)
+        self.alarm(peer, about, reason)
+
+
+def paces(path: Path) -> list[dict[str, Any]]:
+    """All lines of a run's pace, in their order; one that a crash cut short is left out."""
+    kinds = {"time": (int, float), "turn": (int,), "state": (str,), "journal_bytes": (int,)}
+    return [said for said in read_lines(path) if all(type(said.get(name)) in kind for name, kind in kinds.items())]
 
 
 def _time() -> str:

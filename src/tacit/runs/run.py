@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.errors import DataError, TacitError
-from tacit.party import sealing
+from tacit.party import seals
 from tacit.report.rendering import read as read_report
 from tacit.runs.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.runs.finding import Place
@@ -226,7 +226,7 @@ class RunReader:
         path = self.place.path / REPORT
         if not path.exists():
             return None, []
-        if sealing.key_of(self.place.path) is not None and not sealing.holds(path):
+        if seals.key_of(self.place.path) is not None and not seals.holds(path):
             return None, [f"{path} is not as `tacit audit` wrote it, or of a version before seals: audit the run again"]
         try:
             return read_report(path).model_dump(mode="json"), []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import StorageError, UsageError
-from tacit.party import chained
+from tacit.party import sealed_log
 
 __all__ = ["GATE", "LIVE", "LOGS", "PACE", "REPORT", "STATUS", "alive", "read", "read_all", "read_run"]
 
@@ -75,7 +75,7 @@ def read_all(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[d
         ]
         status["left"] = _left(events)
     try:
-        decisions = chained.read(folder / GATE, shown=True)
+        decisions = sealed_log.read(folder / GATE, shown=True)
     except (OSError, StorageError) as error:
         decisions = []
         problems.append(str(error))

@@ -26,10 +26,6 @@ Judge = Callable[[Message], str | None]
 _TOLERANCE = 1e-3  # of what a device other than the CPU computes twice
 
 
-def _anything(message: Message) -> str | None:
-    return None
-
-
 class Line(Protocol):
     """The way to one peer: it lasts, while links come and go."""
 
@@ -69,19 +65,24 @@ class AskingChannel:
         line: the way to the label party. It must send the open request again over each new link.
         turn: where this party's model stands: the turns before it are not asked again.
         trace: told of each point that a step passes.
-
-    Attributes:
         judge: looks at an answer before it is written down; what it finds wrong ends the run, and nothing has changed.
         leaving: called when a new request is durable, before it is sent.
     """
 
-    def __init__(self, exchange: Exchange, line: AskingLine, *, turn: int, trace: Trace = lambda point: None) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        line: AskingLine,
+        *,
+        turn: int,
+        trace: Trace = lambda point: None,
+        judge: Judge = lambda message: None,
+        leaving: Callable[[], None] = lambda: None,
+    ) -> None:
         self.exchange = exchange
         self.line = line
         self.turn = turn
-        self.judge: Judge = _anything
-        self.leaving: Callable[[], None] = lambda: None
-        self._trace = trace
+        self._trace, self._judge, self._leaving = trace, judge, leaving
 
     def send(self, message: Message) -> None:
         """Write a request down and send it; one that was written down before must come out the same."""
@@ -90,7 +91,7 @@ class AskingChannel:
             self._trace("request computed")
             self.exchange.write_request(self.turn, message)
             self.exchange.journal.sync()
-            self.leaving()
+            self._leaving()
             self._trace("request written")
         else:
             check_same(stored, message)
@@ -122,7 +123,7 @@ class AskingChannel:
                 continue
             if (answer.kind, answer.step) != (kind, step):
                 raise ProtocolError(_unexpected(answer, kind, step))
-            wrong = self.judge(answer)
+            wrong = self._judge(answer)
             if wrong is not None:
                 raise ProtocolError(f"{kind} of step {step}: {wrong}")
             self._trace("answer received")
@@ -139,21 +140,24 @@ class AnsweringChannel:
         line: the way to one feature party.
         turn: where this party's model stands: the turns before it are not computed again.
         trace: told of each point that a step passes.
-
-    Attributes:
         judge: looks at a request before it is written down; what it finds wrong is refused, and nothing has changed.
         leaving: called when a new answer is durable, before it is sent.
     """
 
     def __init__(
-        self, exchange: Exchange, line: AnsweringLine, *, turn: int, trace: Trace = lambda point: None
+        self,
+        exchange: Exchange,
+        line: AnsweringLine,
+        *,
+        turn: int,
+        trace: Trace = lambda point: None,
+        judge: Judge = lambda message: None,
+        leaving: Callable[[], None] = lambda: None,
     ) -> None:
         self.exchange = exchange
         self.line = line
         self.turn = turn
-        self.judge: Judge = _anything
-        self.leaving: Callable[[], None] = lambda: None
-        self._trace = trace
+        self._trace, self._judge, self._leaving = trace, judge, leaving
 
     def recv(self, kind: str, step: int) -> Message:
         """The request of this turn, from the journal or from the peer; older ones are answered on the way."""
@@ -181,7 +185,7 @@ class AnsweringChannel:
             self._trace("answer computed")
             self.exchange.write_answer(self.turn, message)
             self.exchange.journal.sync()
-            self.leaving()
+            self._leaving()
             self._trace("answer written")
         else:
             check_same(stored, message)
@@ -216,7 +220,7 @@ class AnsweringChannel:
             return False
         if (message.kind, message.step) != (kind, step):
             raise RefusedError("request", _unexpected(message, kind, step))
-        wrong = self.judge(message)
+        wrong = self._judge(message)
         if wrong is not None:
             raise RefusedError("request", f"{kind} of step {step}: {wrong}")
         return True

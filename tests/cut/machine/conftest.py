@@ -175,6 +175,13 @@ class End:
         self.open = self.other.open = False
 
 
+def attached(session):
+    """What a session's channels are made with."""
+    return {
+        "turn": session.turn, "trace": session.durable.trace, "judge": session.judge, "leaving": session.count,
+    }  # fmt: skip
+
+
 class Trial:
     """A training between processes, and everything that is known about it."""
 
@@ -223,7 +230,7 @@ class Trial:
             jitter=Random(0), now=lambda: self.now, sleep=lambda seconds: process.pause(lambda: False, seconds),
         )  # fmt: skip
         process.exchanges = {"label": exchange}
-        session.connect(self.kinds[1](exchange, line, turn=session.turn, trace=durable.trace))
+        session.connect(self.kinds[1](exchange, line, **attached(session)))
         for _ in session.run():
             pass
         session.leave()
@@ -250,7 +257,7 @@ class Trial:
             alarm=lambda peer, field, reason: self.alarms.update([field]),
         )  # fmt: skip
         lines = {name: desk.line(name) for name in names}
-        channels = [self.kinds[0](exchanges[n], lines[n], turn=session.turn, trace=durable.trace) for n in names]
+        channels = [self.kinds[0](exchanges[n], lines[n], **attached(session)) for n in names]
         session.connect(channels)
         process.exchanges = exchanges
         for _ in session.run():

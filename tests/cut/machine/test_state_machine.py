@@ -408,5 +408,5 @@ def test_an_exchange_that_forgets_what_it_was_asked_is_noticed(machine, monkeypa
 
 
 def test_a_session_that_does_not_look_at_requests_is_noticed(machine, monkeypatch):
-    monkeypatch.setattr(LabelSession, "_judge", lambda self, task: lambda message: None)
+    monkeypatch.setattr(LabelSession, "judge", lambda self, message: None)
     notices(machine)

@@ -13,10 +13,10 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.errors import TacitError
-from tacit.party._aligned import store
+from tacit.party.alignment import store
 from tacit.party.folder import Folder, create
-from tacit.party.gating import decisions
-from tacit.party.training import train
+from tacit.party.gate import decisions
+from tacit.party.train import train
 from tests.torture.world import free_port
 
 RUN = "gated"

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from tacit.ledger.ledger import Ledger
-from tacit.party import chained
+from tacit.party import sealed_log
 from tacit.wire.recorded import RecordedRun
 from tests.torture.processes import Processes
 from tests.torture.workers import Start
@@ -90,7 +90,7 @@ def test_both_are_killed_again_and_again(same, kills):
 @pytest.mark.parametrize("whose", ["airline", "airport"])
 def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, killed, when, whose):
     """Each of the four decisions is cut off once; what was written counts, what was not is decided again, alike."""
-    append, seen = chained.append, set()
+    append, seen = sealed_log.append, set()
 
     def cut(path, said):
         first = path.parent.parent.parent.name == whose and said["turn"] not in seen
@@ -101,7 +101,7 @@ def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, ki
         if first:
             raise killed
 
-    monkeypatch.setattr(chained, "append", cut)
+    monkeypatch.setattr(sealed_log, "append", cut)
     same()
     assert len(seen) == 4
 

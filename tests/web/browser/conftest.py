@@ -14,7 +14,7 @@ import pytest
 
 from tacit.disk import append_line, replaced
 from tacit.lab.sweeping.results import as_table, write
-from tacit.party import chained
+from tacit.party import sealed_log
 
 NOW = 1_763_200_000.0  # seconds since 1970 at which written runs began
 WAIT = 15  # seconds: far more than anything here takes
@@ -88,7 +88,7 @@ class Folder:
         told = {"time": when(epoch * self.steps), "epoch": epoch, "turn": 0, "decision": decision, "level": level,
                 "strength": f"matched(leak_auc={0.6 - 0.03 * level:.2f}, visits=3)", "limit": limit, "reason": reason,
                 "broken": False, "measured": measured, "worst": worst, "foreseen": None}  # fmt: skip
-        chained.append(self.path / "gate.jsonl", told | changes)
+        sealed_log.append(self.path / "gate.jsonl", told | changes)
 
     def event(self, event, seconds=0, **details):
         append_line(self.path / "log.jsonl", {"time": when(seconds), "event": event, **details})

@@ -1,0 +1,17 @@
+"""The walk through one training in CONTRIBUTING.md names files that are there."""
+
+import re
+from pathlib import Path
+
+import tacit
+
+ROOT = Path(tacit.__file__).parent
+PAGE = ROOT.parents[1] / "CONTRIBUTING.md"
+
+
+def test_every_file_of_the_walk_is_there():
+    walk = PAGE.read_text().partition("## Read this first")[2].partition("\n## ")[0]
+    named = {name for name in re.findall(r"`([\w/]+(?:\.py|/))`", walk) if not name.endswith("NAME.py")}
+    assert {"party/label_run.py", "party/feature_run.py", "party/one_shot_label.py"} <= named
+    missing = [name for name in named if not (ROOT / name).exists()]
+    assert not missing, missing
