@@ -18,7 +18,7 @@ from tacit.lab.conformance import CHECKS, Subject, examine
 from tacit.lab.conformance.closed import ODD
 from tacit.lab.conformance.subject import same_tree
 from tacit.protect import gradient
-from tacit.protect.gradient._chain import chain
+from tacit.protect.gradient import chain
 
 pytestmark = [  # what torch itself says on a device, when it compiles and when it looks for waiting
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),

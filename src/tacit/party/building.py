@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit._version import __version__
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns
-from tacit.config import LESS_IS_STRONGER, Contract, Gradient, Protect, meets_embedding
+from tacit.config import Contract, Gradient, Protect, meets_embedding
 from tacit.contracts import Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
@@ -24,8 +24,8 @@ from tacit.party.aligning import Aligned
 from tacit.party.folder import Folder
 from tacit.party.models import build, cuts_of, first_seed, optimizer, try_out
 from tacit.protect.embedding import embedding_protection
-from tacit.protect.gradient import protection
-from tacit.protect.gradient._chain import Chain, chain
+from tacit.protect.facts import options_of
+from tacit.protect.gradient import Chain, GradientProtection, chain, facts, protection
 
 __all__ = ["build_party", "plan_of"]
 
@@ -210,14 +210,9 @@ def _check_minimum(minimum: Gradient, epochs: int, protect: Protection, *, whose
 
 def _at_least(own: Protection, least: Protection) -> bool:
     """Whether a protection is of the same kind as another, in the same spelling, and in nothing weaker."""
-    if type(own) is not type(least) or getattr(own, "knob", None) != getattr(least, "knob", None):
+    if not isinstance(own, GradientProtection) or type(own) is not type(least):
         return False
-    less_is_stronger = getattr(least, "knob", None) in LESS_IS_STRONGER
-    for name in ("strength", "t", "visits"):
-        mine, theirs = getattr(own, name, 0.0), getattr(least, name, 0.0)
-        if mine > theirs if name == "strength" and less_is_stronger else mine < theirs:
-            return False
-    return True
+    return facts(own.name).weaker(options_of(own.event), options_of(least.event)) is None
 
 
 def _model(party: LabelParty | FeatureParty) -> Any:

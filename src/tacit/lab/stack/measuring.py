@@ -14,7 +14,7 @@ from tacit.audit.attacks import attack
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import Known, View
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import fused
+from tacit.protect.gradient import fused
 
 __all__ = ["CHEAP", "EVERY_BATCH", "SAMPLED", "Measure", "pairwise_auc"]
 
