@@ -48,10 +48,12 @@ def function(package: str, kind: str, name: str) -> Callable[..., Any]:
 def call(package: str, kind: str, name: str, options: Mapping[str, Any]) -> Any:
     """What the function of that name makes; an unknown name or option is a `UsageError`."""
     factory = function(package, kind, name)
+    signature = inspect.signature(factory)
     try:
-        inspect.signature(factory).bind(**options)
+        signature.bind(**options)
     except TypeError as error:
-        raise UsageError(f"{kind} {name!r}: {error}; it takes {inspect.signature(factory)}") from None
+        takes = ", ".join(signature.parameters) or "none"
+        raise UsageError(f"the {kind} {name!r} can't be made: {error}; its options are: {takes}") from None
     return factory(**options)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.metrics.leak_auc import judged, leak_auc
 from tacit.contracts import Attack, Estimate, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError, UsageError
@@ -111,7 +111,7 @@ def attack_all(
     Returns:
         One finding for each layer and attack, in that order.
     """
-    built = [_common.built(one) for one in attacks]
+    built = [views.built(one) for one in attacks]
     cleans = clean if isinstance(clean, Mapping) else {} if clean is None else {"cut": clean}
     known = replace(grant(view, truth, noise=noise), prediction=_predicted(truth, prediction))
     findings = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tacit.audit import _listing
+from tacit import plugins
 
 __all__ = ["metric", "names"]
 
@@ -19,7 +19,7 @@ def names() -> list[str]:
     >>> "leak_auc" in names()
     True
     """
-    return _listing.modules(__name__)
+    return plugins.names(__name__)
 
 
 def metric(name: str) -> Callable[..., Any]:
@@ -28,4 +28,4 @@ def metric(name: str) -> Callable[..., Any]:
     >>> metric("leak_auc").__name__
     'leak_auc'
     """
-    return _listing.function(__name__, "metric", name)
+    return plugins.function(__name__, "metric", name)
