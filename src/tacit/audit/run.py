@@ -31,8 +31,8 @@ class Finding:
         leak: leak AUC with its 95% interval.
         quantile: the papers' 95% quantile of the folded AUC over batches.
         baseline: what the same attacker reaches without what was received, where that is not a coin flip.
-        upper: what 95 of 100 batches stay under, chance taken out; see `leak_upper`. With a baseline, it is that and
-            the upper end of what messages add to it.
+        upper: what 95 of 100 batches stay under, chance taken out. With a baseline, it is that and the upper end of
+            what messages add to it.
         seconds: how long the attack took on this machine, its judging not counted; no part of what was found, so
             findings that differ in it alone are equal.
     """

@@ -5,12 +5,9 @@ A metric is a plain function on tensors, vectorised over any leading stack and c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from tacit import plugins
 
-__all__ = ["metric", "names"]
+__all__ = ["names"]
 
 
 def names() -> list[str]:
@@ -20,12 +17,3 @@ def names() -> list[str]:
     True
     """
     return plugins.names(__name__)
-
-
-def metric(name: str) -> Callable[..., Any]:
-    """The metric of that name; an unknown name is a `UsageError` that lists the known ones.
-
-    >>> metric("leak_auc").__name__
-    'leak_auc'
-    """
-    return plugins.function(__name__, "metric", name)
