@@ -13,6 +13,7 @@ from typing import Any
 import tacit
 from docs_tables import HEAD, cell, grid
 from tacit import errors
+from tacit.audit import metrics
 
 _HEADS = ("Args", "Attributes", "Returns", "Raises")
 _WIDTH = 100  # of a signature; a longer one has a line for each argument
@@ -64,11 +65,8 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
          "tacit.audit.inputs.attack_inputs", "tacit.audit.inputs.InputFinding", "tacit.audit.inputs.mean_visits"),
     ),
     "Measures": (
-        "Functions on tensors; `tacit.audit.metrics.metric(NAME)` gives one by its name.",
-        tuple(f"tacit.audit.metrics.{name}.{name}" for name in (
-            "leak_auc", "attribute_auc", "calibration_error", "detection_error", "distance_correlation", "log_loss",
-            "precision_recall", "reconstruction",
-        )),
+        "Functions on tensors.",
+        tuple(f"tacit.audit.metrics.{name}.{name}" for name in metrics.names()),
     ),
     "Models": (
         "Pairs of halves. Any other `nn.Module` does as well.",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-from docs_tables import HEAD, attributes, cell, grid, kind
+from docs_tables import HEAD, arguments_of, attributes, cell, grid, kind
 from tacit.config import Contract, Embedding, Gradient, OneShotContract, Party
 from tacit.config._base import File, Section
+from tacit.plugins import function
+from tacit.protect.facts import Option
 
 _SETTINGS = """\
 Two files of TOML. `party.toml` belongs to one party and nobody else sees it; `tacit init` writes it with a comment for
@@ -36,6 +39,7 @@ def settings() -> str:
     parts += file_keys(Contract)
     for part, words in _PARTS.items():
         parts += [f"## {part.__name__}", inspect.getdoc(part).splitlines()[0], words, setting_keys(part)]
+        parts += ["Options, each of which belongs to the protections that it is named with:", option_keys(part)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -66,6 +70,31 @@ def setting_keys(described: type[Section], but: Iterable[str] = ()) -> str:
         if key not in but
     ]
     return grid(("key", "type", "default", "meaning"), lines)
+
+
+def option_keys(part: type[Gradient] | type[Embedding]) -> str:
+    """The options of every protection that a file may name, with what its own docstring says of them."""
+    package = "tacit.protect.gradient" if part is Gradient else "tacit.protect.embedding"
+    lines = []
+    for name, facts in part.known().items():
+        meanings = arguments_of(function(package, "protection", name))
+        lines += [
+            (f"`{option.name}`", f"`{name}`", option_kind(option), cell(meanings[option.name]))
+            for option in facts.options.values()
+            if option.name not in part.model_fields
+        ]
+    return grid(("key", "of", "type", "meaning"), sorted(lines))
+
+
+def option_kind(option: Option) -> str:
+    """What an option may be, as people say it."""
+    if isinstance(option.kind, tuple):
+        return " or ".join(f'"{word}"' for word in option.kind)
+    if option.kind is bool:
+        return "boolean"
+    if option.kind is int:
+        return f"integer from {option.above + 1:g}" + ("" if option.below == math.inf else f" to {option.below - 1:g}")
+    return f"number above {option.above:g}" + ("" if option.below == math.inf else f", below {option.below:g}")
 
 
 def toml_kind(field: Mapping[str, Any]) -> str:

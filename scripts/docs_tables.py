@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 HEAD = "<!-- made by scripts/make_docs.py from the docstrings; do not edit -->\n"
@@ -37,7 +37,16 @@ def kind(field: Mapping[str, Any]) -> str:
 
 def attributes(described: type) -> dict[str, str]:
     """What a docstring says about each attribute."""
-    _, _, listed = inspect.getdoc(described).partition("Attributes:\n")
+    return _listed(described, "Attributes:\n")
+
+
+def arguments_of(described: Callable[..., object]) -> dict[str, str]:
+    """What a docstring says about each argument."""
+    return _listed(described, "Args:\n")
+
+
+def _listed(described: object, heading: str) -> dict[str, str]:
+    _, _, listed = inspect.getdoc(described).partition(heading)
     found = re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE)
     return {key: " ".join(text.split()) for key, text in found}
 

@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from tacit.config import (
-    KNOBS,
     METRICS,
     Contract,
     Gradient,
@@ -23,7 +22,7 @@ from tacit.config import (
     read_contract,
 )
 from tacit.errors import UsageError
-from tacit.protect.gradient import protection
+from tacit.protect.gradient import facts, protection
 
 CONTRACT = """
 run = "flights"
@@ -208,7 +207,7 @@ def test_a_wrong_entry_of_a_list_is_told_once():
         ('"airport", "weather"', '"airport", "airport"', ["feature_parties: 'airport' stands there twice"]),
         ("leak_auc = 0.6", "leak_auc = 0.4", ["[minimum] gradient.leak_auc: 0.4 is not between 0.5 and 1"]),
         ("leak_auc = 0.6", "leak_auc = 0.6, scale = 4", ["leak_auc and scale are spellings of one strength"]),
-        ("leak_auc = 0.6", "sum_kl = 1.0", ["matched has no such strength: write one of leak_auc, scale"]),
+        ("leak_auc = 0.6", "sum_kl = 1.0", ["matched has no such option: remove it; there are: leak_auc, scale"]),
         (", leak_auc = 0.6", "", ["[minimum] gradient.leak_auc: matched needs a strength"]),
         ("leak_auc = 0.6", "leak_auc = 0.6, visits = 0", ["[minimum] gradient.visits: 0 is no number of visits"]),
         ("leak_auc = 0.6", "leak_auk = 0.6", ["[minimum] gradient.leak_auk", "did you mean leak_auc?"]),
@@ -425,9 +424,9 @@ def test_only_none_demands_nothing_and_none_meets_nothing_else():
                     meets(minimum, own, epochs=1)
 
 
-@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize("name", Gradient.known())
 def test_options_are_what_the_protection_takes(name):
-    for knob in KNOBS[name] or (None,):
+    for knob in [option.name for option in facts(name).strengths] or [None]:
         spec = gradient(name, **({} if knob is None else {knob: 0.4 if knob == "detection_error" else 0.9}))
         assert spec.knob == knob
         assert protection(name, **spec.options(epochs=4)).name == name

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from tacit.config import EMBEDDING_OPTIONS, Contract, Party, contract_template, meets_embedding, party_template
+from tacit.config import Contract, Embedding, Party, contract_template, meets_embedding, party_template
 from tacit.errors import UsageError
 from tacit.protect import embedding
 from tacit.protect.embedding import embedding_protection
@@ -31,10 +31,10 @@ STRENGTHS = {
 
 
 def test_files_may_name_every_embedding_protection_there_is_with_options_that_it_takes():
-    assert sorted(EMBEDDING_OPTIONS) == embedding.names()
-    for name, options in EMBEDDING_OPTIONS.items():
+    assert list(Embedding.known()) == embedding.names()
+    for name, facts in Embedding.known().items():
         factory = getattr(getattr(embedding, name), name)
-        assert set(options) <= set(inspect.signature(factory).parameters), name
+        assert set(facts.options) <= set(inspect.signature(factory).parameters), name
 
 
 @pytest.mark.parametrize("name", sorted(STRENGTHS))
@@ -64,18 +64,18 @@ def test_a_feature_party_must_say_what_it_does_to_embeddings_where_it_sends_any_
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{ name = "gauss", std = 1.0 }', "'gaussian'"),
+        ('{ name = "gauss", std = 1.0 }', "did you mean gaussian?"),
         ('{ name = "gaussian" }', "needs a strength: write std or snr"),
         ('{ name = "gaussian", std = 1.0, snr = 2.0 }', "spellings of one strength"),
         ('{ name = "gaussian", std = -1.0 }', "greater than 0"),
         ('{ name = "gaussian", std = inf }', "finite number"),
         ('{ name = "gaussian", std = 1.0, weight = 1.0 }', "has no such option: remove it; there are: std, snr, clip"),
         ('{ name = "adversarial" }', "needs a strength: write weight"),
-        ('{ name = "quantize", bits = 17 }', "less than or equal to 16"),
-        ('{ name = "quantize", bits = 4.0 }', "valid integer"),
-        ('{ name = "noise_regularization", weight = 1.0, noise = "pink" }', "'gaussian' or 'uniform'"),
-        ('{ name = "distance_correlation", weight = 1.0, log = 1 }', "valid boolean"),
-        ('{ name = "distance_correlation", wait = 1.0 }', "no such key"),
+        ('{ name = "quantize", bits = 17 }', "17 is not from 1 to 16"),
+        ('{ name = "quantize", bits = 4.0 }', "4.0 is not a whole number"),
+        ('{ name = "noise_regularization", weight = 1.0, noise = "pink" }', "'pink' is not 'gaussian' or 'uniform'"),
+        ('{ name = "distance_correlation", weight = 1.0, log = 1 }', "1 is not true or false"),
+        ('{ name = "distance_correlation", wait = 1.0 }', "no such option: did you mean weight?"),
     ],
 )
 def test_wrong_protections_are_refused_with_what_is_wrong(text, words):

@@ -179,7 +179,9 @@ MISTAKES = {
     "no port": (settings('127.0.0.1:', '127.0.0.1.'), ["[network] listen", "is no address", "host and port"]),
     "listen and connect": (settings("network.listen", "network.connect"), ["listen: is missing", "add it"]),
     "limit 1.5": (settings('role = "label"', 'role = "label"\nlimit = 1.5'), ["limit: 1.5 is not between 0.5 and 1"]),
-    "protection misspelt": (settings(NONE, 'protect.gradient.name = "matchd"'), ["gradient.name", "'matched', not"]),
+    "protection misspelt": (
+        settings(NONE, 'protect.gradient.name = "matchd"'), ["gradient.name: there is no", "did you mean matched?"],
+    ),
     "strength out of range": (
         settings(NONE, 'protect.gradient = { name = "matched", leak_auc = 1.6 }'), ["leak_auc: 1.6 is not between"],
     ),

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from tacit.protect.embedding.gaussian import gaussian
     from tacit.protect.embedding.noise_regularization import noise_regularization
     from tacit.protect.embedding.quantize import quantize
-    from tacit.protect.gradient import protection
-    from tacit.protect.gradient._chain import chain
+    from tacit.protect.gradient import chain, protection
     from tacit.protect.gradient.clip import clip
     from tacit.protect.gradient.iso import iso
     from tacit.protect.gradient.label_distance_correlation import label_distance_correlation
@@ -94,7 +93,7 @@ _HOME = {
     "adversarial": "tacit.protect.embedding.adversarial",
     "attack": "tacit.audit.attacks",
     "attack_all": "tacit.audit.run",
-    "chain": "tacit.protect.gradient._chain",
+    "chain": "tacit.protect.gradient",
     "clip": "tacit.protect.gradient.clip",
     "distance_correlation": "tacit.protect.embedding.distance_correlation",
     "embedding_protection": "tacit.protect.embedding",

@@ -93,7 +93,7 @@ def test_descriptions_are_whole_and_known_by_name():
     assert attacks.describe("model_completion").knows.endswith("as the baseline where it is granted.")
     assert attacks.describe("accumulated(norm, sum)").about.startswith("Scores an example by another attack")
     assert attacks.describe("linear_decoder").costs
-    with pytest.raises(UsageError, match="no attack named 'nothing'"):
+    with pytest.raises(UsageError, match="no attack 'nothing'"):
         attacks.describe("nothing(of=it)")
 
 
@@ -199,6 +199,45 @@ def test_nothing_granted_is_a_clear_refusal_or_no_obstacle(name, scene):
         refusal = str(error)
     assert name in refusal
     assert any(word in refusal for word in ("grant", "record", "leave"))
+
+
+@every
+def test_it_needs_what_its_facts_say_and_nothing_else(name, scene):
+    s = small(scene)
+    lacking = {
+        "labels": (s.view, replace(s.known, labels=None)),
+        "share": (s.view, replace(s.known, share=None)),
+        "clean": (s.view, replace(s.known, positive_gradient=None)),
+        "embedding": (View.of(s.view.gradient, rows=s.view.rows), s.known),
+    }
+    for need, (view, known) in lacking.items():
+        if need in attacks.facts(name).needs:
+            with pytest.raises(UsageError):
+                guessed(name, view, known)
+        else:
+            assert_whole(guessed(name, view, known), view)
+
+
+@every
+def test_its_facts_name_options_that_it_takes(name):
+    facts = attacks.facts(name)
+    for options in (*facts.variants, facts.on_gradients):
+        assert attacks.attack(name, **options).name.startswith(name)
+    for how in facts.joined:
+        inner = attacks.attack(name, **facts.on_gradients)
+        assert name in attacks.attack("accumulated", attack=inner, how=how).name
+
+
+@pytest.mark.parametrize("name", attacks.chosen(lambda known: known.sweep in ("every batch", "some batches")))
+def test_what_sweeps_try_on_single_batches_needs_no_other_batch_and_draws_nothing(name, scene):
+    """To it, the steps of a view are replicas: none may depend on another."""
+    s = small(scene)
+    noise = generator()
+    whole = attacks.attack(name)(s.view, s.known, noise)
+    assert torch.equal(noise.get_state(), generator().get_state())
+    alone = View.of(s.view.gradient[1:2], rows=s.view.rows[1:2], embedding=s.view.embedding[1:2])
+    known = replace(s.known, positive_gradient=s.known.positive_gradient[1:2])
+    assert torch.allclose(attacks.attack(name)(alone, known, noise).score, whole.score[1:2], atol=1e-6)
 
 
 @every

@@ -1,7 +1,7 @@
 import torch
 from torch.nn.functional import cosine_similarity
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.attacks.majority import majority
 from tacit.audit.metrics.leak_auc import leak_auc
 from tacit.contracts import Known, View
@@ -28,7 +28,7 @@ def test_it_is_the_count_of_pairs(scene, noise):
 def test_blocks_and_steps_one_by_one_give_the_same(scene, noise, monkeypatch):
     s = scene(3, steps=3, batch=50, noise=lambda y, normal: 0.3 * normal(*y.shape, 24))
     whole = majority()(s.view, Known(), noise).score
-    monkeypatch.setattr(_common, "_AT_ONCE", 700)
+    monkeypatch.setattr(views, "_AT_ONCE", 700)
     assert torch.equal(majority()(s.view, Known(), noise).score, whole)
     for step, gradient in enumerate(s.view.gradient):
         assert torch.equal(majority()(View.of(gradient[None]), Known(), noise).score[0], whole[step])

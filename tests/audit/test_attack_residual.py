@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.attacks.norm import norm
 from tacit.audit.attacks.residual import log_residual, residual
 from tacit.audit.metrics.leak_auc import leak_auc
@@ -61,7 +61,7 @@ def test_a_faint_class_under_a_signal_of_a_million_is_found(noise):
 def test_chunks_change_nothing(scene, noise, monkeypatch):
     s = scene(4)
     whole = residual()(s.view, Known(), noise).score
-    monkeypatch.setattr(_common, "_AT_ONCE", 10_000)
+    monkeypatch.setattr(views, "_AT_ONCE", 10_000)
     assert torch.allclose(residual()(s.view, Known(), noise).score, whole, atol=1e-9)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.audit.input_attacks import _fit
+from tacit.audit import fitting
 from tacit.audit.input_attacks.inversion import _energy_distance, inversion
 from tacit.audit.inputs import attack_inputs, grant_inputs
 from tacit.contracts import KnownInputs, View, noise_source
@@ -27,7 +27,7 @@ def skewed(rows=1600, seed=0):
 
 
 def bottom(seed=1):
-    return _fit.drawn(nn.Linear(INPUTS, WIDTH), noise_source(generator(seed)), torch.device("cpu"))
+    return fitting.drawn(nn.Linear(INPUTS, WIDTH), noise_source(generator(seed)), torch.device("cpu"))
 
 
 def relative(z, x, attack, seed=2):

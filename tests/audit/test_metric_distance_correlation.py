@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.audit.metrics.distance_correlation import _student, by_batch_size, distance_correlation
+from tacit.audit.metrics.distance_correlation import by_batch_size, distance_correlation
 from tacit.contracts import noise_source
 from tacit.dependence import distance_correlation as of_one_batch
 from tacit.errors import TensorError, UsageError
@@ -45,11 +45,6 @@ def test_two_batches_know_little_about_their_spread(seeded):
     few, many = (distance_correlation(x[:n], z[:n], batch_size=64, noise=seeded(4)) for n in (128, 2048))
     assert 0 <= few.low < few.value < few.high <= 1
     assert many.high - many.low < 0.1
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 10, 40, 1000])
-def test_students_quantile(freedom):
-    assert _student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-3)
 
 
 def test_the_plain_one_falls_with_the_batch_size_and_the_other_does_not(seeded):

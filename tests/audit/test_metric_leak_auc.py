@@ -5,24 +5,20 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from tacit.audit.metrics.leak_auc import (
-    _chi_squared,
     auc,
     delong,
     fold,
     judged,
     leak_auc,
-    leak_quantile,
-    leak_upper,
 )
 from tacit.contracts import Guess
-from tacit.errors import LabelsError, TensorError, UsageError
+from tacit.errors import LabelsError, TensorError
 
 
 def generator(seed):
@@ -101,8 +97,6 @@ def test_refusals():
         leak_auc(guess_of(score), torch.zeros(3))
     with pytest.raises(LabelsError, match="one label for each row id"):
         leak_auc(guess_of(score), label)
-    with pytest.raises(UsageError, match="quantile"):
-        leak_quantile(guess_of(score), label.flatten(), q=95)
 
 
 def brute_delong(score, label):
@@ -196,7 +190,7 @@ def test_the_quantile_is_the_papers():
     score, label = batches(13, 50, 64, shift=0.2)
     a = np.array([roc_auc_score(y, s) for y, s in zip(label.numpy(), score.numpy(), strict=True)])
     expected = np.quantile(np.maximum(a, 1 - a), 0.95)
-    assert leak_quantile(guess_of(score), label.flatten()) == pytest.approx(expected, abs=1e-9)
+    assert judged(guess_of(score), label.flatten())[1] == pytest.approx(expected, abs=1e-9)
 
 
 def _batches(leaks, *, positives=100, seed=0):
@@ -209,32 +203,28 @@ def _batches(leaks, *, positives=100, seed=0):
 
 
 def test_the_upper_figure_of_steps_alike_is_the_interval_end_and_not_what_small_batches_scatter():
-    alike = [leak_upper(*_batches([0.55] * 24, positives=20, seed=seed)) for seed in range(40)]
-    ends = [leak_auc(*_batches([0.55] * 24, positives=20, seed=seed)).high for seed in range(40)]
-    papers = [leak_quantile(*_batches([0.55] * 24, positives=20, seed=seed)) for seed in range(40)]
-    beyond = sum(upper > end for upper, end in zip(alike, ends, strict=True))
+    leaks, papers, alike = zip(
+        *(judged(*_batches([0.55] * 24, positives=20, seed=seed)) for seed in range(40)), strict=True
+    )
+    beyond = sum(upper > leak.high for upper, leak in zip(alike, leaks, strict=True))
     assert beyond <= 7  # 5% of 40 by chance: more than 7 happens once in 250 times
     assert sum(papers) / 40 > sum(alike) / 40 + 0.05
 
 
 def test_the_upper_figure_sees_that_some_batches_leak_more_than_others():
     guess, truth = _batches([0.52] * 18 + [0.8] * 6)
-    assert leak_upper(guess, truth) > leak_auc(guess, truth).high
-    assert leak_upper(guess, truth) == pytest.approx(0.77, abs=0.05)
+    leak, _, upper = judged(guess, truth)
+    assert upper > leak.high
+    assert upper == pytest.approx(0.77, abs=0.05)
 
 
 @pytest.mark.parametrize(("share", "levels"), [(0.3, None), (0.3, 2), (0.03, None)])
-def test_all_figures_at_once_are_each_by_itself(share, levels):
+def test_the_leak_among_all_figures_is_that_by_itself(share, levels):
     score, label = batches(11, 12, 40, share=share, levels=levels)
     guess, truth = guess_of(score), label.flatten()
-    assert judged(guess, truth) == (leak_auc(guess, truth), leak_quantile(guess, truth), leak_upper(guess, truth))
+    assert judged(guess, truth)[0] == leak_auc(guess, truth)
     with pytest.raises(LabelsError, match="no batch holds both classes"):
         judged(guess, torch.zeros_like(truth))
-
-
-def test_chi_squared_is_that_of_scipy():
-    for freedom in (1, 2, 5, 23, 200):
-        assert _chi_squared(freedom) == pytest.approx(scipy.stats.chi2.ppf(0.95, freedom), rel=0.03)
 
 
 def _beside(seed, added, turned=1.0):
@@ -251,8 +241,8 @@ def _beside(seed, added, turned=1.0):
 def test_messages_that_add_nothing_have_an_upper_figure_of_nothing(turned):
     guess, truth = _beside(0, added=0.0, turned=turned)
     before = leak_auc(guess, truth)
-    assert leak_upper(guess, truth) == pytest.approx(before.value, abs=1e-12)
-    assert leak_upper(replace(guess, baseline=None), truth) > before.high + 0.03  # as the batches scatter
+    assert judged(guess, truth)[2] == pytest.approx(before.value, abs=1e-12)
+    assert judged(replace(guess, baseline=None), truth)[2] > before.high + 0.03  # as the batches scatter
 
 
 def test_the_upper_figure_beside_a_baseline_is_about_the_difference():
@@ -261,7 +251,7 @@ def test_the_upper_figure_beside_a_baseline_is_about_the_difference():
     for seed in range(60):
         guess, truth = _beside(seed, added=0.5)
         before, after = leak_auc(replace(guess, score=guess.baseline), truth), leak_auc(guess, truth)
-        ends.append(leak_upper(guess, truth) - before.value)
+        ends.append(judged(guess, truth)[2] - before.value)
         widths.append((ends[-1] - (after.value - before.value), after.high - after.value))
     many = [leak_auc(*_beside(100 + seed, added=0.5)).value for seed in range(60)]
     known = [

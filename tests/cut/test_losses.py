@@ -11,7 +11,7 @@ from tacit.cut.losses import LOSSES, check_labels
 from tacit.cut.simulate import simulate
 from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.models import mlp
-from tacit.protect.gradient._chain import chain
+from tacit.protect.gradient import chain
 from tacit.protect.gradient.clip import clip
 from tacit.protect.gradient.iso import iso
 from tacit.protect.gradient.marvell import marvell

@@ -9,9 +9,11 @@ from tacit.errors import UsageError
 from tacit.lab.data import generated
 from tacit.lab.data.rows import Pictures, Table
 from tacit.lab.stack.network import network_for
-from tacit.lab.sweeping.grids import RANGES, grid, split_names
+from tacit.lab.sweeping.grids import grid, split_names
 from tacit.lab.sweeping.recipe import PAPERS, recipe_for, shortened
 from tacit.lab.sweeping.settings import Setting
+from tacit.protect import gradient
+from tacit.protect.labels.randomized_response import FACTS as FLIPS
 
 
 def spelled(*protect, strengths=2, **options):
@@ -30,13 +32,14 @@ def test_the_usual_strengths_are_the_papers():
     assert [one.strength for one in grid(["randomized_response"], 2)[1:]] == [0.02, 0.45]
 
 
-@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("name", [*gradient.names(), "randomized_response"])
 def test_strengths_run_from_mild_to_strong_and_can_all_be_built(name):
-    for knob in RANGES[name]:
+    facts = FLIPS if name == "randomized_response" else gradient.facts(name)
+    for knob, option in ((option.name, option) for option in facts.strengths if option.sweep):
         made = grid([f"{name}:{knob}"], 9)[1:]
         values = [one.strength for one in made]
         assert [one.knob for one in made] == [knob] * 9
-        assert values in (sorted(values), sorted(values, reverse=True))
+        assert values == sorted(values, reverse=option.stronger == "less")
         assert len(set(values)) == 9
         for one in made:
             one.build()

@@ -3,7 +3,7 @@ import torch
 
 from tacit.contracts import Protected
 from tacit.errors import TensorError, UsageError
-from tacit.protect.gradient._chain import chain
+from tacit.protect.gradient import chain
 from tacit.protect.gradient.clip import clip
 from tacit.protect.gradient.iso import iso
 from tacit.protect.gradient.marvell import marvell

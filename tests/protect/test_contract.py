@@ -18,7 +18,7 @@ from tacit.lab.conformance import CHECKS, Subject, examine
 from tacit.lab.conformance.closed import ODD
 from tacit.lab.conformance.subject import same_tree
 from tacit.protect import gradient
-from tacit.protect.gradient._chain import chain
+from tacit.protect.gradient import chain
 
 pytestmark = [  # what torch itself says on a device, when it compiles and when it looks for waiting
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
@@ -28,7 +28,7 @@ pytestmark = [  # what torch itself says on a device, when it compiles and when 
 CUDA = torch.cuda.is_available()
 DEVICES = ["cpu", *(["cuda"] if CUDA else [])]
 
-# Mild, strong and every spelling of the strength: a protection that is found and not listed here fails the suite.
+# Mild, strong and every spelling of the strength; of a protection that is not listed here, the ends of its sweeps.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "clip": [{"norm": 2.0}, {"norm": 0.01}],
     "iso": [{"t": 0.01}, {"t": 25.0}],
@@ -98,7 +98,13 @@ class Case:
         return "+".join(f"{name}({','.join(f'{k}={v}' for k, v in options.items())})" for name, options in self.parts)
 
 
-CASES = [Case(((name, options),)) for name in gradient.names() for options in OPTIONS.get(name, [])]
+def usual(name: str) -> list[dict[str, Any]]:
+    """The mild and the strong end of every spelling of a strength."""
+    known = gradient.facts(name).strengths
+    return [{option.name: end} for option in known for end in option.sweep or ()] or [{}]
+
+
+CASES = [Case(((name, options),)) for name in gradient.names() for options in OPTIONS.get(name) or usual(name)]
 CASES += [
     Case((("clip", {"norm": 0.5}), ("marvell", {"leak_auc": 0.6}))),
     Case((("iso", {"t": 1.0}), ("matched", {"leak_auc": 0.6, "visits": 2}))),
@@ -109,8 +115,7 @@ on_every_device = pytest.mark.parametrize("device", DEVICES)
 
 
 def test_every_protection_is_in_this_suite():
-    missing = sorted(set(gradient.names()) - {name for name, options in OPTIONS.items() if options})
-    assert not missing, f"list options, mild and strong, in OPTIONS of {__name__} for: {', '.join(missing)}"
+    assert {name for case in CASES for name in case.names} == set(gradient.names())
     gone = sorted(set(OPTIONS) - set(gradient.names()))
     assert not gone, f"OPTIONS of {__name__} lists what is no protection: {', '.join(gone)}"
 

@@ -12,7 +12,7 @@ from tacit.cut.simulate import simulate
 from tacit.dependence import distance_correlation
 from tacit.errors import TensorError, UsageError
 from tacit.models import mlp
-from tacit.protect.gradient._chain import chain
+from tacit.protect.gradient import chain
 from tacit.protect.gradient.label_distance_correlation import label_distance_correlation
 from tacit.protect.gradient.matched import matched
 from tacit.protect.gradient.none import none

@@ -5,8 +5,7 @@ import torch
 
 from tacit.contracts import Event, noise_source
 from tacit.protect.embedding import embedding_protection
-from tacit.protect.gradient import protection
-from tacit.protect.gradient._chain import chain
+from tacit.protect.gradient import chain, protection
 from tacit.protect.ladder import HIGHEST, spelled, stronger, stronger_embedding
 
 LEVEL = 3

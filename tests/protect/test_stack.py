@@ -9,9 +9,7 @@ from torch import Tensor
 
 from tacit.contracts import noise_source
 from tacit.errors import LabelsError, TensorError, UsageError
-from tacit.protect.gradient import protection
-from tacit.protect.gradient._chain import chain
-from tacit.protect.gradient._stack import stacked
+from tacit.protect.gradient import chain, protection, stacked
 
 CLOSE = {torch.float64: (1e-12, 1e-12), torch.float32: (1e-5, 1e-5)}  # of a report, and of what is sent
 

@@ -20,7 +20,7 @@ from tacit import disk
 from tacit.errors import StorageError, UsageError
 from tacit.models.optimizers import RowwiseAdam
 from tacit.protect import gradient
-from tacit.protect.gradient._chain import chain
+from tacit.protect.gradient import chain
 from tacit.wire._tree import flatten, rebuild
 from tacit.wire.checkpoint import Checkpoints, load, save
 

@@ -8,21 +8,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import attack
+from tacit.audit.attacks import chosen
 from tacit.audit.gate import Figure
 from tacit.audit.run import Finding, attack_all
-from tacit.audit.standard import ACCUMULATED
+from tacit.audit.standard import STEERING, joined
 from tacit.contracts import Protection, View
 
 __all__ = ["QUICK", "Sent", "figures", "on_batches", "on_visits"]
 
-QUICK = ("norm", "cosine", "majority", "hint", "top_share", "direct_label", "residual", "likelihood", "contextual")
+QUICK = chosen(lambda known: known.steers)
 """The attacks that steer: the strongest of those that take less than a second on some batches."""
-
-_TOGETHER = (
-    *ACCUMULATED,
-    *((inner, how) for inner in ("direct_label", "cosine") for how in ("mean", "precise")),
-)
 
 
 @dataclass(frozen=True)
@@ -100,5 +95,6 @@ def on_visits(sent: Sent, labels: Tensor, *, seed: int) -> list[Figure]:
     """The attacks on all visits of an example together, be it one so far."""
     noise = torch.Generator().manual_seed(seed)
     skipped: dict[tuple[str, str], str] = {}
-    attacks = [attack("accumulated", attack=inner, how=how) for inner, how in _TOGETHER]
-    return figures(attack_all(sent.view, labels, attacks, noise=noise, clean=sent.clean, skipped=skipped), "visits")
+    return figures(
+        attack_all(sent.view, labels, joined(STEERING), noise=noise, clean=sent.clean, skipped=skipped), "visits"
+    )

@@ -7,7 +7,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import attack
+from tacit.audit import input_attacks
+from tacit.audit.attacks import attack, chosen
 from tacit.audit.inputs import attack_inputs
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import grant
@@ -16,10 +17,10 @@ from tacit.errors import LabelsError, UsageError
 
 __all__ = ["INPUTS", "LABELS", "look_at_embedding", "look_at_gradient"]
 
-LABELS = ("norm", "cosine", "hint", "majority", "top_share", "residual", "contextual")
+LABELS = chosen(lambda known: known.live)
 """What is tried on a gradient."""
 
-INPUTS = ("linear_decoder",)
+INPUTS = tuple(name for name in input_attacks.names() if input_attacks.facts(name).live)
 """What is tried on an embedding."""
 
 

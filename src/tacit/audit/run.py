@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.metrics.leak_auc import judged, leak_auc
 from tacit.contracts import Attack, Estimate, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError, UsageError
@@ -31,8 +31,8 @@ class Finding:
         leak: leak AUC with its 95% interval.
         quantile: the papers' 95% quantile of the folded AUC over batches.
         baseline: what the same attacker reaches without what was received, where that is not a coin flip.
-        upper: what 95 of 100 batches stay under, chance taken out; see `leak_upper`. With a baseline, it is that and
-            the upper end of what messages add to it.
+        upper: what 95 of 100 batches stay under, chance taken out. With a baseline, it is that and the upper end of
+            what messages add to it.
         seconds: how long the attack took on this machine, its judging not counted; no part of what was found, so
             findings that differ in it alone are equal.
     """
@@ -111,7 +111,7 @@ def attack_all(
     Returns:
         One finding for each layer and attack, in that order.
     """
-    built = [_common.built(one) for one in attacks]
+    built = [views.built(one) for one in attacks]
     cleans = clean if isinstance(clean, Mapping) else {} if clean is None else {"cut": clean}
     known = replace(grant(view, truth, noise=noise), prediction=_predicted(truth, prediction))
     findings = []

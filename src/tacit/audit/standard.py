@@ -2,55 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import attack
+from tacit.audit.attacks import attack, chosen, facts
+from tacit.audit.facts import Facts
 from tacit.audit.run import Finding, attack_all
 from tacit.contracts import Attack, View
 from tacit.errors import UsageError
 
-__all__ = ["ACCUMULATED", "ATTACKS", "JOINED", "on_batches", "on_visits"]
+__all__ = ["ACCUMULATED", "ATTACKS", "JOINED", "STEERING", "Tried", "joined", "on_batches", "on_visits"]
 
-ATTACKS: tuple[str | tuple[str, dict[str, str]], ...] = (
-    "norm",
-    "cosine",
-    "majority",
-    "hint",
-    "top_share",
-    "direct_label",
-    "residual",
-    "likelihood",
-    "learned",
-    "spectral",
-    ("spectral", {"of": "gradient"}),
-    "clustering",
-    ("clustering", {"of": "gradient"}),
-    "contextual",
-    ("contextual", {"fit": "network"}),
-    "model_completion",
-    "surrogate_top",
-    "summed_gradients",
-    "duplicates",
+Tried = str | tuple[str, Mapping[str, Any]]
+"""An attack by its name, with its options where it has some."""
+
+
+def _spelled(name: str, options: Mapping[str, Any]) -> Tried:
+    return (name, options) if options else name
+
+
+def _joined(where: Callable[[Facts], bool]) -> tuple[tuple[Tried, str], ...]:
+    """Attacks on single visits, each with a way to join what all visits of an example brought."""
+    found = [(name, facts(name)) for name in chosen(where)]
+    return tuple((_spelled(name, known.on_gradients), how) for name, known in found for how in known.joined)
+
+
+ATTACKS = tuple(
+    _spelled(name, options) for name in chosen(lambda known: known.audited) for options in facts(name).variants
 )
-"""What is tried on single batches, each with its options."""
+"""What is tried on single batches."""
 
-ACCUMULATED = (
-    ("norm", "mean"), ("residual", "mean"), ("likelihood", "mean"), ("likelihood", "spread"), ("contextual", "mean"),
-)  # fmt: skip
-"""What is tried on all visits of one example together: the attack, and how visits are joined. Sweeps try these."""
+ACCUMULATED = _joined(lambda known: known.sweep is not None and "clean" not in known.needs)
+"""What is tried on all visits of one example together: the attack, and how visits are joined. Sweeps, which have no
+clean gradients then, try these."""
 
-JOINED: tuple[tuple[str | tuple[str, dict[str, str]], str], ...] = (
-    ("cosine", "mean"),
-    ("cosine", "precise"),
-    ("direct_label", "mean"),
-    ("direct_label", "precise"),
-    (("clustering", {"of": "gradient"}), "mean"),
-    ("surrogate_top", "mean"),
-)
-"""What is tried beside them on an example's visits: the attack with its options, and how visits are joined."""
+JOINED = tuple(each for each in _joined(lambda known: True) if each not in ACCUMULATED)
+"""What is tried beside them on an example's visits."""
+
+STEERING = _joined(lambda known: known.steers)
+"""Those of both whose findings decide about the noise of a running training."""
 
 Progress = Callable[[int, int], None]
 
@@ -77,7 +70,7 @@ def on_batches(
         progress: called after each attack.
         skipped: where given, it is told (attack, layer) -> reason for each attack that was left out.
     """
-    return _tried([_built(one) for one in ATTACKS], view, clean, labels, seed, progress, skipped)
+    return _tried([_built(each) for each in ATTACKS], view, clean, labels, seed, progress, skipped)
 
 
 def on_visits(
@@ -90,13 +83,16 @@ def on_visits(
     skipped: MutableMapping[tuple[str, str], str] | None = None,
 ) -> list[Finding]:
     """The attacks that add up all visits of one example; the arguments are those of `on_batches`."""
-    attacks = [attack("accumulated", attack=inner, how=how) for inner, how in ACCUMULATED]
-    attacks += [attack("accumulated", attack=_built(one), how=how) for one, how in JOINED]
-    return _tried(attacks, view, clean, labels, seed, progress, skipped)
+    return _tried(joined((*ACCUMULATED, *JOINED)), view, clean, labels, seed, progress, skipped)
 
 
-def _built(spelled: str | tuple[str, dict[str, str]]) -> Attack:
-    name, options = (spelled, {}) if isinstance(spelled, str) else spelled
+def joined(each: Iterable[tuple[Tried, str]]) -> list[Attack]:
+    """Attacks on all visits of an example together, made of attacks on single ones."""
+    return [attack("accumulated", attack=_built(inner), how=how) for inner, how in each]
+
+
+def _built(tried: Tried) -> Attack:
+    name, options = (tried, {}) if isinstance(tried, str) else tried
     made: Attack = attack(name, **options)
     return made
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-import tacit
+from tacit.plugins import names
 
 __all__ = ["attacks", "complete", "complete_list", "data_sets", "input_attacks", "metrics", "modules", "protections"]
 
 
 def modules(*way: str) -> list[str]:
     """The public modules of a folder of ours, which are the names of what is in it, sorted."""
-    folder = Path(tacit.__file__).parent.joinpath(*way)
-    return sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.name.startswith("_"))
+    return names(".".join(["tacit", *way]))
 
 
 def protections() -> list[str]:

@@ -32,8 +32,6 @@ from tacit.config.contract import (
     load_contract,
     read_contract,
 )
-from tacit.config.embedding import EMBEDDING_OPTIONS, Embedding, meets_embedding
-from tacit.config.gradient import KNOBS, LESS_IS_STRONGER, Gradient, meets
 from tacit.config.party import (
     LEARNING_RATES,
     ODDS_BUDGET,
@@ -49,13 +47,11 @@ from tacit.config.party import (
     Record,
     Training,
 )
+from tacit.config.protections import Embedding, Gradient, meets, meets_embedding
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
-    "EMBEDDING_OPTIONS",
-    "KNOBS",
     "LEARNING_RATES",
-    "LESS_IS_STRONGER",
     "METRICS",
     "ODDS_BUDGET",
     "Align",

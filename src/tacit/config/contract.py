@@ -12,8 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from tacit.config._base import File, Name, Number, Problem, Section, Shape, Text, Whole, as_set
-from tacit.config.embedding import Embedding
-from tacit.config.gradient import Gradient
+from tacit.config.protections import Embedding, Gradient
 
 __all__ = [
     "METRICS", "Alignment", "Contract", "Cut", "Exchange", "Minimum", "OneShotContract", "Share", "Terms",

@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, Strict
 
 from tacit.config._base import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
-from tacit.config.embedding import Embedding
-from tacit.config.gradient import Gradient
+from tacit.config.protections import Embedding, Gradient
 
 __all__ = [
     "BUDGET", "LEARNING_RATES", "ODDS_BUDGET", "Align", "Data", "Head", "Learn", "Live", "Model", "Network", "Party",

@@ -78,7 +78,7 @@ _PROTECT = {
 [protect]
 # What is done to every gradient before it is sent. There is no default: "none" sends it bare, and must be written out.
 # matched: leak_auc (0.5 is a coin flip, 1.0 an open book) or scale; visits = "epochs" holds it over the whole training.
-# Others: marvell (leak_auc, sum_kl, scale or detection_error), iso (t), max_norm, none.
+# `tacit explain protections` has the others, and the strength of each.
 gradient = { name = "matched", leak_auc = 0.6, visits = "epochs" }
 # label_distance_correlation = 0.05  # and let embeddings tell less about labels: feature parties could read them there
 
@@ -86,9 +86,8 @@ gradient = { name = "matched", leak_auc = 0.6, visits = "epochs" }
     "features": """\
 [protect]
 # What is done so that embeddings give less of your columns away, in this order. There is no default: [] sends them
-# bare, and must be written out. These change what is sent: gaussian (std or snr, the power of the embedding over that
-# of the noise; and clip, the largest norm of an embedding), quantize (bits). These add a loss to your half's own:
-# distance_correlation (weight), adversarial (weight), noise_regularization (weight, noise, width).
+# bare, and must be written out. gaussian: std or snr, the power of the embedding over that of the noise; and clip, the
+# largest norm of an embedding. `tacit explain embedding-protections` has the others, with the options of each.
 embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]
 
 """,

@@ -1,4 +1,4 @@
-"""What each mechanism promises over many visits. One that is not listed here is refused: nothing is guessed."""
+"""What each mechanism promises over many visits, as its own file says. One without such a file is refused."""
 
 from __future__ import annotations
 
@@ -8,22 +8,17 @@ from typing import Any, Literal
 
 from tacit.contracts import Event
 from tacit.errors import UsageError
+from tacit.protect import embedding, gradient
 
 __all__ = ["Promise", "embedding_sum_kl", "event_of", "facts_of", "promise", "strange"]
 
 Promise = Literal["noise", "nothing"]
 """Whether a mechanism puts noise on every row, or leaves some as they are."""
 
-_GRADIENT: Mapping[str, Promise] = {
-    "none": "nothing",
-    "max_norm": "nothing",  # its largest row is sent as it is
-    "clip": "nothing",
-    "label_distance_correlation": "nothing",
-    "iso": "noise",
-    "marvell": "noise",
-    "matched": "noise",
-}
-_EMBEDDING = ("none", "adversarial", "distance_correlation", "gaussian", "noise_regularization", "quantize")
+
+def _known(role: str) -> list[str]:
+    """The mechanisms that a party of this role may have; a feature party that does nothing is "none"."""
+    return gradient.names() if role == "label" else ["none", *embedding.names()]
 
 
 def strange(event: Event, role: str) -> str | None:
@@ -33,7 +28,7 @@ def strange(event: Event, role: str) -> str | None:
     'mine'
     """
     parts = event.parts if event.mechanism == "chain" else (event,)
-    known = _GRADIENT if role == "label" else _EMBEDDING
+    known = _known(role)
     inner = (strange(part, role) if part.parts else part.mechanism for part in parts)
     return next((name for name in inner if name is not None and name not in known), None)
 
@@ -48,25 +43,21 @@ def promise(event: Event) -> Promise:
     if event.mechanism == "chain":
         parts = [promise(part) for part in event.parts]
         return "noise" if "noise" in parts else "nothing"
-    return _GRADIENT[event.mechanism]
+    return "noise" if gradient.facts(event.mechanism).noise else "nothing"
 
 
 def embedding_sum_kl(event: Event) -> float | None:
     """What one visit leaves between any two embeddings, in the worst case; None where that is not bounded.
 
-    Rows that are clipped to a norm c are at most 2c apart, so noise of standard deviation s leaves a sumKL of (2c/s)^2;
-    precisions add up, so n visits leave n times that. Bare embeddings leave no bound at all: infinity.
+    Precisions add up, so n visits leave n times that. Bare embeddings leave no bound at all: infinity.
     """
     _refuse_strange(event, "features")
     parts = event.parts if event.mechanism == "chain" else (event,)
     if all(part.mechanism == "none" for part in parts):
         return math.inf
-    bounds = []
-    for part in parts:
-        std, clip = part.parameters.get("std"), part.parameters.get("clip")
-        if part.mechanism == "gaussian" and isinstance(std, int | float) and isinstance(clip, int | float):
-            bounds.append((2 * clip / std) ** 2)
-    return min(bounds, default=None)
+    rules = [(part, embedding.facts(part.mechanism).visit_kl) for part in parts if part.mechanism != "none"]
+    bounds = [rule(part.parameters) for part, rule in rules if rule is not None]
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def facts_of(event: Event) -> dict[str, Any]:
@@ -86,8 +77,8 @@ def event_of(facts: Mapping[str, Any]) -> Event:
 def _refuse_strange(event: Event, role: str) -> None:
     name = strange(event, role)
     if name is not None:
-        known = ", ".join(_GRADIENT if role == "label" else _EMBEDDING)
+        known = ", ".join(_known(role))
         raise UsageError(
             f"the ledger does not know what {name!r} promises over many visits, and does not guess: it knows {known} "
-            "and chains of them; say in tacit.ledger.mechanisms what this one does"
+            "and chains of them; say in the FACTS of its file what this one does"
         )

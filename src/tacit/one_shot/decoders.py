@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.audit.input_attacks import _fit
+from tacit.audit import fitting
 from tacit.contracts import noise_source
 
 __all__ = [
@@ -121,7 +121,7 @@ def network(known: Bins, answers: Floats, asked: Bins, *, numbers: int, seed: in
     fit, held = torch.arange(len(z)).tensor_split([len(z) - max(1, len(z) // 8)])
     source = noise_source(torch.Generator().manual_seed(seed))
     count = updates_for(len(fit))
-    _fit.trained(model, z, target, fit, held, source, updates=count, loss=_loss(numbers), rate=4e-3, decay=1e-3)
+    fitting.trained(model, z, target, fit, held, source, updates=count, loss=_loss(numbers), rate=4e-3, decay=1e-3)
     with torch.no_grad():
         return torch.cat([model(_seen(part)) for part in np.array_split(asked, max(1, len(asked) // 8192))]).numpy()
 
@@ -144,7 +144,7 @@ def first_guess(target: Tensor, numbers: int) -> Tensor:
     return mean
 
 
-def _loss(numbers: int) -> _fit.Loss:
+def _loss(numbers: int) -> fitting.Loss:
     def loss(answer: Tensor, target: Tensor) -> Tensor:
         squares = (answer[:, :numbers] - target[:, :numbers]).square().sum(1)
         bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], target[:, numbers:], reduction="none")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.align.encoder import Inputs
-from tacit.audit.input_attacks import _fit
+from tacit.audit import fitting
 from tacit.contracts import Estimate, noise_source
 from tacit.errors import DataError, LabelsError, UsageError
 from tacit.one_shot.decoders import forest, ranked, updates_for
@@ -123,10 +123,10 @@ def waist(inputs: Inputs, width: int, *, seed: int = 0) -> Floor:
     hidden = 64
     layers = [nn.Linear(x.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, width)]
     network = nn.Sequential(*layers, nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, x.shape[1]))
-    _fit.drawn(network, source, x.device)
+    fitting.drawn(network, source, x.device)
     fit, held = torch.arange(len(x)).tensor_split([len(x) - max(1, len(x) // 8)])
     updates = updates_for(len(fit))
-    _fit.trained(network, x, x, fit, held, source, updates=updates, loss=functional.mse_loss, rate=3e-3)
+    fitting.trained(network, x, x, fit, held, source, updates=updates, loss=functional.mse_loss, rate=3e-3)
     state = {key: value.numpy() for key, value in network.state_dict().items() if key.startswith(("0.", "2."))}
     return Floor("waist", width, arrays | state)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.audit.input_attacks import _fit
+from tacit.audit import fitting
 from tacit.contracts import noise_source
 from tacit.one_shot.decoders import LEVELS, Bag, first_guess, updates_for
 from tacit.one_shot.questions import Questions
@@ -66,7 +66,7 @@ def _trained(view: _View, questions: Questions, fit: Rows, seed: int) -> Bag:
     learnt, held = torch.arange(len(rows)).tensor_split([len(rows) - max(1, len(rows) // 16)])
     source = noise_source(torch.Generator().manual_seed(seed))
     count, loss, answers = updates_for(len(learnt)), _loss(numbers), torch.from_numpy(target)
-    _fit.trained(model, z, answers, learnt, held, source, updates=count, loss=loss, rate=4e-3, decay=0.05)
+    fitting.trained(model, z, answers, learnt, held, source, updates=count, loss=loss, rate=4e-3, decay=0.05)
     return model
 
 
@@ -146,7 +146,7 @@ class _View:
         return torch.from_numpy(np.concatenate(parts, axis=1))
 
 
-def _loss(numbers: int) -> _fit.Loss:
+def _loss(numbers: int) -> fitting.Loss:
     """Of the answers about what is hidden; those about what is in sight are NaN."""
 
     def loss(answer: Tensor, target: Tensor) -> Tensor:

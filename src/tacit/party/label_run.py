@@ -11,7 +11,7 @@ from torch import Tensor
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns
 from tacit.audit.metrics.leak_auc import auc
-from tacit.config import LESS_IS_STRONGER, Contract, Gradient, Protect
+from tacit.config import Contract, Gradient, Protect
 from tacit.contracts import Link, Protected, Protection
 from tacit.cut.handshake import greet_feature_party
 from tacit.cut.label_party import LabelParty
@@ -28,8 +28,9 @@ from tacit.party.live import look_at_gradients
 from tacit.party.meeting import server, training_limits
 from tacit.party.models import Half, build, cuts_of, optimizer, try_out
 from tacit.party.split_run import SplitRun, Trained, digest_of, facts_of
-from tacit.protect.gradient import protection
-from tacit.protect.gradient._chain import Chain, chain
+from tacit.protect.facts import options_of
+from tacit.protect.gradient import Chain, GradientProtection, chain, protection
+from tacit.protect.gradient import facts as known_facts
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.exactly_once import AnsweringChannel
 from tacit.wire.line import Desk
@@ -232,11 +233,6 @@ def _check_minimum(minimum: Gradient, epochs: int, protect: Protection, *, whose
 
 def _at_least(own: Protection, least: Protection) -> bool:
     """Whether a protection is of the same kind as another, in the same spelling, and in nothing weaker."""
-    if type(own) is not type(least) or getattr(own, "knob", None) != getattr(least, "knob", None):
+    if not isinstance(own, GradientProtection) or type(own) is not type(least):
         return False
-    less_is_stronger = getattr(least, "knob", None) in LESS_IS_STRONGER
-    for name in ("strength", "t", "visits"):
-        mine, theirs = getattr(own, name, 0.0), getattr(least, name, 0.0)
-        if mine > theirs if name == "strength" and less_is_stronger else mine < theirs:
-            return False
-    return True
+    return known_facts(own.name).weaker(options_of(own.event), options_of(least.event)) is None

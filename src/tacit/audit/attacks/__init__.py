@@ -2,17 +2,19 @@
 
 A new attack is one new file here with a function of the same name, and one new test file. The function takes options
 and returns a callable (`tacit.contracts.Attack`); its docstring says what the attack does, `Knows:` what it uses of the
-view and of what is granted, and `Costs:` how much work it is.
+view and of what is granted, and `Costs:` how much work it is. `FACTS` beside it says where it is tried
+(`tacit.audit.facts`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tacit.audit import _listing
-from tacit.audit._listing import Described
+from tacit import plugins
+from tacit.audit.facts import Described, Facts, described
 
-__all__ = ["Described", "attack", "describe", "names"]
+__all__ = ["Described", "attack", "chosen", "describe", "facts", "names"]
 
 _INPUTS = "tacit.audit.input_attacks"
 
@@ -23,7 +25,7 @@ def names() -> list[str]:
     >>> "norm" in names()
     True
     """
-    return _listing.modules(__name__)
+    return plugins.names(__name__)
 
 
 def attack(name: str, **options: Any) -> Any:
@@ -35,7 +37,23 @@ def attack(name: str, **options: Any) -> Any:
     >>> attack("hint", k=3).name, attack("linear_decoder", share=0.1).name
     ('hint(k=3)', 'linear_decoder(share=0.1)')
     """
-    return _listing.call(_package(name), "attack", name, options)
+    return plugins.call(_package(name), "attack", name, options)
+
+
+def facts(name: str) -> Facts:
+    """Where an attack is tried, and what it needs, as its file says."""
+    known: Facts = plugins.facts(_package(name), "attack", name)
+    return known
+
+
+def chosen(where: Callable[[Facts], bool]) -> tuple[str, ...]:
+    """The attacks on labels of which that is true, in their order in tables.
+
+    >>> chosen(lambda facts: facts.sweep == "every batch")
+    ('norm', 'cosine', 'hint')
+    """
+    known = sorted(names(), key=lambda name: (facts(name).order, name))
+    return tuple(name for name in known if where(facts(name)))
 
 
 def describe(name: str) -> Described:
@@ -48,9 +66,9 @@ def describe(name: str) -> Described:
     'the gradients; of known.labels at most k positives in each batch.'
     """
     known = name.partition("(")[0]
-    return _listing.describe(_package(known), "attack", known)
+    return described(plugins.function(_package(known), "attack", known))
 
 
 def _package(name: str) -> str:
     """Where the attack of that name is."""
-    return _INPUTS if name in _listing.modules(_INPUTS) else __name__
+    return _INPUTS if name in plugins.names(_INPUTS) else __name__

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.contracts import Noise, noise_source
 from tacit.errors import UsageError
 
@@ -40,7 +40,7 @@ def whitened(x: Tensor, components: int, noise: Noise) -> tuple[Tensor, Tensor]:
             outside.append((part - (part @ basis) @ basis.mT).square().sum(-1))
     white, leading = torch.cat(seen), torch.cat(first)
     if outside:
-        rest = _common.log_positive(torch.cat(outside))
+        rest = views.log_positive(torch.cat(outside))
         rest = (rest - rest.mean()) / rest.std().clamp_min(1e-6)
         white = torch.cat([white, rest[:, None]], dim=-1)
     return white.reshape(steps, batch, -1), leading.reshape(steps, batch, -1)
@@ -63,7 +63,7 @@ def log_ratio(z: Tensor, label: Tensor, attack: str) -> Tensor:
     negative, positive = _fitted(z[label == 0]), _fitted(z[label == 1])
     parts = [
         _log_density(z[part], *positive) - _log_density(z[part], *negative)
-        for part in _common.slices(z.shape[0], z.shape[1] * z.shape[2])
+        for part in views.slices(z.shape[0], z.shape[1] * z.shape[2])
     ]
     return torch.cat(parts)
 
@@ -127,5 +127,5 @@ def _leading(x: Tensor, mean: Tensor, components: int, noise: Noise) -> Tensor:
 
 def _centred(x: Tensor, mean: Tensor) -> Iterator[Tensor]:
     """All rows, centred and in float64, some steps at a time.  (rows, width)"""
-    for part in _common.slices(x.shape[0], x.shape[1] * x.shape[2]):
+    for part in views.slices(x.shape[0], x.shape[1] * x.shape[2]):
         yield x[part].double().flatten(0, 1) - mean

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common, _gaussian, _network
+from tacit.audit import views
+from tacit.audit.attacks import _gaussian, _network
 from tacit.audit.attacks.residual import log_residual
 from tacit.contracts import Known, Noise, View, noise_source
 from tacit.errors import UsageError
@@ -23,7 +24,7 @@ def learned_score(parts: Sequence[Tensor], view: View, known: Known, noise: Nois
     a known row comes from a fit on the other half of the known rows, lest the network trust it too much.
     """
     source = noise_source(noise)
-    label = _common.labels(view, known, attack)  # (steps, batch)
+    label = views.labels(view, known, attack)  # (steps, batch)
     # One draw for each id, so that all visits of an example are on the same side of each split.
     ids = int(view.rows.max()) + 1
     ticket = source.uniform((ids, 2), dtype=torch.float32, device=label.device)[view.rows]
@@ -38,7 +39,7 @@ def learned_score(parts: Sequence[Tensor], view: View, known: Known, noise: Nois
     with torch.enable_grad():
         weights = _network.trained(x, flat, fit_rows, held_rows, source)
     with torch.no_grad():
-        score = [_network.logit(x[part], weights) for part in _common.slices(x.shape[0], x.shape[1])]
+        score = [_network.logit(x[part], weights) for part in views.slices(x.shape[0], x.shape[1])]
         return torch.cat(score).reshape(label.shape)
 
 
@@ -49,9 +50,9 @@ def _inputs(parts: Sequence[Tensor], noise: Noise) -> tuple[Tensor, Tensor]:
     """
     seen, whites = [], []
     for part in parts:
-        x = _common.scaled(part)
+        x = views.scaled(part)
         white, leading = _gaussian.whitened(x, _COMPONENTS, noise)
-        logs = [_common.log_positive(_common.row_norm(x)), _common.log_positive(_common.row_norm(white))]
+        logs = [views.log_positive(views.row_norm(x)), views.log_positive(views.row_norm(white))]
         if min(x.shape[1:]) > 1:
             logs.append(log_residual(x))
         whites.append(white)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.contracts import NoiseSource
 
 _HIDDEN = 32
@@ -57,7 +57,7 @@ class Surrogate:
         A gradient is (prediction - label) times the slope; the label follows by projecting it on the slope.
         """
         labels, logits = [], []
-        for part in _common.slices(len(z), z.shape[1] + gradient.shape[1]):
+        for part in views.slices(len(z), z.shape[1] + gradient.shape[1]):
             logit, slope = self.at(z[part])
             along = (gradient[part] * slope).sum(-1) / slope.square().sum(-1).clamp_min(1e-12)
             labels.append(logit.sigmoid() - along)
@@ -115,7 +115,7 @@ def _loss(top: Surrogate, z: Tensor, gradient: Tensor, soft: Tensor, share: floa
 def _initial(z: Tensor, gradient: Tensor, share: float, source: NoiseSource) -> Surrogate:
     """A surrogate that is the leading direction of the gradients and little else."""
     width, layer = z.shape[1], gradient.shape[1]
-    line = _common.leading(_common.unit(gradient.double())[None])[0].float()
+    line = views.leading(views.unit(gradient.double())[None])[0].float()
     below = float((gradient @ line < 0).double().mean())  # the gradient of a positive points against the slope
     line = line if abs(below - share) <= abs(1 - below - share) else -line
     straight, way = line, None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
 
@@ -28,7 +28,7 @@ class Visits:
     def mean(self, x: Tensor) -> Tensor:
         """Mean over the rows of each group.  (steps, batch, width) -> (groups, width)"""
         total = torch.zeros(self.ids.numel(), x.shape[-1], dtype=torch.float64, device=x.device)
-        for part in _common.slices(x.shape[0], x.shape[1] * x.shape[2]):
+        for part in views.slices(x.shape[0], x.shape[1] * x.shape[2]):
             total.index_add_(0, self.slot[part].flatten(), x[part].flatten(0, 1).double())
         return (total / self.count[:, None]).to(x.dtype)
 
@@ -42,7 +42,7 @@ class Visits:
         """Standardized scores added over the rows that count, and which groups had one.  (1, groups) each"""
         rows = self.slot.flatten()
         total = torch.zeros(self.ids.numel(), dtype=torch.float64, device=score.device)
-        total.index_add_(0, rows, _common.standardized(score, counts).flatten())
+        total.index_add_(0, rows, views.standardized(score, counts).flatten())
         seen = torch.zeros_like(self.count).index_add_(0, rows, counts.flatten().to(self.count.dtype))
         return total[None], (seen > 0)[None]
 
@@ -69,15 +69,15 @@ def on_means(
         least: groups of fewer rows are left out.
         precise: whether quieter batches weigh more: each by one over its root mean square.
     """
-    received = _common.gradient(view)
+    received = views.gradient(view)
     kept = visits.count >= least
-    size = _common.batch_rms(received)  # (steps, 1, 1)
+    size = views.batch_rms(received)  # (steps, 1, 1)
     weight = (size.mean() / size if precise else torch.ones_like(size)).to(received.dtype)
-    told = visits.mean(weight * (_common.scaled(received) if scale else received))
+    told = visits.mean(weight * (views.scaled(received) if scale else received))
     gradient = (told / visits.mean(weight.expand(*view.rows.shape, 1)))[kept][None]
     embedding = None
     if any(message.kind == "embedding" for message in view.messages):
-        embedding = visits.mean(_common.embedding(view, attack.name))[kept][None]
+        embedding = visits.mean(views.embedding(view, attack.name))[kept][None]
     one = View.of(gradient, rows=visits.ids[kept][None], embedding=embedding, role=view.role)
     if known.positive_gradient is not None:
         clean = known.positive_gradient

@@ -8,14 +8,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.attacks._visits import Visits, on_means
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
 __all__ = ["accumulated"]
 
 How = Literal["mean", "precise", "sum", "spread"]
+
+FACTS = Facts(order=170, audited=False)
 
 
 def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: bool = True) -> Attack:
@@ -38,7 +41,7 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: boo
     """
     if how not in ("mean", "precise", "sum", "spread"):
         raise UsageError(f"how is 'mean', 'precise', 'sum' or 'spread', not {how!r}")
-    return _Accumulated(_common.built(attack), how, scale)
+    return _Accumulated(views.built(attack), how, scale)
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ class _Accumulated:
         return Guess(visits.ids[None], score, counted=seen, baseline=baseline)
 
     def _scaled(self, view: View) -> Tensor:
-        gradient = _common.gradient(view)
-        return _common.scaled(gradient) if self.scale else gradient
+        gradient = views.gradient(view)
+        return views.scaled(gradient) if self.scale else gradient
 
 
 def _with_gradient(view: View, gradient: Tensor) -> View:

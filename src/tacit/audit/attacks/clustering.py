@@ -8,7 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common, _gaussian
+from tacit.audit import views
+from tacit.audit.attacks import _gaussian
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
@@ -18,6 +20,9 @@ Of = Literal["embedding", "gradient"]
 
 _RANDOM = 4  # starts along random directions, besides one along each coordinate
 _MOVES = 25  # of the two centres, from each start
+
+_GRADIENTS = {"of": "gradient"}
+FACTS = Facts(order=110, needs=("embedding",), variants=({}, _GRADIENTS), on_gradients=_GRADIENTS, joined=("mean",))
 
 
 def clustering(of: Of = "embedding", components: int = 8) -> Attack:
@@ -36,7 +41,7 @@ def clustering(of: Of = "embedding", components: int = 8) -> Attack:
     """
     if of not in ("embedding", "gradient"):
         raise UsageError(f"clustering looks at 'embedding' or 'gradient', not at {of!r}")
-    _common.check_count("clustering", "components", components, "component")
+    views.check_count("clustering", "components", components, "component")
     return _Clustering(of, components)
 
 
@@ -48,15 +53,15 @@ class _Clustering:
     @property
     def name(self) -> str:
         of = None if self.of == "embedding" else self.of
-        return _common.spelled("clustering", of=of, components=None if self.components == 8 else self.components)
+        return views.spelled("clustering", of=of, components=None if self.components == 8 else self.components)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
         own = self.of == "embedding"
-        x = _common.embedding(view, "clustering") if own else _common.gradient(view)
-        x = _common.scaled(x - x.mean(1, keepdim=True)) if x.shape[1] > 1 else _common.scaled(x)
+        x = views.embedding(view, "clustering") if own else views.gradient(view)
+        x = views.scaled(x - x.mean(1, keepdim=True)) if x.shape[1] > 1 else views.scaled(x)
         white, _ = _gaussian.whitened(x, self.components, noise)
         score = _side(white.flatten(0, 1), noise).reshape(view.rows.shape)
-        return Guess(view.rows, score, baseline=_common.baseline(score, view, known) if own else None)
+        return Guess(view.rows, score, baseline=views.baseline(score, view, known) if own else None)
 
 
 def _side(x: Tensor, noise: Noise) -> Tensor:

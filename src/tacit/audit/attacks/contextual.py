@@ -8,8 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common, _gaussian
+from tacit.audit import views
+from tacit.audit.attacks import _gaussian
 from tacit.audit.attacks._learning import learned_score
+from tacit.audit.facts import Facts
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
@@ -20,6 +22,16 @@ _RIDGES = (0.03, 0.3, 3.0)  # of the mean square of an input
 _SLIGHT = 0.01  # the ridge of fits that take out what embeddings say by themselves
 _NEIGHBOURS = 32  # rows that a row is compared with
 _COMPONENTS = 256  # numbers of an embedding and of a gradient that the fit sees; wider ones are projected
+
+FACTS = Facts(
+    order=120,
+    needs=("labels", "embedding"),
+    variants=({}, {"fit": "network"}),
+    joined=("mean",),
+    steers=True,
+    live=True,
+    sweep="last batches",
+)
 
 
 def contextual(fit: Literal["slope", "network"] = "slope") -> Attack:
@@ -50,9 +62,9 @@ class _Slope:
     name: str = "contextual"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        label = _common.labels(view, known, self.name)
-        gradient = _common.scaled(_common.gradient(view))
-        context = _context(_common.embedding(view, self.name), noise)
+        label = views.labels(view, known, self.name)
+        gradient = views.scaled(views.gradient(view))
+        context = _context(views.embedding(view, self.name), noise)
         white, _ = _gaussian.whitened(gradient, _COMPONENTS, noise)
         flat, there = label.flatten(), white.flatten(0, 1)
         bent = _bent(context, int((flat >= 0).sum()), noise)
@@ -139,8 +151,8 @@ class _Network:
     name: str = "contextual(network)"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        label = _common.labels(view, known, self.name)
-        gradient, own = _common.gradient(view), _common.embedding(view, self.name)
+        label = views.labels(view, known, self.name)
+        gradient, own = views.gradient(view), views.embedding(view, self.name)
         score = learned_score([own, gradient], view, known, noise, self.name)
         baseline = learned_score([own], view, known, noise, self.name)
         return Guess(view.rows, score, counted=label < 0, baseline=baseline)

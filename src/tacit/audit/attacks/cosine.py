@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
 __all__ = ["cosine"]
+
+FACTS = Facts(order=20, needs=("clean",), joined=("mean", "precise"), steers=True, live=True, sweep="every batch")
 
 
 def cosine() -> Attack:
@@ -28,7 +31,7 @@ class _Cosine:
     name: str = "cosine"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        gradient, clean = _common.gradient(view), known.positive_gradient
+        gradient, clean = views.gradient(view), known.positive_gradient
         if clean is None:
             raise UsageError("the attack 'cosine' needs known.positive_gradient: grant clean gradients or leave it out")
         steps, _, width = gradient.shape
@@ -37,5 +40,5 @@ class _Cosine:
                 f"known.positive_gradient is {tuple(clean.shape)}, but the view has {steps} steps of width {width}: "
                 f"grant clean gradients of this layer"
             )
-        positive = _common.unit(clean.to(gradient)[..., None, :])  # (steps, 1, width)
-        return Guess(view.rows, (_common.unit(gradient) @ positive.mT).squeeze(-1))
+        positive = views.unit(clean.to(gradient)[..., None, :])  # (steps, 1, width)
+        return Guess(view.rows, (views.unit(gradient) @ positive.mT).squeeze(-1))

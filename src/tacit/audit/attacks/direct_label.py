@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
 __all__ = ["direct_label"]
+
+FACTS = Facts(order=60, joined=("mean", "precise"), steers=True)
 
 
 def direct_label() -> Attack:
@@ -35,19 +38,19 @@ class _DirectLabel:
     name: str = "direct_label"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        gradient = _common.gradient(view)
+        gradient = views.gradient(view)
         steps, batch, width = gradient.shape
         if width <= 2:
             return Guess(view.rows, -gradient[..., -1])
         each = batch * width + min(batch, width) ** 2
-        found = [_along(gradient[part]) for part in _common.slices(steps, each)]
+        found = [_along(gradient[part]) for part in views.slices(steps, each)]
         score, direction = (torch.cat(part) for part in zip(*found, strict=True))
-        score = score * _common.turns(direction)[:, None]
+        score = score * views.turns(direction)[:, None]
         return Guess(view.rows, -score if bool(score.sign().sum() > 0) else score)
 
 
 def _along(x: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine of each row with the leading direction of its batch's unit rows, and that direction."""
-    x = _common.unit(x.double())
-    direction = _common.leading(x)
+    x = views.unit(x.double())
+    direction = views.leading(x)
     return (x @ direction[..., None]).squeeze(-1), direction

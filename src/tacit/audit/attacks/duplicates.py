@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.attacks._visits import Visits, counted, on_means
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
 __all__ = ["duplicates"]
+
+FACTS = Facts(order=160, needs=("labels", "embedding"))
 
 
 def duplicates(attack: Attack | str = "likelihood", tolerance: float = 1e-3) -> Attack:
@@ -33,7 +36,7 @@ def duplicates(attack: Attack | str = "likelihood", tolerance: float = 1e-3) -> 
         raise UsageError(
             f"duplicates(tolerance={tolerance!r}): pass a share of an embedding's length, from 0 to below 1"
         )
-    return _Duplicates(_common.built(attack), float(tolerance))
+    return _Duplicates(views.built(attack), float(tolerance))
 
 
 _FEWEST = 32  # examples that were asked about again: of fewer an AUC tells nothing
@@ -50,8 +53,8 @@ class _Duplicates:
         return f"duplicates({self.attack.name}{shown})"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        _common.gradient(view)  # a transcript that can't be read is told before one that has no duplicates
-        questions = _questions(view, _common.embedding(view, "duplicates"), self.tolerance, noise)
+        views.gradient(view)  # a transcript that can't be read is told before one that has no duplicates
+        questions = _questions(view, views.embedding(view, "duplicates"), self.tolerance, noise)
         again = int((questions.count > 1).sum())
         if again < _FEWEST:
             found = f"only {again} examples that were" if again else "no example that was"
@@ -72,10 +75,10 @@ def _questions(view: View, z: Tensor, tolerance: float, noise: Noise) -> Visits:
     order = (z @ axis).argsort(stable=True)
     order = order[ids[order].argsort(stable=True)]
     first = torch.ones_like(ids, dtype=torch.bool)  # whether a row, in this order, asks something new
-    length = _common.row_norm(z)[order]
-    for part in _common.slices(len(ids) - 1, z.shape[1]):
+    length = views.row_norm(z)[order]
+    for part in views.slices(len(ids) - 1, z.shape[1]):
         before, after = order[:-1][part], order[1:][part]
-        moved = _common.row_norm(z[after] - z[before])
+        moved = views.row_norm(z[after] - z[before])
         far = moved > tolerance * torch.minimum(length[:-1][part], length[1:][part])
         first[1:][part] = far | (ids[after] != ids[before])
     slot = torch.empty_like(ids)

@@ -7,13 +7,16 @@ from typing import Literal
 
 import torch
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
 __all__ = ["hint"]
 
 Similarity = Literal["inner", "cosine"]
+
+FACTS = Facts(order=40, needs=("labels",), steers=True, live=True, sweep="every batch")
 
 
 def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
@@ -26,7 +29,7 @@ def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
     Knows: the gradients; of known.labels at most k positives in each batch.
     Costs: O(batch * width * k) for each step.
     """
-    _common.check_count("hint", "k", k, "known positive in a batch")
+    views.check_count("hint", "k", k, "known positive in a batch")
     if similarity not in ("inner", "cosine"):
         raise UsageError(f"similarity is 'inner' or 'cosine', not {similarity!r}")
     return _Hint(k, similarity)
@@ -40,12 +43,12 @@ class _Hint:
     @property
     def name(self) -> str:
         shown = None if self.similarity == "inner" else self.similarity
-        return _common.spelled("hint", k=None if self.k == 5 else self.k, similarity=shown)
+        return views.spelled("hint", k=None if self.k == 5 else self.k, similarity=shown)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        gradient = _common.gradient(view)
-        gradient = _common.unit(gradient) if self.similarity == "cosine" else _common.scaled(gradient)
-        positive = _common.labels(view, known, "hint") == 1  # (steps, batch)
+        gradient = views.gradient(view)
+        gradient = views.unit(gradient) if self.similarity == "cosine" else views.scaled(gradient)
+        positive = views.labels(view, known, "hint") == 1  # (steps, batch)
         is_hint = positive & (positive.cumsum(-1) <= self.k)
         k = min(self.k, gradient.shape[1])
         first = is_hint.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, :k]  # (steps, k)

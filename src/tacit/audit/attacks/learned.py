@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.attacks._learning import learned_score
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
 __all__ = ["learned"]
+
+FACTS = Facts(order=90, needs=("labels",), sweep="last batches")
 
 
 def learned() -> Attack:
@@ -30,6 +33,6 @@ class _Learned:
     name: str = "learned"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        label = _common.labels(view, known, self.name)
-        score = learned_score([_common.gradient(view)], view, known, noise, self.name)
+        label = views.labels(view, known, self.name)
+        score = learned_score([views.gradient(view)], view, known, noise, self.name)
         return Guess(view.rows, score, counted=label < 0)

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
-from tacit.audit.attacks import _common, _gaussian
+from tacit.audit import views
+from tacit.audit.attacks import _gaussian
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
 __all__ = ["likelihood"]
+
+FACTS = Facts(order=80, needs=("labels",), joined=("mean", "spread"), steers=True, sweep="last batches")
 
 
 def likelihood(components: int = 256, window: int | None = None) -> Attack:
@@ -24,9 +28,9 @@ def likelihood(components: int = 256, window: int | None = None) -> Attack:
     Knows: the gradients; known.labels.
     Costs: O(rows * width^2) once, in float64.
     """
-    _common.check_count("likelihood", "components", components, "component")
+    views.check_count("likelihood", "components", components, "component")
     if window is not None:
-        _common.check_count("likelihood", "window", window, "step in a window")
+        views.check_count("likelihood", "window", window, "step in a window")
     return _Likelihood(components, window)
 
 
@@ -38,11 +42,11 @@ class _Likelihood:
     @property
     def name(self) -> str:
         shown = None if self.components == 256 else self.components
-        return _common.spelled("likelihood", components=shown, window=self.window)
+        return views.spelled("likelihood", components=shown, window=self.window)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        gradient = _common.scaled(_common.gradient(view))
-        label = _common.labels(view, known, "likelihood")
+        gradient = views.scaled(views.gradient(view))
+        label = views.labels(view, known, "likelihood")
         steps = gradient.shape[0]
         window = self.window or steps
         parts = []

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
 __all__ = ["majority"]
+
+FACTS = Facts(order=30, steers=True, live=True, sweep="some batches")
 
 
 def majority() -> Attack:
@@ -31,9 +34,9 @@ class _Majority:
     name: str = "majority"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        gradient = _common.unit(_common.gradient(view))
+        gradient = views.unit(views.gradient(view))
         steps, batch, _ = gradient.shape
-        parts = [_disagreement(gradient[part]) for part in _common.slices(steps, batch * batch)]
+        parts = [_disagreement(gradient[part]) for part in views.slices(steps, batch * batch)]
         return Guess(view.rows, torch.cat(parts))
 
 
@@ -42,7 +45,7 @@ def _disagreement(rows: Tensor) -> Tensor:
     steps, batch, _ = rows.shape
     agree = [
         (rows[:, block] @ rows.mT).sign_().sum(-1)  # (steps, block); in place, for new memory costs as much again
-        for block in _common.slices(batch, steps * batch)
+        for block in views.slices(batch, steps * batch)
     ]
     itself = (rows != 0).any(-1)  # a row agrees with itself; that says nothing
     return -(torch.cat(agree, dim=1) - itself.to(rows.dtype)) / max(1, batch - 1)

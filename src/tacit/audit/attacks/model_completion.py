@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError
 
 __all__ = ["model_completion"]
 
 _PENALTIES = 10.0 ** torch.arange(-4.0, 4.5, 0.5, dtype=torch.float64)  # in units of the mean squared length of a row
+
+FACTS = Facts(order=130, needs=("labels", "embedding"))
 
 
 def model_completion(k: int = 40) -> Attack:
@@ -29,7 +32,7 @@ def model_completion(k: int = 40) -> Attack:
         known.prediction as the baseline where it is granted.
     Costs: one decomposition of a k x k matrix, and one product with all embeddings.
     """
-    _common.check_count("model_completion", "k", k, "known label")
+    views.check_count("model_completion", "k", k, "known label")
     return _ModelCompletion(k)
 
 
@@ -39,17 +42,17 @@ class _ModelCompletion:
 
     @property
     def name(self) -> str:
-        return _common.spelled("model_completion", k=None if self.k == 40 else self.k)
+        return views.spelled("model_completion", k=None if self.k == 40 else self.k)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        label = _common.labels(view, known, "model_completion")  # (steps, batch)
-        z = _common.embedding(view, "model_completion").double()
+        label = views.labels(view, known, "model_completion")  # (steps, batch)
+        z = views.embedding(view, "model_completion").double()
         flat = z.flatten(0, 1)
         spread, mean = torch.std_mean(flat, dim=0, correction=0)
         flat = (flat - mean) / torch.where(spread > 1e-9 * mean.abs(), spread, torch.inf)  # (rows, width)
         rows = _some(view.rows.flatten(), label.flatten(), self.k, noise)
         score = (flat @ _ridge(flat[rows], 2.0 * label.flatten()[rows].double() - 1)).reshape(label.shape)
-        return Guess(view.rows, score, counted=label < 0, baseline=_common.baseline(score, view, known))
+        return Guess(view.rows, score, counted=label < 0, baseline=views.baseline(score, view, known))
 
 
 def _some(ids: Tensor, label: Tensor, k: int, noise: Noise) -> Tensor:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
 __all__ = ["norm"]
+
+FACTS = Facts(order=10, joined=("mean",), steers=True, live=True, sweep="every batch")
 
 
 def norm() -> Attack:
@@ -26,4 +29,4 @@ class _Norm:
     name: str = "norm"
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        return Guess(view.rows, _common.row_norm(_common.gradient(view)))
+        return Guess(view.rows, views.row_norm(views.gradient(view)))

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
 __all__ = ["log_residual", "residual"]
+
+FACTS = Facts(order=70, joined=("mean",), steers=True, live=True, sweep="some batches")
 
 
 def residual(directions: int | None = None) -> Attack:
@@ -28,7 +31,7 @@ def residual(directions: int | None = None) -> Attack:
     Costs: one eigendecomposition of a matrix of size min(batch, width) for each step, in float64.
     """
     if directions is not None:
-        _common.check_count("residual", "directions", directions, "direction to take away")
+        views.check_count("residual", "directions", directions, "direction to take away")
     return _Residual(directions)
 
 
@@ -38,10 +41,10 @@ class _Residual:
 
     @property
     def name(self) -> str:
-        return _common.spelled("residual", directions=self.directions)
+        return views.spelled("residual", directions=self.directions)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        return Guess(view.rows, log_residual(_common.gradient(view), self.directions))
+        return Guess(view.rows, log_residual(views.gradient(view), self.directions))
 
 
 def log_residual(x: Tensor, directions: int | None = None) -> Tensor:
@@ -52,14 +55,14 @@ def log_residual(x: Tensor, directions: int | None = None) -> Tensor:
         directions = max(1, rank // 4)
     elif directions >= rank:
         raise UsageError(f"a batch of {batch} rows of width {width} has {rank} directions; {directions} leave nothing")
-    parts = [_outside(x[part], directions) for part in _common.slices(steps, batch * (width + rank) + rank * rank)]
-    return _common.log_positive(torch.cat(parts))
+    parts = [_outside(x[part], directions) for part in views.slices(steps, batch * (width + rank) + rank * rank)]
+    return views.log_positive(torch.cat(parts))
 
 
 def _outside(x: Tensor, directions: int) -> Tensor:
     """Energy of each row outside the leading directions, as a sum of squares, so that nothing cancels."""
     x = x.double()
-    x = x / _common.batch_rms(x)
+    x = x / views.batch_rms(x)
     _, batch, width = x.shape
     basis: Tensor
     if width <= batch:

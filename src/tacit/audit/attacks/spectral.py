@@ -8,13 +8,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
 __all__ = ["spectral"]
 
 Of = Literal["embedding", "gradient"]
+
+_GRADIENTS = {"of": "gradient"}
+FACTS = Facts(order=100, needs=("embedding",), variants=({}, _GRADIENTS), on_gradients=_GRADIENTS, sweep="last batches")
 
 
 def spectral(of: Of = "embedding") -> Attack:
@@ -40,26 +44,24 @@ class _Spectral:
 
     @property
     def name(self) -> str:
-        return _common.spelled("spectral", of=None if self.of == "embedding" else self.of)
+        return views.spelled("spectral", of=None if self.of == "embedding" else self.of)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        x = _common.gradient(view) if self.of == "gradient" else _common.embedding(view, "spectral")
+        x = views.gradient(view) if self.of == "gradient" else views.embedding(view, "spectral")
         steps, batch, width = x.shape
         each = batch * width + min(batch, width) ** 2
-        found = [_leading(x[part]) for part in _common.slices(steps, each)]
+        found = [_leading(x[part]) for part in views.slices(steps, each)]
         score, direction = (torch.cat(part) for part in zip(*found, strict=True))
-        turn = _common.turns(direction)[:, None]
+        turn = views.turns(direction)[:, None]
         tail = (score * turn).pow(3).sum().sign()
         score = score * turn * torch.where(tail == 0, 1.0, tail)
-        return Guess(
-            view.rows, score, baseline=_common.baseline(score, view, known) if self.of == "embedding" else None
-        )
+        return Guess(view.rows, score, baseline=views.baseline(score, view, known) if self.of == "embedding" else None)
 
 
 def _leading(x: Tensor) -> tuple[Tensor, Tensor]:
     """Standardized projection of each row on its batch's leading direction, and that direction, of unit length."""
     x = x.double()
     x = x - x.mean(1, keepdim=True)
-    x = x / _common.batch_rms(x)
-    direction = _common.leading(x)
-    return _common.standardized((x @ direction[..., None]).squeeze(-1)), direction
+    x = x / views.batch_rms(x)
+    direction = views.leading(x)
+    return views.standardized((x @ direction[..., None]).squeeze(-1)), direction

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.attacks._visits import Visits
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
@@ -16,6 +17,8 @@ __all__ = ["summed_gradients"]
 
 _ROUNDS = 60  # of conjugate gradients
 _FLAT = 1e-10  # directions with less than this share of a batch's largest energy are rounding
+
+FACTS = Facts(order=150, needs=("embedding",))
 
 
 def summed_gradients(ridge: float = 0.01) -> Attack:
@@ -48,12 +51,12 @@ class _SummedGradients:
 
     @property
     def name(self) -> str:
-        return _common.spelled("summed_gradients", ridge=None if self.ridge == 0.01 else f"{self.ridge:g}")
+        return views.spelled("summed_gradients", ridge=None if self.ridge == 0.01 else f"{self.ridge:g}")
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        x = _with_ones(_common.embedding(view, "summed_gradients").double())
+        x = _with_ones(views.embedding(view, "summed_gradients").double())
         sums = torch.stack([a.mT @ b.double() for a, b in zip(x, _sent(view), strict=True)])
-        told = sums @ _common.leading(sums.flatten(0, 1)[None])[0]  # (steps, columns)
+        told = sums @ views.leading(sums.flatten(0, 1)[None])[0]  # (steps, columns)
         white, equations = _whitened(x, told)
         size = _rms(equations)
         visits = Visits.of(view)
@@ -71,7 +74,7 @@ def _least_squares(normal: Tensor, told: Tensor) -> Tensor:
 
 def _sent(view: View) -> Tensor:
     """Gradients with batches of one size, as sums of gradients that shrink would drown the later ones."""
-    return _common.scaled(_common.gradient(view))
+    return views.scaled(views.gradient(view))
 
 
 def _with_ones(z: Tensor) -> Tensor:

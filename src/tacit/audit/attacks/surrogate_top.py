@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.audit.attacks._surrogate import fitted
 from tacit.audit.attacks._visits import Visits
+from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
 __all__ = ["surrogate_top"]
+
+FACTS = Facts(order=140, needs=("share", "embedding"), joined=("mean",))
 
 
 def surrogate_top(share: float | None = None) -> Attack:
@@ -45,11 +48,11 @@ class _SurrogateTop:
 
     @property
     def name(self) -> str:
-        return _common.spelled("surrogate_top", share=self.share)
+        return views.spelled("surrogate_top", share=self.share)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
         share = self.share if self.share is not None else known.share
-        z, gradient = _common.embedding(view, "surrogate_top"), _common.scaled(_common.gradient(view)).float()
+        z, gradient = views.embedding(view, "surrogate_top"), views.scaled(views.gradient(view)).float()
         if share is None:
             raise UsageError("the attack 'surrogate_top' needs known.share: grant it, or pass share=...")
         z, gradient = _standardized(z.double().flatten(0, 1)), gradient.flatten(0, 1)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.audit.metrics.precision_recall import largest
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
 __all__ = ["top_share"]
+
+FACTS = Facts(order=50, needs=("share",), steers=True, live=True, sweep="some batches")
 
 
 def top_share(share: float | None = None) -> Attack:
@@ -32,11 +35,11 @@ class _TopShare:
 
     @property
     def name(self) -> str:
-        return _common.spelled("top_share", share=self.share)
+        return views.spelled("top_share", share=self.share)
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
         share = self.share if self.share is not None else known.share
         if share is None:
             raise UsageError("the attack 'top_share' needs known.share: grant it, or pass share=...")
-        called = largest(_common.row_norm(_common.gradient(view)), share)
+        called = largest(views.row_norm(views.gradient(view)), share)
         return Guess(view.rows, called.double())

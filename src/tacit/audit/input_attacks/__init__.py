@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tacit.audit import _listing
+from tacit import plugins
+from tacit.audit.facts import Facts
 from tacit.contracts import InputAttack
 
-__all__ = ["attack", "names"]
+__all__ = ["attack", "facts", "names"]
 
 
 def names() -> list[str]:
@@ -22,7 +23,7 @@ def names() -> list[str]:
     >>> "decoder" in names()
     True
     """
-    return _listing.modules(__name__)
+    return plugins.names(__name__)
 
 
 def attack(name: str, **options: Any) -> InputAttack:
@@ -31,4 +32,10 @@ def attack(name: str, **options: Any) -> InputAttack:
     >>> attack("linear_decoder", share=0.1).name
     'linear_decoder(share=0.1)'
     """
-    return cast(InputAttack, _listing.call(__name__, "attack on inputs", name, options))
+    return cast(InputAttack, plugins.call(__name__, "attack on inputs", name, options))
+
+
+def facts(name: str) -> Facts:
+    """Where an attack on inputs is tried, as its file says."""
+    known: Facts = plugins.facts(__name__, "attack on inputs", name)
+    return known

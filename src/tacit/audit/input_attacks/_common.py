@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import _common
+from tacit.audit import views
 from tacit.contracts import KnownInputs, NoiseSource, View
 from tacit.errors import LabelsError, TensorError, UsageError
-
-spelled, check_count, slices = _common.spelled, _common.check_count, _common.slices
 
 _OUTLIER = 10.0  # in deviations: no normal column ever goes there
 
@@ -45,7 +43,7 @@ def seen(view: View, known: KnownInputs, attack: str) -> Seen:
             f"the attack {attack!r} guesses inputs, not labels, and was granted a {type(known).__name__}: run it with "
             "attack_inputs, which grants it KnownInputs, or leave it out"
         )
-    z = _common.embedding(view, attack, sent=True).flatten(0, 1)  # (visits, width)
+    z = views.embedding(view, attack, sent=True).flatten(0, 1)  # (visits, width)
     if not z.numel():
         raise UsageError(f"the attack {attack!r} was shown no rows: record at least one batch")
     return Seen(view.rows.flatten(), _standardized(z))

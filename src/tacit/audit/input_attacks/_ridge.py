@@ -9,7 +9,7 @@ from operator import add
 import torch
 from torch import Tensor
 
-from tacit.audit.input_attacks import _common
+from tacit.audit import views
 
 _PENALTIES = tuple(10.0 ** (power / 2) for power in range(-20, 7))  # times the largest eigenvalue
 _FLAT = 1e-12  # directions with less than this share of the largest energy are rounding and are left out
@@ -30,7 +30,7 @@ class Line:
     def __call__(self, z: Tensor) -> Tensor:
         """The map of each row, in float32.  (rows, width) -> (rows, inputs)"""
         each = self.weight.shape[0] + self.weight.shape[1]
-        parts = [z[part].double() @ self.weight + self.bias for part in _common.slices(z.shape[0], each)]
+        parts = [z[part].double() @ self.weight + self.bias for part in views.slices(z.shape[0], each)]
         return torch.cat(parts).float()
 
 
@@ -97,7 +97,7 @@ def _sums(z: Tensor, x: Tensor, rows: Tensor, middle: Tensor, basis: Tensor | No
         a = a if basis is None else a @ basis
         return _Sums(float(len(a)), a.sum(0), b.sum(0), a.mT @ a, a.mT @ b)
 
-    return reduce(add, map(of, _common.slices(rows.numel(), z.shape[1] + x.shape[1])))
+    return reduce(add, map(of, views.slices(rows.numel(), z.shape[1] + x.shape[1])))
 
 
 def _span(z: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.audit.input_attacks import _common, _fit
+from tacit.audit import fitting, views
+from tacit.audit.facts import Facts
+from tacit.audit.input_attacks import _common
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
 from tacit.errors import UsageError
 
@@ -16,6 +18,8 @@ __all__ = ["attribute"]
 
 _HIDDEN = (64, 32)
 _DECAY = 3.0
+
+FACTS = Facts(order=40)
 
 
 def attribute(share: float = 0.5, updates: int = 800) -> InputAttack:
@@ -33,7 +37,7 @@ def attribute(share: float = 0.5, updates: int = 800) -> InputAttack:
     Costs: 5 * `updates` updates of a small network at 256 rows.
     """
     _common.check_share("attribute", share)
-    _common.check_count("attribute", "updates", updates, "update")
+    views.check_count("attribute", "updates", updates, "update")
     return _Attribute(share, updates)
 
 
@@ -45,7 +49,7 @@ class _Attribute:
 
     @property
     def name(self) -> str:
-        return _common.spelled("attribute", share=None if self.share == 0.5 else self.share)
+        return views.spelled("attribute", share=None if self.share == 0.5 else self.share)
 
     def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
         source = noise_source(noise)
@@ -62,13 +66,13 @@ class _Attribute:
 
     def _logits(self, z: Tensor, target: Tensor, codes: int, fit: Tensor, held: Tensor, source: NoiseSource) -> Tensor:
         """What one network says about every row.  (visits, codes)"""
-        network = _fit.Straight(z.shape[1], _HIDDEN, codes)
-        _fit.drawn(network, source, z.device)
+        network = fitting.Straight(z.shape[1], _HIDDEN, codes)
+        fitting.drawn(network, source, z.device)
         network.start()
         if fit.numel() and held.numel():
             loss = functional.cross_entropy
-            _fit.trained(network, z, target, fit, held, source, updates=self.updates, loss=loss, decay=_DECAY)
-        return _fit.answer(network, z, sum(_HIDDEN) + z.shape[1] + codes)
+            fitting.trained(network, z, target, fit, held, source, updates=self.updates, loss=loss, decay=_DECAY)
+        return fitting.answer(network, z, sum(_HIDDEN) + z.shape[1] + codes)
 
 
 def _log_odds(logits: Tensor) -> Tensor:

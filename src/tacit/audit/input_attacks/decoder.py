@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.audit.input_attacks import _common, _fit
+from tacit.audit import fitting, views
+from tacit.audit.facts import Facts
+from tacit.audit.input_attacks import _common
 from tacit.audit.input_attacks._mirror import mirrored
 from tacit.audit.input_attacks._ridge import ridge
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
@@ -19,6 +21,8 @@ __all__ = ["decoder"]
 _LINEAR = 4096  # up to this many directions the network starts from the best linear map
 _FROM_A_LINE, _FROM_NOTHING = 2e-3, 5e-3  # learning rates: what starts well should not be thrown off
 _MIRRORED = 1 << 16  # numbers that a mirrored network takes for each row, more or less
+
+FACTS = Facts(order=20)
 
 
 def decoder(
@@ -50,9 +54,9 @@ def decoder(
     Costs: `updates` updates of the network at 256 rows, and one linear_decoder.
     """
     _common.check_share("decoder", share)
-    _common.check_count("decoder", "updates", updates, "update")
+    views.check_count("decoder", "updates", updates, "update")
     for units in hidden:
-        _common.check_count("decoder", "hidden", units, "unit in each hidden layer")
+        views.check_count("decoder", "hidden", units, "unit in each hidden layer")
     return _Decoder(share, mirror, tuple(hidden), updates)
 
 
@@ -66,7 +70,7 @@ class _Decoder:
     @property
     def name(self) -> str:
         shown = None if self.mirror is None else type(self.mirror).__name__
-        return _common.spelled("decoder", share=None if self.share == 0.5 else self.share, mirror=shown)
+        return views.spelled("decoder", share=None if self.share == 0.5 else self.share, mirror=shown)
 
     def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
         source = noise_source(noise)
@@ -78,22 +82,22 @@ class _Decoder:
         if self.mirror is None:
             value = self._straight(seen.z, x, pairs, source)
         else:
-            network = _fit.drawn(mirrored(self.mirror, given.shape, seen.z.shape[1]), source, seen.z.device)
+            network = fitting.drawn(mirrored(self.mirror, given.shape, seen.z.shape[1]), source, seen.z.device)
             self._train(network, seen.z, x, pairs, source)
-            value = _fit.answer(network, seen.z, _MIRRORED)
+            value = fitting.answer(network, seen.z, _MIRRORED)
         believed = given.like(value * scale + mean, seen.rows[pairs.fold >= 0])
         return Reconstruction(seen.rows, believed, pairs.hidden)
 
     def _straight(self, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> Tensor:
         """The answers of a network that starts as the best line: of the line itself where it is not surely better."""
-        network = _fit.Straight(z.shape[1], self.hidden, x.shape[1])
-        _fit.drawn(network, source, z.device)
+        network = fitting.Straight(z.shape[1], self.hidden, x.shape[1])
+        fitting.drawn(network, source, z.device)
         fit, held = pairs.split()
         small = min(z.shape[1], fit.numel()) <= _LINEAR
         line = ridge(z, x, fit, held, refit=False) if small else None
         network.start(line)
         self._train(network, z, x, pairs, source)
-        value = _fit.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
+        value = fitting.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
         if line is None or _surely_better(value[held], line(z[held]), x[held]):
             return value
         return ridge(z, x, fit, held)(z)
@@ -102,7 +106,7 @@ class _Decoder:
         rate = _FROM_A_LINE if self.mirror is None else _FROM_NOTHING
         fit, held = pairs.split()
         mse = functional.mse_loss
-        _fit.trained(network, z, x, fit, held, source, updates=self.updates, loss=mse, rate=rate)
+        fitting.trained(network, z, x, fit, held, source, updates=self.updates, loss=mse, rate=rate)
 
 
 def _surely_better(one: Tensor, other: Tensor, truth: Tensor) -> bool:

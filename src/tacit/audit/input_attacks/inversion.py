@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.audit.attacks import _common as label_common
-from tacit.audit.input_attacks import _common, _fit
+from tacit.audit import fitting, views
+from tacit.audit.facts import Facts
+from tacit.audit.input_attacks import _common
 from tacit.audit.input_attacks._ridge import Line
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
 from tacit.errors import TensorError, UsageError
@@ -24,6 +25,8 @@ _BIAS_RATE = 0.01  # in units of the embeddings
 _PENALTY = 1.0  # of the ridge that reads a surrogate, times the number of samples: strong, for surrogates are wrong
 _NUMBERS = 64  # that a bottom makes on its way of each number of an input, more or less
 _FITTING = 6  # rounds in which a fresh surrogate's weights are scaled to the size of the embeddings
+
+FACTS = Facts(order=30)
 
 
 def inversion(surrogate: nn.Module | Callable[[], nn.Module], surrogates: int = 8, updates: int = 500) -> InputAttack:
@@ -52,8 +55,8 @@ def inversion(surrogate: nn.Module | Callable[[], nn.Module], surrogates: int = 
     Knows: the embeddings; known.samples; the bottom's architecture, never its weights.
     Costs: surrogates * updates updates of the bottom at 512 rows, and a ridge of the cut's width for each surrogate.
     """
-    _common.check_count("inversion", "surrogates", surrogates, "surrogate")
-    _common.check_count("inversion", "updates", updates, "update")
+    views.check_count("inversion", "surrogates", surrogates, "surrogate")
+    views.check_count("inversion", "updates", updates, "update")
     if not callable(surrogate):
         raise UsageError(f"inversion(surrogate={surrogate!r}): pass a module like the bottom, or what makes one")
     return _Inversion(surrogate, surrogates, updates)
@@ -69,13 +72,13 @@ class _Inversion:
     def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
         source = noise_source(noise)
         rows = _common.seen(view, known, "inversion").rows
-        received = label_common.embedding(view, "inversion", sent=True)
+        received = views.embedding(view, "inversion", sent=True)
         z = received.flatten(0, 1).float()  # not standardized: a surrogate has units
         samples = _samples(known, z.device)
         total = torch.zeros(z.shape[0], samples[0].numel(), device=z.device)
         for _ in range(self.surrogates):
             network = self._fitted(samples, z, source)
-            made = _fit.answer(network, samples, _NUMBERS * samples[0].numel()).flatten(1)
+            made = fitting.answer(network, samples, _NUMBERS * samples[0].numel()).flatten(1)
             total += _read(made, samples.flatten(1), z)
         value = (total / self.surrogates).reshape(-1, *samples.shape[1:])
         return Reconstruction(rows, value, self._unknown(rows, known))
@@ -90,7 +93,7 @@ class _Inversion:
         """A surrogate of fresh weights whose embeddings of the samples are distributed like those received."""
         with torch.random.fork_rng(devices=[]):  # what makes a module draws first weights, which are not used
             made = copy.deepcopy(self.surrogate) if isinstance(self.surrogate, nn.Module) else self.surrogate()
-        network = _fit.drawn(made, source, z.device).eval()
+        network = fitting.drawn(made, source, z.device).eval()
         _scale(network, samples, z)
         unit = (z - z.mean(0)).square().mean().sqrt()
         unit = torch.where(unit > 0, unit, 1.0)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tacit.audit import views
+from tacit.audit.facts import Facts
 from tacit.audit.input_attacks import _common
 from tacit.audit.input_attacks._ridge import ridge
 from tacit.contracts import InputAttack, KnownInputs, Noise, Reconstruction, View, noise_source
 
 __all__ = ["linear_decoder"]
+
+FACTS = Facts(order=10, live=True)
 
 
 def linear_decoder(share: float = 0.5) -> InputAttack:
@@ -33,7 +37,7 @@ class _LinearDecoder:
 
     @property
     def name(self) -> str:
-        return _common.spelled("linear_decoder", share=None if self.share == 0.5 else self.share)
+        return views.spelled("linear_decoder", share=None if self.share == 0.5 else self.share)
 
     def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
         seen = _common.seen(view, known, "linear_decoder")

@@ -5,12 +5,9 @@ A metric is a plain function on tensors, vectorised over any leading stack and c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from tacit import plugins
 
-from tacit.audit import _listing
-
-__all__ = ["metric", "names"]
+__all__ = ["names"]
 
 
 def names() -> list[str]:
@@ -19,13 +16,4 @@ def names() -> list[str]:
     >>> "leak_auc" in names()
     True
     """
-    return _listing.modules(__name__)
-
-
-def metric(name: str) -> Callable[..., Any]:
-    """The metric of that name; an unknown name is a `UsageError` that lists the known ones.
-
-    >>> metric("leak_auc").__name__
-    'leak_auc'
-    """
-    return _listing.function(__name__, "metric", name)
+    return plugins.names(__name__)

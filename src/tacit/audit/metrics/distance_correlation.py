@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from tacit.contracts import Estimate, Noise, noise_source
@@ -13,9 +14,6 @@ from tacit.dependence import distance_correlation as correlation
 from tacit.errors import TensorError, UsageError
 
 __all__ = ["by_batch_size", "distance_correlation"]
-
-_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
-_FEW = (12.706205, 4.302653, 3.182446, 2.776445)  # Student's, with 1 to 4 degrees of freedom
 
 
 def distance_correlation(
@@ -88,18 +86,7 @@ def _check(x: Tensor, z: Tensor, batch_size: int, least: int) -> None:
 
 
 def _interval(each: Tensor, least: float) -> tuple[float, float, float]:
-    """The mean, and the ends of its 95% interval between `least` and 1."""
+    """The mean, and the ends of its 95% interval between `least` and 1: Student's, for few batches say little."""
     mean, spread = each.mean().item(), each.std().item()
-    half = _student(len(each) - 1) * spread / len(each) ** 0.5
+    half = float(stdtrit(len(each) - 1, 0.975)) * spread / len(each) ** 0.5
     return mean, max(least, mean - half), min(1.0, mean + half)
-
-
-def _student(freedom: int) -> float:
-    """The 97.5% quantile of Student's distribution: a few batches say little about their own spread."""
-    if freedom <= len(_FEW):
-        return _FEW[freedom - 1]
-    z = _Z95
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3

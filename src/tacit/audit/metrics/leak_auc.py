@@ -2,7 +2,7 @@
 
 An attacker that is always wrong is as good as one that is always right, so a leak is folded: max(a, 1 - a). The fold
 is taken once, of the mean over batches: folding every batch would turn chance into leak, because |a - 1/2| of a small
-batch is never zero. `leak_quantile` is the papers' figure, which does fold each batch; compare it only with itself.
+batch is never zero. The papers' quantile does fold each batch; compare it only with itself.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+from scipy.special import chdtri
 from torch import Tensor
 
 from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Guess
-from tacit.errors import LabelsError, UsageError
+from tacit.errors import LabelsError
 
-__all__ = ["auc", "delong", "fold", "judged", "leak_auc", "leak_quantile", "leak_upper"]
+__all__ = ["auc", "delong", "fold", "judged", "leak_auc"]
 
 _LACKING = "no batch holds both classes among the rows that count: take more rows or larger batches"
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
@@ -67,10 +68,16 @@ def delong(score: Tensor, label: Tensor, counted: Tensor | None = None, *, pairs
 
 
 def judged(guess: Guess, truth: Tensor) -> tuple[Estimate, float, float]:
-    """`leak_auc`, `leak_quantile` and `leak_upper` of a guess, with its scores ranked once: that is what takes time."""
+    """All figures of a guess, with its scores ranked once: that is what takes time.
+
+    Returns:
+        Its leak AUC; the 95% quantile over batches of the folded AUC of each, the papers' figure for a whole training,
+        which is above 1/2 for pure chance too, the more so the smaller the batches are; and what a limit is held
+        against, the leak that 95 of 100 batches stay under, chance taken out.
+    """
     ranked = _ranked(*_checked(guess, truth))
     leak = _estimate(ranked)
-    return leak, _quantile(ranked.auc(), 0.95), _held(ranked, leak.high, guess, truth)
+    return leak, _quantile(ranked.auc()), _held(ranked, leak.high, guess, truth)
 
 
 def leak_auc(guess: Guess, truth: Tensor) -> Estimate:
@@ -101,39 +108,24 @@ def _estimate(ranked: _Ranked) -> Estimate:
     return Estimate(value, max(0.5, value - half), min(1.0, value + half))
 
 
-def leak_quantile(guess: Guess, truth: Tensor, q: float = 0.95) -> float:
-    """The q-quantile over batches of the folded AUC of each batch: the papers' figure for a whole training.
-
-    It is above 1/2 for pure chance too, the more so the smaller the batches are.
-    """
-    if not 0 <= q <= 1:
-        raise UsageError(f"a quantile lies between 0 and 1, not at {q}")
-    return _quantile(auc(*_checked(guess, truth)), q)
-
-
-def _quantile(a: Tensor, q: float) -> float:
+def _quantile(a: Tensor) -> float:
     a = fold(a[~a.isnan()])
     if a.numel() == 0:
         raise LabelsError(_LACKING)
-    return float(torch.quantile(a, q))
+    return float(torch.quantile(a, 0.95))
 
 
-def leak_upper(guess: Guess, truth: Tensor) -> float:
+def _held(ranked: _Ranked, high: float, guess: Guess, truth: Tensor) -> float:
     """What a limit is held against: the leak that 95 of 100 batches stay under, chance taken out.
 
     It is the 95% quantile over batches of the leak itself, or the upper end of the mean's interval where that is
     higher. Batches of few positives scatter without leaking anything, so only what they scatter beyond DeLong's
     variance counts, and of that no more than is certain at 95%: where steps are alike, the quantile is the mean.
-    `leak_quantile`, the papers' figure, would break every limit by chance alone.
+    The papers' quantile would break every limit by chance alone.
 
     An attacker that knows something without any message scatters as that does. Of it, what counts is the difference
     between both on the same rows: this is then its baseline, and the upper end of that difference.
     """
-    ranked = _ranked(*_checked(guess, truth))
-    return _held(ranked, _estimate(ranked).high, guess, truth)
-
-
-def _held(ranked: _Ranked, high: float, guess: Guess, truth: Tensor) -> float:
     if guess.baseline is None:
         a, chance = ranked.delong(0.0)
         return min(1.0, _upper(1 - a if float(a.nanmean()) < 0.5 else a, chance, high))
@@ -157,7 +149,7 @@ def _upper(a: Tensor, chance: Tensor, high: float) -> float:
     if batches < 2:
         return high
     mean = float(a[whole].mean())
-    certain = float(a[whole].var()) * (batches - 1) / _chi_squared(batches - 1)
+    certain = float(a[whole].var()) * (batches - 1) / float(chdtri(batches - 1, 0.05))
     spread = max(0.0, certain - float(chance[whole].mean()))
     return max(high, mean + _Z90 * math.sqrt(spread))
 
@@ -174,11 +166,6 @@ def _difference(one: _Ranked, two: _Ranked) -> tuple[Tensor, Tensor]:
     a = (high * one.positive).sum(-1) / n1
     spread = _variance(high, one.positive, a, n1, 0.0) + _variance(low, one.negative, a, n0, 0.0)
     return a + (turned[1] - turned[0]) / 2, spread.masked_fill(one.broken | two.broken, torch.nan)
-
-
-def _chi_squared(freedom: int) -> float:
-    """The 95% quantile of the chi-squared distribution, by Wilson and Hilferty's cube."""
-    return float(freedom * (1 - 2 / (9 * freedom) + _Z90 * (2 / (9 * freedom)) ** 0.5) ** 3)
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,23 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import attack
+from tacit.audit.attacks import attack, chosen
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import Known, View
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import fused
+from tacit.protect.gradient import fused
 
 __all__ = ["CHEAP", "EVERY_BATCH", "SAMPLED", "Measure", "pairwise_auc"]
 
-CHEAP = ("norm", "cosine", "hint", "majority", "top_share", "residual")
-"""What needs one batch alone, so that it can be tried on every one; `residual` takes a decomposition each time."""
-
-EVERY_BATCH = ("norm", "cosine", "hint")
+EVERY_BATCH = chosen(lambda known: known.sweep == "every batch")
 """What is tried on every batch if nothing else is said: what takes no more than a few passes over it."""
 
-SAMPLED = ("majority", "residual", "top_share")
+SAMPLED = chosen(lambda known: known.sweep == "some batches")
 """What is tried on the last batch of every stretch, at every layer: `majority` compares every row with every other one
 and `residual` decomposes, which on every batch would double the cost of training and more."""
+
+CHEAP = (*EVERY_BATCH, *SAMPLED)
+"""What needs one batch alone, so that it can be tried on every one."""
 
 _AT_ONCE = 1 << 26  # numbers of a layer's gradients that are looked at together
 _PAIRS = 2048  # rows of a batch up to which, on CUDA, comparing all pairs in one kernel beats sorting

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import attack
+from tacit.audit.attacks import attack, chosen, facts
 from tacit.audit.metrics.calibration_error import calibration_error
 from tacit.audit.metrics.leak_auc import auc, fold
 from tacit.audit.metrics.log_loss import log_loss
 from tacit.audit.run import attack_all
-from tacit.audit.standard import ACCUMULATED
+from tacit.audit.standard import ACCUMULATED, joined
 from tacit.contracts import Attack, Estimate
 from tacit.errors import TensorError
 from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED
@@ -24,9 +24,9 @@ from tacit.wire.record import Transcript
 
 __all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "student", "utility", "wanted"]
 
-RECORDED = ("spectral", "likelihood", "learned", "contextual")
-"""What is tried at the cut on the last batches; `spectral` looks at gradients here, which the protection answers for,
-and not at embeddings, which every trained model pulls apart."""
+RECORDED = chosen(lambda known: known.sweep == "last batches")
+"""What is tried at the cut on the last batches, on gradients, which the protection answers for, and not on embeddings,
+which every trained model pulls apart."""
 
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182}  # Student's, by degrees of freedom
@@ -170,7 +170,7 @@ def wanted(recipe: Mapping[str, Any]) -> list[str]:
     """
     usual = dict.fromkeys([*recipe["attacks"], *EVERY_BATCH, *SAMPLED])
     layers = dict.fromkeys(["cut", *recipe["layers"]])
-    over = _over_visits() if recipe["epochs"] > 1 else {}
+    over = _over_visits() if recipe["epochs"] > 1 else ()
     return [leak_column(name, layer) for layer in layers for name in usual] + [
         leak_column(name) for name in (*RECORDED, *over)
     ]
@@ -193,20 +193,19 @@ def recorded_leaks(
         finite are a `TensorError`.
     """
     batches = recorder.batches()
-    simple: Mapping[str, Attack] = {
-        name: attack(name, of="gradient") if name == "spectral" else attack(name) for name in attacks
-    }
+    simple: Mapping[str, Attack] = {name: attack(name, **facts(name).on_gradients) for name in attacks}
     found, notes = _tried(batches, simple, truth, seed)
     if visits:
-        joined = {name: attack("accumulated", attack=inner, how=how) for name, (inner, how) in _over_visits().items()}
-        more, others = _tried(recorder.visits(), joined, truth, seed)
+        over = dict(zip(_over_visits(), joined(ACCUMULATED), strict=True))
+        more, others = _tried(recorder.visits(), over, truth, seed)
         found, notes = {**found, **more}, notes + others
     return found, notes
 
 
-def _over_visits() -> dict[str, tuple[str, str]]:
-    """The attacks on all visits by the name that they have here: the attack on one of them, and how they are joined."""
-    return {f"accumulated({inner}{'' if how == 'mean' else f', {how}'})": (inner, how) for inner, how in ACCUMULATED}
+def _over_visits() -> list[str]:
+    """The names that attacks on all visits have here: the attack on one of them, and how they are joined."""
+    named = [(inner if isinstance(inner, str) else inner[0], how) for inner, how in ACCUMULATED]
+    return [f"accumulated({inner}{'' if how == 'mean' else f', {how}'})" for inner, how in named]
 
 
 def _tried(

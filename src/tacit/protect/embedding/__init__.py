@@ -9,20 +9,21 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from tacit import plugins
 from tacit.contracts import EmbeddingProtection
-from tacit.protect import _listing
+from tacit.protect.facts import Facts
 
-__all__ = ["embedding_protection", "names"]
+__all__ = ["embedding_protection", "facts", "names"]
 
 
 def __getattr__(name: str) -> ModuleType:
     """The module of a protection, on first use: `tacit.protect.embedding.gaussian`."""
-    return _listing.module(__name__, name)
+    return plugins.module(__name__, name)
 
 
 def names() -> list[str]:
     """The names of all embedding protections: those of the public files in this folder."""
-    return _listing.names(__name__)
+    return plugins.names(__name__)
 
 
 def embedding_protection(name: str, **options: Any) -> EmbeddingProtection:
@@ -35,5 +36,11 @@ def embedding_protection(name: str, **options: Any) -> EmbeddingProtection:
     ...
     tacit.errors.UsageError: there is no embedding protection 'gauss'; there are: adversarial, ..., quantize
     """
-    made: EmbeddingProtection = _listing.made(__name__, "embedding protection", name, options)
+    made: EmbeddingProtection = plugins.call(__name__, "embedding protection", name, options)
     return made
+
+
+def facts(name: str) -> Facts:
+    """What is known of an embedding protection before it is made: its options, and what it promises."""
+    known: Facts = plugins.facts(__name__, "embedding protection", name)
+    return known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,10 @@ class BaseProtection:
 
     def regularizer(self, x: Tensor, z: Tensor, others: Sequence[Regularizer]) -> Regularizer | None:
         """None: this protection only changes the embedding."""
+        return None
+
+    def louder(self, factor: float) -> Self | None:
+        """The same with so many times the noise's power; None where it adds none."""
         return None
 
 

@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from tacit.contracts import EmbeddingProtection, NoiseSource, Regularizer
 from tacit.protect.embedding._base import BaseProtection, pair
 from tacit.protect.embedding._reconstructor import Reconstructing, module_or_none, own_or_borrowed, squared_errors
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import positive_number
+
+FACTS = Facts(strengths=(Option("weight"),))
 
 
 @dataclass(frozen=True)

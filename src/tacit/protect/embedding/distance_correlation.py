@@ -11,7 +11,17 @@ from tacit import dependence
 from tacit.contracts import EmbeddingProtection, NoiseSource, Regularizer
 from tacit.errors import UsageError
 from tacit.protect.embedding._base import BaseProtection, pair
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import positive_number
+
+FACTS = Facts(
+    strengths=(Option("weight"),),
+    others=(
+        Option("log", bool, stronger=None),
+        Option("unbiased", bool, stronger=None),
+        Option("projections", int, above=-1, stronger=None),
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,11 +13,26 @@ from torch import Tensor
 from tacit.contracts import EmbeddingProtection, NoiseSource
 from tacit.errors import TensorError
 from tacit.protect.embedding._base import BaseProtection, largest
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import one_knob, positive_number
 
 _NOTHING = 1e-12  # the size of a batch of zeros: it gets noise like any other, only very small
 _STEPS = 2  # how many steps of the dtype the noise spans at least, so that rounding hides none of it
 _TAIL = 40  # in standard deviations: no normal number is beyond
+
+
+def _visit_kl(options: Mapping[str, Any]) -> float | None:
+    """Rows that are clipped to a norm c are at most 2c apart, so noise of deviation s leaves a sumKL of (2c/s)^2."""
+    std, clip = options.get("std"), options.get("clip")
+    return None if std is None or clip is None else float((2 * clip / std) ** 2)
+
+
+FACTS = Facts(
+    strengths=(Option("std"), Option("snr", stronger="less")),
+    others=(Option("clip", stronger="less"),),
+    noise=True,
+    visit_kl=_visit_kl,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,11 @@ class Gaussian(BaseProtection):
         held = self._held(z, peak, std)
         scale = std if z.device.type == "cpu" else torch.where(held, std, torch.nan)
         return kept + scale * noise.normal(z.shape, dtype=z.dtype, device=z.device)
+
+    def louder(self, factor: float) -> Gaussian:
+        """So many times the power."""
+        std = None if self.std is None else self.std * factor**0.5
+        return replace(self, std=std, snr=None if self.snr is None else self.snr / factor)
 
     def _deviation(self, z: Tensor, peak: Tensor) -> Tensor:
         """The noise's standard deviation, a scalar that holds no gradient."""

@@ -11,9 +11,15 @@ from tacit.contracts import EmbeddingProtection, NoiseSource, Regularizer
 from tacit.errors import UsageError
 from tacit.protect.embedding._base import BaseProtection, pair
 from tacit.protect.embedding._reconstructor import Reconstructing, module_or_none, own_or_borrowed, squared_errors
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import positive_number
 
 _KINDS = ("gaussian", "uniform")
+
+FACTS = Facts(
+    strengths=(Option("weight"),),
+    others=(Option("noise", _KINDS, stronger=None), Option("width", stronger=None)),
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def noise_regularization(
 
     Args:
         weight: of this loss against the label's.
-        noise: "gaussian" or "uniform".
+        noise: what reconstructions are drawn to, "gaussian" or "uniform".
         width: the standard deviation of Gaussian noise, or half the range of uniform noise.
         reconstructor: any module from embeddings (batch, *cut) to as many numbers as an input has; a copy of it is
             trained. None shares that of an `adversarial` before this one, or makes a network with a hidden layer.

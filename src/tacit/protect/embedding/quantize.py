@@ -10,9 +10,12 @@ from torch import Tensor
 from tacit.contracts import EmbeddingProtection, NoiseSource
 from tacit.errors import TensorError, UsageError
 from tacit.protect.embedding._base import BaseProtection, largest
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import whole_number
 
 _MOST_BITS = 16
+
+FACTS = Facts(strengths=(Option("bits", int, below=_MOST_BITS + 1, stronger="less"),))
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def quantize(bits: int) -> EmbeddingProtection:
     small table 8 bits hide nothing. The gradient passes as if nothing had been rounded.
 
     Args:
-        bits: from 1 to 16.
+        bits: of each entry, from 1 to 16.
 
     >>> quantize(1).transform(torch.tensor([[0.0, 1.0, 2.0, 4.0]]), None).tolist()
     [[1.0, 1.0, 3.0, 3.0]]

@@ -5,20 +5,37 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from tacit import plugins
 from tacit.contracts import Protection
-from tacit.protect import _listing
+from tacit.protect.facts import Facts
+from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, positive_number, whole_number
+from tacit.protect.gradient._chain import Chain, chain
+from tacit.protect.gradient._stack import stacked
 
-__all__ = ["names", "protection"]
+__all__ = [
+    "Batch",
+    "Chain",
+    "Drawn",
+    "GradientProtection",
+    "chain",
+    "facts",
+    "fused",
+    "names",
+    "positive_number",
+    "protection",
+    "stacked",
+    "whole_number",
+]
 
 
 def __getattr__(name: str) -> ModuleType:
     """The module of a protection, on first use: `tacit.protect.gradient.marvell.solve`."""
-    return _listing.module(__name__, name)
+    return plugins.module(__name__, name)
 
 
 def names() -> list[str]:
     """The names of all gradient protections: those of the public files in this folder."""
-    return _listing.names(__name__)
+    return plugins.names(__name__)
 
 
 def protection(name: str, **options: Any) -> Protection:
@@ -31,5 +48,15 @@ def protection(name: str, **options: Any) -> Protection:
     ...
     tacit.errors.UsageError: there is no protection 'marvel'; there are: clip, iso, label_distance_correlation, ...
     """
-    made: Protection = _listing.made(__name__, "protection", name, options)
+    made: Protection = plugins.call(__name__, "protection", name, options)
     return made
+
+
+def facts(name: str) -> Facts:
+    """What is known of a gradient protection before it is made: its options, and what it promises.
+
+    >>> [option.name for option in facts("matched").strengths]
+    ['leak_auc', 'scale']
+    """
+    known: Facts = plugins.facts(__name__, "protection", name)
+    return known

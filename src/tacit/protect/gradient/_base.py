@@ -107,10 +107,13 @@ class GradientProtection(abc.ABC):
     Attributes:
         strengths: the fields that may differ between replicas that are protected in one call; see `Strength`.
         noisy: whether noise is drawn, which has to fit into the gradient's dtype.
+        goes_first: whether a chain must begin with it: what it adds depends on labels, which a link before it can't
+            hide.
     """
 
     strengths: ClassVar[tuple[str, ...]] = ()
     noisy: ClassVar[bool] = True
+    goes_first: ClassVar[bool] = False
 
     @abc.abstractmethod
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
@@ -150,6 +153,10 @@ class GradientProtection(abc.ABC):
     def advanced(self, state: Any, steps: int) -> Any:
         """The state with its public step counter moved on, after so many updates whose tensors a replay has written."""
         return state
+
+    def louder(self, factor: float) -> GradientProtection | None:
+        """The same with so many times the noise's power; None where there is no strength that could be raised."""
+        return None
 
     def update(
         self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None

@@ -55,6 +55,13 @@ class Chain:
         """The same for one batch on its own; bad input raises on every device."""
         return checked(self.update(grad, labels, self.fresh(), noise, embedding), grad, labels)
 
+    def louder(self, factor: float) -> Chain | None:
+        """Every link that can be, with so many times the noise's power; None where none can."""
+        raised = [link.louder(factor) if hasattr(link, "louder") else None for link in self.links]
+        if not any(link is not None for link in raised):
+            return None
+        return Chain(tuple(new or old for new, old in zip(raised, self.links, strict=True)))
+
     def steps_to_change(self, state: tuple[Any, ...]) -> int | None:
         """As many as the first link to change allows; 0 where a link can't tell."""
         told = [
@@ -102,10 +109,10 @@ def chain(*links: Protection) -> Protection:
     wrong = next((link for link in links if not (callable(link) and hasattr(link, "update"))), None)
     if wrong is not None:
         raise UsageError(f"chain() takes protections, not {wrong!r}: call the factory first, as in marvell(scale=4.0)")
-    late = next((link for link in links[1:] if getattr(link, "name", "") == "label_distance_correlation"), None)
+    late = next((link for link in links[1:] if isinstance(link, GradientProtection) and link.goes_first), None)
     if late is not None:
         raise UsageError(
-            "chain(): label_distance_correlation adds what depends on the labels, and what stands before it would not "
-            "hide that: put it first"
+            f"chain(): {late.name} adds what depends on the labels, and what stands before it would not hide that: put "
+            "it first"
         )
     return Chain(tuple(links))

@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from tacit.errors import UsageError
+from tacit.protect.facts import Option
 from tacit.protect.gradient._base import Strength, fused, positive_number
+
+LEAK_AUC = Option("leak_auc", above=0.5, below=1.0, stronger="less", sweep=(0.95, 0.52), spaced="normal")
+SCALE = Option("scale", sweep=(0.01, 25.0))
+SUM_KL = Option("sum_kl", stronger="less", sweep=(3.6, 0.01))
+DETECTION_ERROR = Option("detection_error", below=0.5, sweep=(0.1, 0.45), spaced="linear")
 
 PEAK_DECAY = 0.99  # how the largest row of a run is forgotten, for each batch
 
@@ -38,6 +44,19 @@ def sum_kl_for(knob: str, value: float) -> float:
             f"{knob} = {value!r} is out of range: so near to 0.5 it takes more noise than numbers can hold"
         )
     return allowed
+
+
+def louder(knob: str, strength: Strength, sum_kl: Strength, factor: float) -> tuple[float, float]:
+    """A strength in its own spelling that allows so many times less, and the sumKL that it allows."""
+    if knob == "scale":
+        scale = float(strength) * factor
+        return scale, 1 / scale
+    allowed = float(sum_kl) / factor
+    if knob == "leak_auc":
+        return NormalDist().cdf((allowed / 2) ** 0.5), allowed
+    if knob == "detection_error":
+        return (2 - allowed**0.5) / 4, allowed
+    return allowed, allowed
 
 
 def theorem_1(sum_kl: Tensor) -> Tensor:

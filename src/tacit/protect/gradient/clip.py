@@ -8,7 +8,10 @@ from typing import Any
 import torch
 
 from tacit.contracts import NoiseSource
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, per_problem, positive_number
+
+FACTS = Facts(strengths=(Option("norm", stronger="less"),), alone=False)
 
 
 @dataclass(frozen=True)

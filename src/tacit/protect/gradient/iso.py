@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.contracts import NoiseSource
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, per_problem, positive_number
+
+FACTS = Facts(strengths=(Option("t", sweep=(0.0625, 625.0)),), noise=True)  # the papers' r from 0.25 to 25, squared
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,10 @@ class Iso(GradientProtection):
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         noise.mul_((power / width).sqrt()[:, None, None])
         return Drawn(noise, state, power, {})
+
+    def louder(self, factor: float) -> Iso:
+        """So many times the power."""
+        return replace(self, t=self.t * factor)
 
 
 def iso(t: float) -> GradientProtection:

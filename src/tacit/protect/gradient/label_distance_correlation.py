@@ -11,7 +11,10 @@ from torch import Tensor
 from tacit.contracts import NoiseSource
 from tacit.dependence import distance_correlation, log_distance_correlation
 from tacit.errors import TensorError, UsageError
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, per_problem, positive_number
+
+FACTS = Facts(strengths=(Option("weight"),), alone=False)
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class LabelDistanceCorrelation(GradientProtection):
     log: bool
 
     strengths = ("weight",)
+    goes_first = True
 
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """The gradient of the weighted correlation in the place of noise; 0 where the batch has one class or one row.

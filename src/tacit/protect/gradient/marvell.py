@@ -9,12 +9,24 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import NoiseSource
+from tacit.protect.facts import Facts
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, fused, one_knob, whole_number
-from tacit.protect.gradient._knob import model_figures, stateless_variance, sum_kl_for
+from tacit.protect.gradient._knob import (
+    DETECTION_ERROR,
+    LEAK_AUC,
+    SCALE,
+    SUM_KL,
+    louder,
+    model_figures,
+    stateless_variance,
+    sum_kl_for,
+)
 from tacit.protect.gradient._moments import Moments, Running, batch_moments
 from tacit.protect.gradient._solver import Solution, solve
 
 __all__ = ["Marvell", "Solution", "marvell", "solve"]
+
+FACTS = Facts(strengths=(SCALE, SUM_KL, DETECTION_ERROR, LEAK_AUC), noise=True)
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,11 @@ class Marvell(GradientProtection):
     def advanced(self, state: Running, steps: int) -> Running:
         """The same averages so many steps later."""
         return replace(state, step=state.step + steps)
+
+    def louder(self, factor: float) -> Marvell:
+        """So many times the power that the strength stands for."""
+        strength, sum_kl = louder(self.knob, self.strength, self.sum_kl, factor)
+        return replace(self, strength=strength, sum_kl=sum_kl)
 
     def draw(self, batch: Batch, state: Running | int | None, source: NoiseSource) -> Drawn:
         """Noise along and across the line of the means, of other variance for each class."""

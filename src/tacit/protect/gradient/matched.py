@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import NoiseSource
+from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import (
     Batch,
     Drawn,
@@ -35,7 +36,7 @@ from tacit.protect.gradient._base import (
     per_problem,
     whole_number,
 )
-from tacit.protect.gradient._knob import model_figures, sum_kl_for
+from tacit.protect.gradient._knob import LEAK_AUC, SCALE, louder, model_figures, sum_kl_for
 from tacit.protect.gradient._moments import DECAY
 from tacit.protect.gradient._spread import Spread
 
@@ -44,6 +45,9 @@ FEW = 4  # a stack up to this size is decomposed on the CPU, which is faster for
 LENGTH = 2.0  # the mean squared length of a slope before rows are cut, over what they are cut to
 FLOOR = 1e-2  # of the mean variance, in every direction: where rows never went there is noise as well
 RAREST = 0.02  # share of a class that is counted at least: who is cut to nothing teaches nothing
+
+
+FACTS = Facts(strengths=(LEAK_AUC, SCALE), others=(Option("visits", int),), noise=True)
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,11 @@ class Matched(GradientProtection):
     def advanced(self, state: State, steps: int) -> State:
         """The same averages and factors so many steps later."""
         return replace(state, step=state.step + steps)
+
+    def louder(self, factor: float) -> Matched:
+        """So many times the power that the strength stands for."""
+        strength, sum_kl = louder(self.knob, self.strength, self.sum_kl, factor)
+        return replace(self, strength=strength, sum_kl=sum_kl)
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
         """A product of a draw and one of the rows; every few steps the factors are made anew."""

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import Noise, NoiseSource, Protected
+from tacit.protect.facts import Facts
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, check_shapes, raise_invalid
+
+FACTS = Facts()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from tacit.contracts import Event, Noise, noise_source
 from tacit.errors import LabelsError, UsageError
+from tacit.protect.facts import Facts, Option
+
+FACTS = Facts(strengths=(Option("rate", below=0.5, sweep=(0.02, 0.45)),))
 
 
 @dataclass(frozen=True)

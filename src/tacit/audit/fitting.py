@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from tacit.audit.input_attacks import _common
+from tacit.audit import views
 from tacit.audit.input_attacks._ridge import Line
 from tacit.contracts import NoiseSource
 
@@ -127,7 +127,7 @@ def trained(
 def answer(network: nn.Module, z: Tensor, each: int) -> Tensor:
     """What the network says about every row, in slices whose intermediate takes about `each` numbers a row."""
     with torch.no_grad():
-        return torch.cat([network(z[part]) for part in _common.slices(z.shape[0], each)])
+        return torch.cat([network(z[part]) for part in views.slices(z.shape[0], each)])
 
 
 def _error(network: nn.Module, z: Tensor, target: Tensor, loss: Loss) -> float:

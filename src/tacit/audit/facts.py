@@ -1,0 +1,81 @@
+"""What an attack says of itself beside its formula: where it is tried, and what it needs for that.
+
+Every attack's file has one such record, `FACTS`, and a docstring with `Knows:` and `Costs:` for people. Audits, the
+gate of a running training, its live look and sweeps choose by it; none of them names an attack.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+__all__ = ["Described", "Facts", "Need", "Sweep", "described"]
+
+Need = Literal["labels", "share", "clean", "embedding"]
+"""What an attack can't do without: some labels, the share of positives, a clean positive gradient for each step, or the
+party's own embeddings. Gradients are there for all."""
+
+Sweep = Literal["every batch", "some batches", "last batches"]
+"""Where a sweep tries an attack: what takes a few passes on every batch, what takes more on one batch of each stretch,
+and what needs several batches together on the last ones, which are recorded."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What others need to know about an attack before they try it.
+
+    Attributes:
+        order: its place in reports and tables; of two attacks that found the same, the first one is named.
+        needs: what it can't do without.
+        audited: whether audits try it on single batches.
+        variants: the options with which they do; by default its own defaults.
+        on_gradients: the options with which it looks at gradients alone, where all visits of an example are joined and
+            in sweeps: what embeddings tell is told by every trained model, and a protection does not answer for it.
+        joined: how an audit joins all visits of an example for it, as `accumulated` takes it; empty for not at all.
+        steers: whether what it finds decides about the noise of a running training; it should take less than a second
+            on a few batches.
+        live: whether it looks at single batches while a training runs; it should take some milliseconds.
+        sweep: where a sweep tries it; None for nowhere. On every batch and on some it must do with one batch alone and
+            draw no randomness.
+    """
+
+    order: int = 1000
+    needs: tuple[Need, ...] = ()
+    audited: bool = True
+    variants: tuple[Mapping[str, Any], ...] = ({},)
+    on_gradients: Mapping[str, Any] = field(default_factory=dict)
+    joined: tuple[str, ...] = ()
+    steers: bool = False
+    live: bool = False
+    sweep: Sweep | None = None
+
+
+class Described(NamedTuple):
+    """What an attack's docstring says of it, each as one line of text.
+
+    Attributes:
+        about: what it does, in one sentence.
+        knows: what it uses of the view and of what is granted.
+        costs: how much work it is.
+    """
+
+    about: str
+    knows: str
+    costs: str
+
+
+def described(factory: Callable[..., Any]) -> Described:
+    """The first sentence of a function's docstring, and what stands there after `Knows:` and `Costs:`."""
+    about, *rest = inspect.cleandoc(factory.__doc__ or "").splitlines()
+    return Described(about, _after("Knows:", rest), _after("Costs:", rest))
+
+
+def _after(word: str, lines: Sequence[str]) -> str:
+    """What follows a word that begins a line, with the lines after it that are set in."""
+    start = next((place for place, line in enumerate(lines) if line.startswith(word)), None)
+    if start is None:
+        return ""
+    end = next((i for i in range(start + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    return " ".join(" ".join(lines[start:end]).removeprefix(word).split())

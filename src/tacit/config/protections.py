@@ -1,0 +1,218 @@
+"""Protections as files name them, and whether one is at least as strong as what was agreed.
+
+Which protections there are, which options each of them has and which of two values is the stronger one stands in the
+file of each protection (`tacit.protect.facts`); here it is only asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from tacit.config._base import Problem, Section, Text, Visits
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:  # protections come with torch, which who reads a contract of one exchange need not wait for
+    from tacit.protect.facts import Facts
+
+__all__ = ["Embedding", "Gradient", "meets", "meets_embedding"]
+
+
+class _Named(Section):
+    """A protection by its name, with options that its own file knows: they are checked by what it says of them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    ALWAYS: ClassVar[tuple[str, ...]]  # options that a contract's digest has always counted, given or not
+
+    name: Text
+
+    @classmethod
+    def known(cls) -> dict[str, Facts]:
+        """The protections that files may name, with what is known of them."""
+        raise NotImplementedError
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of this one."""
+        return self.known()[self.name]
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The options of the file, in the protection's order."""
+        extra = self.model_extra or {}
+        return {option: extra[option] for option in self.facts.options if option in extra}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_spelling(cls, given: Any) -> Any:
+        """4 is 4.0 where any number will do, so that both spellings are one contract."""
+        if not isinstance(given, dict) or given.get("name") not in (known := cls.known()):
+            return given
+        numbers = [option.name for option in known[given["name"]].options.values() if option.kind is float]
+        return {key: _as_float(value) if key in numbers else value for key, value in given.items()}
+
+    @model_serializer(mode="wrap")
+    def _whole(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {**dict.fromkeys(self.ALWAYS), **handler(self)}
+
+    def _problems(self) -> Iterator[Problem]:
+        known = self.known()
+        if self.name not in known:
+            yield "name", f"there is no protection {self.name!r}: {_meant(self.name, known)}"
+            return
+        options, strengths = self.facts.options, [option.name for option in self.facts.strengths]
+        for key, value in (self.model_extra or {}).items():
+            if key not in options:
+                yield key, f"{self.name} has no such option: {_meant(key, options)}"
+            elif problem := options[key].problem(value):
+                yield key, problem
+        given = [name for name in strengths if name in self._given]
+        if strengths and not given:
+            yield strengths[0], f"{self.name} needs a strength: write {' or '.join(strengths)}"
+        elif len(given) > 1:
+            yield given[1], f"{' and '.join(given)} are spellings of one strength: keep one"
+
+
+class Gradient(_Named):
+    """What the label party does to a gradient before it is sent, with its one strength.
+
+    Attributes:
+        name: of the protection; "none" sends the bare gradient and must be written out.
+        visits: for a protection that plans for visits, over how many of one example the strength holds; "epochs", which
+            is usual, is as many as there are.
+    """
+
+    ALWAYS = ("leak_auc", "sum_kl", "scale", "detection_error", "t")
+
+    name: Text = Field(examples=['"matched"'])
+    visits: Visits | None = None
+
+    @classmethod
+    def known(cls) -> dict[str, Facts]:
+        """Those that are a protection by themselves."""
+        from tacit.protect import gradient
+
+        return {name: facts for name in gradient.names() if (facts := gradient.facts(name)).alone}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_training(cls, given: Any) -> Any:
+        """The strength holds over the whole training, where nothing else is said."""
+        facts = cls.known().get(str(given.get("name"))) if isinstance(given, dict) else None
+        return given if facts is None or "visits" not in facts.options else {"visits": "epochs", **given}
+
+    @property
+    def knob(self) -> str | None:
+        """The spelling of the strength, None where the protection has none."""
+        return next((option.name for option in self.facts.strengths if option.name in self._given), None)
+
+    def options(self, epochs: int) -> dict[str, Any]:
+        """The arguments for `tacit.protection(name, **options)` in a training of so many epochs."""
+        visits = {} if self.visits is None else {"visits": epochs if self.visits == "epochs" else self.visits}
+        return {**self._given, **visits}
+
+    def __str__(self) -> str:
+        options = {**self._given, **({} if self.visits is None else {"visits": self.visits})}
+        given = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in options.items()]
+        return f"{self.name}({', '.join(given)})"
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.visits is not None and self.name in self.known() and "visits" not in self.facts.options:
+            yield "visits", f"{self.name} does not plan for visits: remove it, or use matched"
+
+
+class Embedding(_Named):
+    """One thing that a feature party does so that its embeddings give less away.
+
+    Attributes:
+        name: of the protection.
+    """
+
+    ALWAYS = ("weight", "log", "unbiased", "projections", "noise", "width", "std", "snr", "clip", "bits")
+
+    name: Text = Field(examples=['"gaussian"'])
+
+    @classmethod
+    def known(cls) -> dict[str, Facts]:
+        """All that there are."""
+        from tacit.protect import embedding
+
+        return {name: embedding.facts(name) for name in embedding.names()}
+
+    def options(self) -> dict[str, Any]:
+        """The arguments for `tacit.embedding_protection(name, **options)`."""
+        return self._given
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{option}={value}' for option, value in self._given.items())})"
+
+
+def _as_float(value: Any) -> Any:
+    if type(value) not in (int, float):
+        return value
+    try:
+        return float(value) + 0.0  # -0.0 is 0.0
+    except OverflowError:
+        return float("inf")
+
+
+def _meant(key: str, known: Mapping[str, Any]) -> str:
+    close = get_close_matches(key, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else f"remove it; there are: {', '.join(known) or 'none'}"
+
+
+def meets(minimum: Gradient, protection: Gradient, *, epochs: int) -> None:
+    """Refuse a protection that is not at least as strong as the minimum; a `UsageError` says in what.
+
+    Only like is compared with like: the same mechanism, in the same spelling of its strength. Which of two mechanisms
+    is the stronger one is a matter of attacks, not of configuration.
+
+    Args:
+        minimum: the least that was agreed; anything meets "none".
+        protection: what the label party is going to do.
+        epochs: how often an example is visited, where one of them says "epochs".
+    """
+    if minimum.name == "none":
+        return
+    remedy = f"set [protect] gradient at least to the contract's minimum, {minimum}"
+    if protection.name != minimum.name:
+        raise UsageError(f"the protection {protection} is not the contract's {minimum.name}: {remedy}")
+    if protection.knob != minimum.knob:
+        raise UsageError(
+            f"{protection.name} is given as {protection.knob}, the contract's minimum as {minimum.knob}, and these "
+            f"can't be compared: write the same spelling; {remedy}"
+        )
+    least, own = minimum.options(epochs), protection.options(epochs)
+    weaker = minimum.facts.weaker(own, least)
+    if weaker is not None:
+        raise UsageError(
+            f"{protection.name} with {weaker} = {own.get(weaker)} is weaker than the contract's minimum of "
+            f"{least[weaker]}: {remedy}"
+        )
+
+
+def meets_embedding(
+    minimum: Sequence[Embedding], own: Sequence[tuple[str, Mapping[str, Any]]], *, whose: str = "the contract's"
+) -> None:
+    """Refuse protections that are less than what was agreed; a `UsageError` says in what.
+
+    Like is compared with like: each protection of the minimum must be there under its name, with every option that
+    the minimum spells out at least as strong.
+
+    Args:
+        minimum: the least that was agreed; an empty list demands nothing.
+        own: what the feature party is going to do: name and options of each protection, defaults filled in.
+        whose: minimum it is, for the message.
+    """
+    for least in minimum:
+        there = [options for name, options in own if name == least.name]
+        if not any(least.facts.weaker(options, least.options()) is None for options in there):
+            having = f"its {least.name} is weaker" if there else f"there is no {least.name}"
+            raise UsageError(
+                f"{whose} least protection of embeddings is {least}, and {having}: protect them with at least that"
+            )

@@ -1,0 +1,136 @@
+"""What a protection says of itself beside its formula: the options that files may name, and what it promises.
+
+Every protection's file has one such record, `FACTS`. Settings check what they read with it, contracts compare two
+strengths, sweeps take their strengths from it, and the ledger what many visits add up to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+from tacit.contracts import Event
+
+__all__ = ["Facts", "Option", "options_of"]
+
+_NORMAL = NormalDist()
+_SCALES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "log": (math.log, math.exp),
+    "normal": (_NORMAL.inv_cdf, _NORMAL.cdf),
+    "linear": (float, float),
+}
+_DERIVED = ("knob", "strength", "sum_kl", "warmup")  # of an event: what a strength is made of, or brings along
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a protection that files and sweeps may name.
+
+    Attributes:
+        name: of the argument.
+        kind: what it is: a float, an int or a bool, or one of these words.
+        above: what a number lies above, and
+        below: below which it lies.
+        stronger: whether more or less of it hides more; None where two values can't be compared.
+        sweep: the mild and the strong end of what a sweep tries; None where it has no usual strengths.
+        spaced: how strengths lie between the two: evenly in the "log"arithm, in the "normal" quantile (for an AUC,
+            whose noise grows with the inverse square of it), or as they are, "linear".
+    """
+
+    name: str
+    kind: type[float] | type[int] | type[bool] | tuple[str, ...] = float
+    above: float = 0.0
+    below: float = math.inf
+    stronger: Literal["more", "less"] | None = "more"
+    sweep: tuple[float, float] | None = None
+    spaced: Literal["log", "normal", "linear"] = "log"
+
+    def problem(self, value: Any) -> str | None:
+        """What is wrong with a value and what to do, for the reader of a file; None where nothing is."""
+        if isinstance(self.kind, tuple):
+            words = " or ".join(map(repr, self.kind))
+            return None if value in self.kind else f"{value!r} is not {words}: write one of them"
+        kinds = (int, float) if self.kind is float else (self.kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind is not bool):
+            what = {float: "a number", int: "a whole number", bool: "true or false"}[self.kind]
+            return f"{value!r} is not {what}: correct it"
+        if not math.isfinite(value):
+            return f"{value} is not a finite number: write one"
+        if self.kind is bool or self.above < value < self.below:
+            return None
+        if self.kind is int:
+            return f"{value} is not from {self.above + 1:g} to {self.below - 1:g}: choose a number in between"
+        if math.isinf(self.below):
+            return f"{value} is not greater than {self.above:g}: choose a larger number"
+        return f"{value} is not between {self.above:g} and {self.below:g}: choose a number in between"
+
+    def weaker(self, own: Any, least: Any) -> bool:
+        """Whether a value hides less than another one, or can't be compared with it."""
+        if self.stronger is None:
+            return bool(own != least)
+        return bool(own < least if self.stronger == "more" else own > least)
+
+    def strengths(self, count: int, strong: float | None = None) -> list[float]:
+        """So many strengths from mild to strong, with three digits each; one alone is the middle.
+
+        Args:
+            count: how many.
+            strong: another strong end than the usual one.
+
+        >>> Option("scale", sweep=(0.01, 25.0)).strengths(3)
+        [0.01, 0.5, 25.0]
+        """
+        assert self.sweep is not None  # the caller has looked
+        forth, back = _SCALES[self.spaced]
+        low, high = forth(self.sweep[0]), forth(self.sweep[1] if strong is None else strong)
+        places = [0.5] if count == 1 else [place / (count - 1) for place in range(count)]
+        return [float(f"{back(low + (high - low) * place):.3g}") for place in places]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What others need to know about a protection before they make one.
+
+    Attributes:
+        strengths: the spellings of its one strength, the usual one first; empty where there is nothing to set.
+        others: its other options that files may name.
+        alone: whether it is a protection by itself, which contracts and settings may name.
+        noise: whether every row of every batch gets noise; where some may go out as they are, no visit is bounded.
+        visit_kl: what one visit leaves between any two rows at most, from the options in its event; None where no
+            bound is known.
+    """
+
+    strengths: tuple[Option, ...] = ()
+    others: tuple[Option, ...] = ()
+    alone: bool = True
+    noise: bool = False
+    visit_kl: Callable[[Mapping[str, Any]], float | None] | None = None
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """All options that files may name, by name."""
+        return {option.name: option for option in (*self.strengths, *self.others)}
+
+    def weaker(self, own: Mapping[str, Any], least: Mapping[str, Any]) -> str | None:
+        """The first option in which one protection of this kind hides less than another; None where it is in none.
+
+        Options that the least does not spell out are not compared, nor are those that files can't name.
+        """
+        for name in (name for name in least if name in self.options):
+            if name not in own or self.options[name].weaker(own[name], least[name]):
+                return name
+        return None
+
+
+def options_of(event: Event) -> dict[str, Any]:
+    """The options of what was done, as files and factories spell them.
+
+    >>> options_of(Event("matched", {"knob": "leak_auc", "strength": 0.6, "sum_kl": 0.128, "visits": 3}))
+    {'leak_auc': 0.6, 'visits': 3}
+    """
+    own = event.parameters
+    strength = {str(own["knob"]): own["strength"]} if "knob" in own else {}
+    return {**strength, **{name: value for name, value in own.items() if name not in _DERIVED and value is not None}}
