@@ -6,21 +6,21 @@ import stat
 
 import pytest
 
-from tacit.disk import replaced, storing
+from tacit.disk import append_line, read_lines, replaced, storing
 from tacit.errors import StorageError
 
 
 @pytest.fixture(name="synced")
 def _synced(monkeypatch):
     """What was synced: folders by their number, files as "file"."""
-    found, real = [], os.fsync
+    found = []
 
-    def fsync(fd):
+    def synced(fd):
         status = os.fstat(fd)
         found.append(status.st_ino if stat.S_ISDIR(status.st_mode) else "file")
-        real(fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "fdatasync", synced)
     return found
 
 
@@ -44,7 +44,15 @@ def test_what_fails_leaves_the_old_file(tmp_path):
 
     with pytest.raises(StorageError, match="make room on the disk"):
         replaced(tmp_path / "a", fail)
-    assert (tmp_path / "a").read_bytes() == b"one"
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
+
+
+def test_a_line_that_must_last_is_synced_and_so_is_a_new_name(tmp_path, synced):
+    append_line(tmp_path / "log", {"n": 1}, durable=True)
+    append_line(tmp_path / "log", {"n": 2}, durable=True)
+    assert synced == ["file", tmp_path.stat().st_ino, "file"]
+    assert list(read_lines(tmp_path / "log")) == [{"n": 1}, {"n": 2}]
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

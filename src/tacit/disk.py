@@ -18,7 +18,7 @@ from typing import IO, Any
 from tacit.errors import StorageError, UsageError
 
 __all__ = [
-    "Buffer", "append_line", "as_bytes", "locked", "make_folder", "no_strangers", "private", "read_lines", "refuse",
+    "Buffer", "append_line", "as_bytes", "locked", "make_folder", "no_strangers", "opened", "private", "read_lines",
     "remove", "replaced", "storing", "sync_file", "sync_folder", "write_at",
 ]  # fmt: skip
 
@@ -34,21 +34,33 @@ def as_bytes(part: Buffer) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-def refuse(path: Path, act: str, error: OSError, needed: int = 0) -> StorageError:
-    """The error to raise where the system refused; a full disk says how much was needed and how much there is."""
-    if error.errno not in _FULL:
-        return StorageError(
-            f"{path}: can't {act}: {error.strerror or error}. What was synced before is safe: check the disk and the "
-            "rights of the folder, then start again"
-        )
+@contextmanager
+def storing(path: Path, act: str = "written", needed: int = 0) -> Iterator[None]:
+    """Whatever the system refuses in here is a `StorageError` about this file.
+
+    Args:
+        path: of the file or folder.
+        act: what can't be done to it: "written", "synced", "opened".
+        needed: bytes that were to be written; a full disk then says how many of them there are.
+    """
     try:
-        free = f"{os.statvfs(path.parent).f_bavail * os.statvfs(path.parent).f_frsize} are free"
+        yield
+    except OSError as error:
+        why, remedy = str(error.strerror or error), f"look at the disk, and at who may write in {path.parent}"
+        if error.errno in _FULL:
+            why += f": {needed} bytes were needed and {_free(path.parent)}" if needed else ""
+            remedy = "make room on the disk (or raise the limit)"
+        raise StorageError(
+            f"{path} can't be {act} ({why}): {remedy}, then give the same command again; it goes on where it was"
+        ) from error
+
+
+def _free(folder: Path) -> str:
+    try:
+        status = os.statvfs(folder)
     except OSError:
-        free = "how many are free is not known"
-    return StorageError(
-        f"{path}: can't {act}: {error.strerror}: {needed} bytes were needed and {free}. What was synced before is "
-        f"safe: make room under {path.parent} (or raise the limit), then start again"
-    )
+        return "how many are free is not known"
+    return f"{status.f_bavail * status.f_frsize} are free"
 
 
 def write_at(fd: int, path: Path, parts: Sequence[Buffer], offset: int) -> int:
@@ -57,12 +69,10 @@ def write_at(fd: int, path: Path, parts: Sequence[Buffer], offset: int) -> int:
     total = sum(view.nbytes for view in left)
     done = 0
     while left:
-        try:
+        with storing(path, f"written at byte {offset + done}", total - done):
             wrote = os.pwritev(fd, left, offset + done)
             if wrote == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise refuse(path, f"write at byte {offset + done}", error, total - done) from error
         done += wrote
         while left and wrote >= left[0].nbytes:
             wrote -= left.pop(0).nbytes
@@ -73,21 +83,25 @@ def write_at(fd: int, path: Path, parts: Sequence[Buffer], offset: int) -> int:
 
 def sync_file(fd: int, path: Path) -> None:
     """Wait until the disk holds what was written to a file. After a failure nothing of it may be trusted."""
-    try:
+    with storing(path, "synced", os.fstat(fd).st_size):
         os.fdatasync(fd)
-    except OSError as error:
-        raise refuse(path, "sync", error, os.fstat(fd).st_size) from error
 
 
 def sync_folder(folder: Path) -> None:
     """Wait until the disk holds which files a folder has: creating, renaming and deleting need it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with opened(folder, os.O_RDONLY | os.O_DIRECTORY, "synced") as fd:
         os.fsync(fd)
-    except OSError as error:
-        raise refuse(folder, "sync the folder", error) from error
-    finally:
-        os.close(fd)
+
+
+@contextmanager
+def opened(path: Path, flags: int, act: str = "opened or written") -> Iterator[int]:
+    """A file, open for as long as this lasts; a new one is its owner's alone."""
+    with storing(path, act):
+        fd = os.open(path, flags, 0o600)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
 
 def make_folder(folder: Path) -> None:
@@ -95,27 +109,21 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.parent)
-    try:
+    with storing(folder, "made"):
         folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise refuse(folder, "make the folder", error) from error
     sync_folder(folder.parent)
 
 
 def remove(path: Path) -> None:
     """Delete a file, if it is there."""
-    try:
+    with storing(path, "deleted"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise refuse(path, "delete", error) from error
 
 
 def locked(path: Path) -> int:
     """Open and lock a file; the lock ends with the process, however it ends."""
-    try:
+    with storing(path, "opened"):
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise refuse(path, "open", error) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -127,18 +135,9 @@ def locked(path: Path) -> int:
     return fd
 
 
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Whatever the disk refuses in here is a `StorageError` about this file."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in _FULL
-        remedy = "make room on the disk" if full else f"look at the disk, and at who may write in {path.parent}"
-        raise StorageError(
-            f"{path} can't be written ({error.strerror or error}): {remedy}, then give the same command again; it goes "
-            "on where it was"
-        ) from error
+def _private(path: str, flags: int) -> int:
+    """Opens a file that only its owner can read where it is made."""
+    return os.open(path, flags, 0o600)
 
 
 def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = True) -> None:
@@ -152,24 +151,40 @@ def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = T
     part = path.with_name(path.name + ".part")
     with storing(path):
         part.unlink(missing_ok=True)  # of a write that was cut short, with whatever rights
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            write(file)
-            if durable:
+        with open(part, "xb", opener=_private) as file:
+            try:
+                write(file)
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    sync_file(file.fileno(), path)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
         part.replace(path)
         if durable:
             sync_folder(path.parent)
 
 
-def append_line(path: Path, content: Mapping[str, Any]) -> None:
-    """Add a line of JSON to a file; where a crash has cut the last one short, on a line of its own."""
+def append_line(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Add a line of JSON to a file; where a crash has cut the last one short, on a line of its own.
+
+    Args:
+        path: the file; a new one is its owner's alone.
+        content: what the line says.
+        durable: whether it must be on the disk when this returns.
+    """
     text = json.dumps(content).encode() + b"\n"
-    with storing(path), path.open("ab+") as file:
+    new = durable and not path.exists()
+    with storing(path), open(path, "ab+", opener=_private) as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             text = text if file.read(1) == b"\n" else b"\n" + text
         file.write(text)
+        if durable:
+            file.flush()
+            sync_file(file.fileno(), path)
+    if new:
+        sync_folder(path.parent)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -178,11 +193,11 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         return
     for line in path.read_bytes().split(b"\n"):
         try:
-            said = json.loads(line)
+            content = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(said, dict):
-            yield said
+        if isinstance(content, dict):
+            yield content
 
 
 def private(path: Path) -> None:

@@ -84,6 +84,30 @@ def test_the_file_is_a_safetensors_file(tmp_path):
     assert [bits(tensors[str(i)]) for i in range(8)] == [bits(each.detach()) for each in tree()["tensors"]]
 
 
+EARLIER = (  # written before the library wrote these files: its metadata are in a fixed order
+    b'\xe8\x01\0\0\0\0\0\0{"__metadata__":{"sha256":"05ee40e99152f4c373734855671e3a3c24647ade0cdcda4eb1a57255d331eb2d",'
+    b'"format":"tacit-checkpoint-1","skeleton":"{\\"turn\\": null, \\"meta\\": {\\"dict\\": [[\\"run\\", \\"r\\"]]}, '
+    b'\\"state\\": {\\"dict\\": [[\\"w\\", {\\"tensor\\": 0}], [\\"b\\", {\\"tensor\\": 1}], [\\"lr\\", {\\"float\\": '
+    b'\\"0x1.999999999999ap-4\\"}], [7, {\\"tuple\\": [null, {\\"bytes\\": \\"6162\\"}]}]]}}"},"0":{"dtype":"I64",'
+    b'"shape":[3],"data_offsets":[0,24]},"1":{"dtype":"BF16","shape":[2],"data_offsets":[24,28]}}       '
+    b"\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\xc0?\0\x80"
+)
+
+
+def test_a_file_of_earlier_is_read(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(EARLIER)
+    found = load(tmp_path / "a.safetensors")
+    state = {"w": torch.arange(3), "b": torch.tensor([1.5, -0.0]).bfloat16(), "lr": 0.1, 7: (None, b"ab")}
+    assert same(found.state, state)
+    assert found.meta == {"run": "r"}
+
+
+def test_tensors_that_share_memory_come_back_each_by_itself(tmp_path):
+    tied = torch.arange(6.0)
+    save(tmp_path / "a.safetensors", [tied, tied, tied.view(2, 3)[1]])
+    assert same(load(tmp_path / "a.safetensors").state, [tied, tied, tied[3:]])
+
+
 def test_a_class_is_made_only_where_it_is_allowed(tmp_path):
     path = tmp_path / "a.safetensors"
     save(path, Point(torch.ones(2), "x"))

@@ -15,13 +15,13 @@ The file is one JSON object a line. It holds sizes, no id and no hash of one.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
+from tacit.disk import append_line
 from tacit.errors import RefusedError, StorageError, UsageError
 
 __all__ = ["Alignment", "History"]
@@ -188,31 +188,10 @@ class History:
 
     def _append(self, line: Alignment) -> None:
         """One line, on the disk when this returns."""
-        text = json.dumps(asdict(line), separators=(",", ":")).encode() + b"\n"
         try:
-            new = not self.path.exists()
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                written = os.write(file, text)
-                os.fsync(file)
-            finally:
-                os.close(file)
-            if new:
-                _sync_folder(self.path.parent)
-        except OSError as error:
-            raise StorageError(
-                f"{self.path} can't be written ({error.strerror}): an alignment that is not written down does not start"
-            ) from error
-        if written < len(text):
-            raise StorageError(f"{self.path}: only part of a line could be written: make room, and remove that part")
+            append_line(self.path, asdict(line), durable=True)
+        except StorageError as error:
+            raise StorageError(f"{error}; an alignment that is not written down does not start") from error
 
     def _stamp(self) -> str:
         return self._now().astimezone(UTC).isoformat(timespec="seconds")
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tacit.disk import locked, make_folder, refuse, replaced, sync_file, write_at
+from tacit.disk import locked, make_folder, replaced, storing, sync_file, write_at
 from tacit.errors import StorageError
 from tacit.ledger import _frames as frames
 from tacit.ledger._frames import Answer, Frame
@@ -45,15 +45,12 @@ class Reader:
     def new(self) -> Iterator[Frame]:
         """The records that were not read yet; damage among those that were synced is a `StorageError`."""
         place, chain = self._synced()
-        try:
-            with self.path.open("rb") as file:
-                if not self.end:
-                    self.secret_check, self.chain = frames.read_head(self.path, file.read(frames.HEAD_SIZE))
-                    self.end = frames.HEAD_SIZE
-                    self._compare(place, chain)
-                yield from self._read(file, place, chain)
-        except OSError as error:
-            raise refuse(self.path, "read", error) from error
+        with storing(self.path, "read"), self.path.open("rb") as file:
+            if not self.end:
+                self.secret_check, self.chain = frames.read_head(self.path, file.read(frames.HEAD_SIZE))
+                self.end = frames.HEAD_SIZE
+                self._compare(place, chain)
+            yield from self._read(file, place, chain)
         if self.end < place:
             what = "a record is not what was written" if self.tail else "records are missing, this is an older copy"
             raise frames.damaged(self.path, self.end, what)

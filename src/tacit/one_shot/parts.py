@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import make_folder, refuse, replaced, sync_folder
+from tacit.disk import make_folder, opened, replaced, storing, sync_folder
 from tacit.errors import StorageError, UsageError
 
 __all__ = ["guard", "part", "store", "store_array", "store_json"]
@@ -34,15 +33,16 @@ def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[
     """
     path, fresh = folder / name, folder / f"{name}.part"
     if not path.exists():
-        with _storing(path):
+        with storing(path):
             shutil.rmtree(fresh, ignore_errors=True)
             fresh.mkdir(mode=0o700, parents=True)
         make(fresh)
         trace(f"{name} made")
-        with _storing(path):
+        with storing(path):
             for file in fresh.rglob("*"):
                 if file.is_file():
-                    _sync(file)
+                    with opened(file, os.O_RDONLY, "synced") as fd:
+                        os.fsync(fd)
             sync_folder(fresh)
             fresh.rename(path)
             sync_folder(folder)
@@ -81,19 +81,3 @@ def guard(path: Path, facts: Mapping[str, str]) -> None:
             f"this run has begun with another {', '.join(changed)}: put that back as it was, or agree on a new `run` "
             "in contract.toml"
         )
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def _storing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise refuse(path, "write", error) from error

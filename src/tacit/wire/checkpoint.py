@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
+import mmap
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor
 
-from tacit.disk import make_folder, refuse, remove, sync_file, sync_folder, write_at
+from tacit.disk import Buffer, make_folder, remove, replaced, storing, write_at
 from tacit.errors import StorageError, UsageError
 from tacit.wire._tree import flatten, rebuild
 
@@ -23,28 +23,8 @@ __all__ = ["Checkpoint", "Checkpoints", "load", "save"]
 
 _FORMAT = "tacit-checkpoint-1"
 _NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
-_PART = ".part"
-_ZERO = "0" * 64
-_BEGIN = b'{"__metadata__":{"sha256":"'  # the digest stands here, so that it can be left out of what it covers
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "C64": torch.complex64,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U64": torch.uint64,
-    "U32": torch.uint32,
-    "U16": torch.uint16,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-_DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_DIGEST = b'"sha256":"'  # the digest stands behind it, and as zeros in what it covers
+_ZEROS = b"0" * 64
 
 
 @dataclass(frozen=True)
@@ -69,7 +49,7 @@ def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None) ->
     over every other byte of the file. A full disk is a `StorageError` and leaves the older file as it was.
 
     Args:
-        path: the file; beside it, under its name and `.part`, it is written first.
+        path: the file.
         state: a tree of dict (keys str or int), list, tuple, None, bool, int, float, str, bytes, dense tensors and
             frozen dataclasses.
         meta: a few plain values about it.
@@ -86,14 +66,13 @@ def load(path: str | Path, *, allow: Sequence[type] = (), map_location: str | to
         map_location: the device of the tensors.
     """
     path = Path(path)
+    with storing(path, "read"):
+        header = _checked(path)
+        tensors = safetensors.torch.load_file(path)
+    skeleton = json.loads(header["skeleton"])
+    # Copies lie in torch's own memory, aligned as torch aligns it: the same numbers then give the same results.
+    placed = [tensors[str(number)].clone().to(map_location) for number in range(len(tensors))]
     try:
-        with path.open("rb") as file:
-            header, tensors = _read(path, file.fileno())
-    except OSError as error:
-        raise refuse(path, "read the checkpoint", error) from error
-    try:
-        skeleton = json.loads(header["skeleton"])
-        placed = [tensor.to(map_location) for tensor in tensors]
         return Checkpoint(
             rebuild(skeleton["state"], placed, allow), rebuild(skeleton["meta"], (), allow), skeleton["turn"]
         )
@@ -107,107 +86,54 @@ def _save(path: Path, state: Any, meta: Mapping[str, Any] | None, turn: int | No
     if none:
         raise UsageError("meta holds a tensor: it is for plain values, put tensors into the state")
     plain = json.dumps({"turn": turn, "meta": about, "state": skeleton}, allow_nan=False)
-    order = sorted(range(len(tensors)), key=lambda i: -tensors[i].element_size())  # all lie aligned then
-    header = _header(plain, tensors, order)
-    digest = hashlib.sha256(header)
-    part = path.with_name(path.name + _PART)
-    make_folder(path.parent)
+    named: dict[str, Tensor] = {}
+    memory: set[int] = set()
+    for number, tensor in enumerate(tensors):
+        dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        place = dense.untyped_storage().data_ptr()
+        named[str(number)] = dense.clone() if place in memory else dense  # in a file each has its own
+        memory.add(place)
     try:
-        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            place = len(header)
-            for i in order:
-                data = _bytes(tensors[i])
-                digest.update(data)
-                place += write_at(fd, part, [data], place)
-            at = 8 + len(_BEGIN)
-            write_at(fd, part, [header[:at], digest.hexdigest().encode(), header[at + 64 :]], 0)
-            sync_file(fd, part)
-        finally:
-            os.close(fd)
-        part.replace(path)
-        sync_folder(path.parent)
-    except (OSError, StorageError) as error:
-        remove(part)
-        if isinstance(error, StorageError):
-            raise
-        raise refuse(path, "write the checkpoint", error) from error
+        raw = safetensors.torch.save(named, {"sha256": _ZEROS.decode(), "format": _FORMAT, "skeleton": plain})
+    except KeyError as error:
+        raise UsageError(f"a tensor of {error} can't be kept in a checkpoint: convert it") from None
+    place = _digest_place(raw)
+    parts: list[Buffer] = [memoryview(raw)[:place], _digest(raw, place), memoryview(raw)[place + 64 :]]
+    make_folder(path.parent)
+    replaced(path, lambda file: write_at(file.fileno(), path, parts, 0))
 
 
-def _header(plain: str, tensors: Sequence[Tensor], order: Sequence[int]) -> bytes:
-    """What a safetensors file begins with: the header's length and the header, here with zeros for the digest."""
-    entries: dict[str, Any] = {"__metadata__": {"sha256": _ZERO, "format": _FORMAT, "skeleton": plain}}
-    place = 0
-    for i in order:
-        tensor = tensors[i]
-        if tensor.dtype not in _DTYPE_NAMES:
-            raise UsageError(f"a tensor of {tensor.dtype} can't be kept in a checkpoint: convert it")
-        end = place + tensor.numel() * tensor.element_size()
-        entries[str(i)] = {
-            "dtype": _DTYPE_NAMES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [place, end],
-        }
-        place = end
-    raw = json.dumps(entries, separators=(",", ":")).encode()
-    raw += b" " * (-len(raw) % 8)
-    return len(raw).to_bytes(8, "little") + raw
+def _checked(path: Path) -> dict[str, str]:
+    """What the header says, if every byte of the file is what was written."""
+    if not path.stat().st_size:
+        raise _damaged(path, "it is empty")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        place = _digest_place(raw)
+        if not place or _digest(raw, place) != raw[place : place + 64]:
+            raise _damaged(path, "its bytes are not what was written")
+        header: dict[str, str] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
+    if header["format"] != _FORMAT:
+        raise StorageError(f"{path}: its format is {header['format']}, not {_FORMAT}: use the version that wrote it")
+    return header
 
 
-def _bytes(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor, copied only where they do not lie in order."""
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return plain.reshape(-1).view(torch.uint8).numpy().data
+def _digest_place(raw: bytes | mmap.mmap) -> int:
+    """Where the digest of a file stands in it, 0 where there is none; in the texts of the header quotes are escaped."""
+    place = raw.find(_DIGEST)
+    return place + len(_DIGEST) if place >= 0 else 0
+
+
+def _digest(raw: bytes | mmap.mmap, place: int) -> bytes:
+    """Of every byte of a file but the digest itself."""
+    with memoryview(raw) as view, view[:place] as before, view[place + 64 :] as behind:
+        digest = hashlib.sha256(before)
+        digest.update(_ZEROS)
+        digest.update(behind)
+    return digest.hexdigest().encode()
 
 
 def _damaged(path: Path, what: str) -> StorageError:
     return StorageError(f"{path}: damaged, {what}: use an older checkpoint or a copy of this one")
-
-
-def _read(path: Path, fd: int) -> tuple[dict[str, str], list[Tensor]]:
-    """The metadata and all tensors, given out only when the digest over the whole file is right."""
-    size = os.fstat(fd).st_size
-    length = os.pread(fd, 8, 0)
-    header_size = int.from_bytes(length, "little")
-    if len(length) < 8 or header_size > size - 8:
-        raise _damaged(path, f"its {size} bytes are fewer than its header says")
-    raw = os.pread(fd, header_size, 8)
-    at = len(_BEGIN) + 64
-    if not raw.startswith(_BEGIN):
-        raise StorageError(f"{path}: no checkpoint of this version of Tacit: use the one that wrote it")
-    digest = hashlib.sha256(length + _BEGIN + _ZERO.encode() + raw[at:])
-    try:
-        entries = json.loads(raw)
-        metadata = entries.pop("__metadata__")
-        tensors, place = {}, 8 + header_size
-        for name, entry in entries.items():
-            tensors[int(name)] = _tensor(fd, entry, place, size)
-            data = _bytes(tensors[int(name)])
-            digest.update(data)
-            place += data.nbytes
-        wrong = place != size or digest.hexdigest() != metadata["sha256"]
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
-        raise _damaged(path, "its header can't be read") from error
-    if wrong:
-        raise _damaged(path, "its bytes are not what was written")
-    if metadata["format"] != _FORMAT:
-        raise StorageError(f"{path}: its format is {metadata['format']}, not {_FORMAT}: use the version that wrote it")
-    return metadata, [tensors[i] for i in range(len(tensors))]
-
-
-def _tensor(fd: int, entry: Mapping[str, Any], place: int, size: int) -> Tensor:
-    """One tensor of the file; memory is taken only for what the file can hold."""
-    dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
-    if place + math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"a tensor of shape {shape} goes beyond the end of the file")
-    tensor = torch.empty(shape, dtype=dtype)
-    view, done = _bytes(tensor), 0
-    while done < view.nbytes:
-        count = os.preadv(fd, [view[done:]], place + done)
-        if count == 0:
-            raise ValueError("the file ends in a tensor")
-        done += count
-    return tensor
 
 
 class Checkpoints:
@@ -235,7 +161,7 @@ class Checkpoints:
 
     def write(self, turn: int, state: Any, meta: Mapping[str, Any] | None = None) -> None:
         """Write the checkpoint of a turn, then delete those before it that are too many."""
-        for left_over in self.folder.glob(f"*{_PART}"):
+        for left_over in self.folder.glob("*.part"):
             remove(left_over)
         _save(self._path(turn), state, meta, turn)
         for older in [each for each in self.turns() if each <= turn][: -self.keep]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tacit.disk import as_bytes, locked, make_folder, refuse, remove, sync_file, sync_folder, write_at
+from tacit.disk import as_bytes, locked, make_folder, remove, storing, sync_file, sync_folder, write_at
 from tacit.errors import StorageError, UsageError
 from tacit.wire import _segment as layout
 from tacit.wire._segment import Record
@@ -281,11 +281,11 @@ class Journal:
     def _deadly(self) -> Iterator[None]:
         """Whatever fails in here leaves the journal unusable."""
         try:
-            yield
-        except (OSError, StorageError) as error:
-            told = error if isinstance(error, StorageError) else refuse(self.folder, "go on", error)
-            self._dead = told
-            raise told from error
+            with storing(self.folder):
+                yield
+        except StorageError as error:
+            self._dead = error
+            raise
 
     def _trim(self) -> None:
         """Cut off what a reused file held before."""

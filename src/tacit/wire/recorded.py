@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from torch import Tensor
 
-from tacit.disk import make_folder, refuse, remove
+from tacit.disk import make_folder, opened, remove
 from tacit.errors import StorageError, UsageError
 from tacit.wire._frames import Frame, read_frames, write_frame
 from tacit.wire.record import Recorder, _cat, _Step
@@ -123,7 +122,7 @@ class RecordedRun(Recorder):
         if self.follow and self._step > self._kept:
             tensors = _tensors(_cat(self._followed)) if self._followed else {}
             path = self.folder / _VISITS
-            with _opened(path, os.O_WRONLY | os.O_CREAT) as fd:
+            with opened(path, os.O_WRONLY | os.O_CREAT) as fd:
                 self._size = write_frame(fd, path, Frame(self._kept, self._step, tensors), self._size)
             self._covered += self._step - self._kept
             self._followed.clear()
@@ -160,7 +159,7 @@ class RecordedRun(Recorder):
         self._covered = self._size = 0
         if not path.exists():
             return
-        with _opened(path, os.O_RDWR) as fd:
+        with opened(path, os.O_RDWR) as fd:
             try:
                 for end, frame in read_frames(fd, path, before=step):
                     self._size, self._covered = end, self._covered + frame.end - frame.begin
@@ -175,7 +174,7 @@ class RecordedRun(Recorder):
         """The visits on disk, up to what was kept last."""
         path = self.folder / _VISITS
         if path.exists():
-            with _opened(path, os.O_RDONLY) as fd:
+            with opened(path, os.O_RDONLY) as fd:
                 for _, frame in read_frames(fd, path, before=self._kept):
                     yield frame
 
@@ -188,7 +187,7 @@ class RecordedRun(Recorder):
         for spare in others[: 1 - _RINGS]:
             _ring(self.folder, spare).replace(part)
         about = {"last": self._last.maxlen or 0, "follow": self.follow, "step": self._step}
-        with _opened(part, os.O_WRONLY | os.O_CREAT) as fd:
+        with opened(part, os.O_WRONLY | os.O_CREAT) as fd:
             end = write_frame(fd, part, Frame(self._step, self._step, {}, about), 0)
             for place, step in enumerate(self._last):
                 end = write_frame(fd, part, Frame(place, place + 1, _tensors(step)), end)
@@ -215,7 +214,7 @@ def _ring(folder: Path, turn: int) -> Path:
 
 
 def _read_ring(path: Path) -> tuple[Mapping[str, int], list[_Step]]:
-    with _opened(path, os.O_RDONLY) as fd:
+    with opened(path, os.O_RDONLY) as fd:
         frames = [frame for _, frame in read_frames(fd, path)]
     if not frames or "step" not in frames[0].about:
         raise StorageError(f"{path}: damaged, it does not say of which step it is: move it away")
@@ -259,16 +258,3 @@ def _step(named: Mapping[str, Tensor]) -> _Step:
             groups[group][layer] = value
     own, clean = named.get("own_embedding", named["embedding"]), named.get("clean", named["gradient"])
     return _Step(named["rows"], named["embedding"], own, named["gradient"], clean, **groups)
-
-
-@contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    """A file that only its owner can read; what the system refuses is a `StorageError`."""
-    try:
-        fd = os.open(path, flags, 0o600)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise refuse(path, "open or write", error) from error
