@@ -334,7 +334,7 @@ def test_a_contract_says_which_way_to_train():
     ("line", "told"),
     [
         ("width = 0", "width"),
-        ("width = 65", "width"),
+        ("width = 129", "width"),
         ('width = 8\nexchange.target = "number"', "low and high"),
         ("width = 8\nexchange.low = 0.0", "target"),
         ('width = 8\nexchange.classes = 3\nexchange.rare = "positive"', "two classes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -15,16 +16,18 @@ from tacit.lab.data import load
 from tacit.lab.one_shot.advising import advise, points
 from tacit.lab.one_shot.drawing import draw
 from tacit.lab.one_shot.settings import Family, Search, Setting
-from tacit.lab.one_shot.trying import FILE, Trial, try_all, world_of
+from tacit.lab.one_shot.trying import FILE, Trial, try_all
+from tacit.lab.one_shot.world import world_of
 
 ALONE, RAW = Family("alone"), Family("raw")
 FLIPS, ODDS, TRUE, PCA = (Family("flips", "trees"), Family("flips", "trees", 3.0), Family("true", "trees"),
                           Family("none", "pca"))  # fmt: skip
+SUMS, MATCHED = Family("sums", "trees"), Family("split", "matched")
 
 
 def trial(family, figure, worst=0.0, width=1, noise=0.0, seed=0):
     setting = Setting(family, width if family.bottom else 0, noise)
-    auc = 0.6 if family.labels == "flips" else 0.5 if family.keeps_labels else 1.0
+    auc = 0.6 if family.labels in ("flips", "sums") else 0.5 if family.keeps_labels else 1.0
     odds = 1.5 if family == FLIPS else 3.0 if family == ODDS else 1.0 if auc == 0.5 else math.inf
     return Trial(setting, seed, figure, worst / 2, worst / 3, worst, auc, odds, 1.0)
 
@@ -43,6 +46,7 @@ def test_the_best_that_holds_both_limits_is_taken():
     said = " ".join(told.sentences)
     assert "Take flips, trees, 1 number: test AUC 0.760" in said
     assert "No embedding without labels holds the feature limit" in said
+    assert "Split training" not in said
     assert "0.100 better than no partner" in said
     assert "0.080 worse than no protection" in said
     assert told.as_dict()["chosen"]["odds"] == 1.5
@@ -69,6 +73,24 @@ def test_odds_that_bring_something_and_odds_that_do_not():
     assert any("bring nothing over the symmetric coin" in one for one in none.sentences)
 
 
+def test_open_sums_are_taken_where_they_tell_less_of_the_features_and_their_odds_have_no_bound():
+    told = advice(trial(FLIPS, 0.80, 0.5), trial(SUMS, 0.80, 0.4))
+    assert told.chosen.setting.family == SUMS
+    assert "open sums, trees, 1 number" in told.sentences[0]
+    assert "no bound on odds" in told.sentences[0]
+    assert told.as_dict()["chosen"]["odds"] is None
+    assert advice(trial(FLIPS, 0.80, 0.4), trial(SUMS, 0.80, 0.5)).chosen.setting.family == FLIPS
+
+
+def test_split_training_is_never_taken_and_what_it_told_is_said():
+    split = [replace(trial(MATCHED, 0.83, 0.9, seed=seed), auc=0.58 + seed / 100) for seed in range(3)]
+    told = advice(trial(FLIPS, 0.76, 0.5), *split)
+    assert told.chosen.setting.family == FLIPS
+    assert "promise of 0.6 has 0.830" in told.sentences[-1]
+    assert "with AUC 0.600" in told.sentences[-1]  # the largest of the seeds
+    assert not points(split)[0].frontier
+
+
 def test_without_a_gain_one_does_without_the_partner():
     told = advice(trial(FLIPS, 0.70, 0.5), trial(PCA, 0.66, 0.1), limit=0.2, given=False)
     assert told.chosen is None
@@ -87,16 +109,23 @@ def test_seeds_have_an_interval_and_their_worst_counts():
 
 def test_the_frontier_has_no_better_neighbour_that_tells_less():
     found = points([*BASE, trial(FLIPS, 0.76, 0.5), trial(PCA, 0.75, 0.6), trial(PCA, 0.80, 0.9, width=8)])
-    assert [point.setting.said for point in found if point.frontier] == [
+    assert [point.setting.words for point in found if point.frontier] == [
         "no partner", "flips, trees, 1 number", "no label, pca, 8 numbers",
     ]  # fmt: skip
 
 
 def test_a_search_tries_every_width_and_noise_on_the_narrowest():
     search = Search(odds=3.0, widths=(4, 1), noises=(2.0,))
-    assert [family.said for family in search.families()][:5] == [
-        "no partner", "true labels, raw columns", "true labels, trees", "flips, trees", "flips, odds 3, trees",
+    assert [family.words for family in search.families()] == [
+        "no partner", "true labels, raw columns", "split, no protection", "split, matched", "true labels, trees",
+        "flips, trees", "flips, odds 3, trees", "open sums, trees", "no label, pca", "no label, waist",
+        "no label, clusters",
     ]  # fmt: skip
+    assert [family.words for family in replace(search, rivals=("sums", "split")).families()] == [
+        "no partner", "split, no protection", "split, matched", "flips, trees", "flips, odds 3, trees",
+        "open sums, trees",
+    ]  # fmt: skip
+    assert [one.words for one in search.forms(MATCHED)] == ["split, matched, 128 numbers"]
     assert [(one.width, one.noise) for one in search.forms(FLIPS)] == [(1, 2.0), (1, 0.0), (4, 0.0)]
     assert len(search.forms(ALONE)) == 1
 
@@ -104,14 +133,15 @@ def test_a_search_tries_every_width_and_noise_on_the_narrowest():
 @pytest.mark.parametrize(
     "wrong",
     [{"label_limit": 0.5}, {"odds": 1.0}, {"widths": (0,)}, {"widths": ()}, {"learners": ("forest",)},
-     {"floors": ("lake",)}, {"noises": (-1.0,)}, {"seeds": 0}, {"attack_rows": 10}],
+     {"rivals": ("lake",)}, {"widths": (129,)}, {"noises": (-1.0,)}, {"seeds": 0}, {"attack_rows": 10}],
 )  # fmt: skip
 def test_a_search_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(UsageError):
         Search(**wrong)
 
 
-SMALL = Search(widths=(1,), noises=(), learners=("linear",), floors=("pca",), head="trees", attack_rows=1000)
+SMALL = Search(widths=(1,), noises=(), learners=("linear",), rivals=("raw", "split", "true", "sums", "pca"),
+               attack_rows=1000)  # fmt: skip
 
 
 @pytest.fixture(scope="module", name="tried")
@@ -124,17 +154,24 @@ def _tried(tmp_path_factory):
 
 def test_everything_is_tried_once_and_kept(tried):
     world, out, trials, told = tried
-    assert [one.setting.family.labels for one in trials] == ["alone", "raw", "true", "flips", "none"]
-    assert told[-1] == ("done", 5, 5)
+    assert [one.setting.family.labels for one in trials] == [
+        "alone", "raw", "split", "split", "true", "flips", "sums", "none",
+    ]  # fmt: skip
+    assert told[-1] == ("done", 8, 8)
     assert all(0.3 < one.figure < 1 for one in trials)
-    assert [one.auc for one in trials] == pytest.approx([0.5, 1.0, 1.0, 0.6, 0.5])
+    certified = [one.auc for one in trials if one.setting.family.labels != "split"]
+    assert certified == pytest.approx([0.5, 1.0, 1.0, 0.6, 0.6, 0.5], abs=1e-4)
+    bare, matched = trials[2:4]
+    assert bare.auc > 0.9, "bare gradients tell fair coins"
+    assert matched.auc < 0.6 + 5 * 0.026, "five errors of an AUC of 500 canaries"
+    assert (bare.setting.width, bare.odds) == (128, math.inf)
     assert trials[0].worst == 0
     assert all(0 < one.worst <= 1 for one in trials[1:])
     before = (out / FILE).read_text()
     (out / FILE).write_text(before + '{"cut by a ki')
     again = try_all(world, SMALL, out)
     assert again == trials
-    assert (out / FILE).read_text() == before
+    assert (out / FILE).read_text() == before + '{"cut by a ki', "nothing was tried again"
     with pytest.raises(UsageError, match="another label_limit"):
         try_all(world, Search(label_limit=0.7, widths=(1,)), out)
 
@@ -155,7 +192,7 @@ def invoke(*arguments):
 def test_the_command_says_what_to_take(tmp_path):
     small = ("choose", "--data", "generated:credit", "--rows", "1500", "--label-limit", "0.9", "--widths", "1",
              "--noise", "", "--learners", "linear", "--attack-rows", "1000", "--threads", "1",
-             "--out", tmp_path)  # fmt: skip
+             "--compare", "raw,true,pca,waist,clusters", "--out", tmp_path)  # fmt: skip
     done = invoke(*small, "--json", "--quiet")
     assert done.exit_code in (0, 1), done.output
     told = json.loads(done.stdout)
@@ -164,8 +201,15 @@ def test_the_command_says_what_to_take(tmp_path):
     assert (tmp_path / "choose-one-shot.svg").exists()
     again = invoke(*small, "--feature-limit", "0.5", "--quiet")
     words = " ".join(again.output.split())
-    for part in ("flips, linear, 1", "no label, waist", "Do without the partner", "--given", "none is better"):
+    for part in ("flips, linear", "no label, waist", "Do without the partner", "--given", "none is better"):
         assert part in words, again.output
+    swept = invoke("sweep", *small[1:], "--quiet")
+    assert swept.exit_code == 0, swept.output
+    assert "no label, waist" in swept.output
+    assert "Do without" not in swept.output
+    whole = json.loads(invoke("sweep", *small[1:], "--json", "--quiet").stdout)
+    assert whole["settings"] == told["settings"]
+    assert (tmp_path / "sweep-one-shot.svg").exists()
 
 
 @pytest.mark.parametrize(
@@ -175,6 +219,8 @@ def test_the_command_says_what_to_take(tmp_path):
         (("--label-limit", "0.6", "--widths", "1.5"), "whole numbers"),
         (("--label-limit", "0.6", "--noise", "much"), "numbers"),
         (("--label-limit", "0.6", "--feature-limit", "2"), "feature-limit"),
+        (("--feature-limit", "0.5"), "--label-limit"),
+        (("--label-limit", "0.6", "--compare", "lake"), "no rival 'lake'"),
     ],
 )
 def test_wrong_options_are_said_before_the_data_is_read(arguments, match, tmp_path):

@@ -90,8 +90,8 @@ def test_the_best_is_chosen_on_flipped_labels():
 
 
 def test_what_makes_no_sense_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="1 to 64"):
-        pca(rows(), 65)
+    with pytest.raises(UsageError, match="1 to 128"):
+        pca(rows(), 129)
     with pytest.raises(LabelsError, match="one label for each row"):
         worth(np.zeros((20, 1)), np.zeros(19), COIN)
     with pytest.raises(DataError, match="no label-free embedding"):

@@ -148,7 +148,7 @@ def test_wrong_use_is_named(made_up, tmp_path):
     with pytest.raises(UsageError, match="can't be made so"):
         learner("trees", depth=3)
     with pytest.raises(UsageError, match="width"):
-        learner("linear").fit(made_up.inputs, made_up.sent, made_up.coin, 65)
+        learner("linear").fit(made_up.inputs, made_up.sent, made_up.coin, 129)
     with pytest.raises(UsageError, match="common order"):
         learner("trees").fit(made_up.inputs[slice(9)], made_up.sent, made_up.coin, 1)
     with pytest.raises(UsageError, match="not from pictures"):

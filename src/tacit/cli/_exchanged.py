@@ -1,4 +1,4 @@
-"""`tacit choose` for one-shot training: its options, its table and its advice."""
+"""`tacit sweep` and `tacit choose` for one-shot training: their options, their table and the advice."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
@@ -21,49 +22,68 @@ if TYPE_CHECKING:
     from tacit.lab.one_shot.advising import Advice, Point
     from tacit.lab.one_shot.settings import Search
 
-__all__ = [
-    "AttackRows",
-    "FeatureLimit",
-    "Given",
-    "HeadKind",
-    "LabelLimit",
-    "Learners",
-    "Noise",
-    "Odds",
-    "Threads",
-    "Widths",
-    "ask_search",
-    "choose_exchange",
-]
+__all__ = ["Exchange", "FeatureLimit", "choose_exchange", "sweep_exchange"]
 
-LabelLimit = Annotated[
-    float | None,
-    typer.Option(help="One-shot: the leak AUC of a label, certified.", metavar="AUC", show_default=False),
-]
-Odds = Annotated[
-    float | None,
-    typer.Option(help="One-shot: try a coin with these odds beside the symmetric one.", metavar="FACTOR"),
-]
 FeatureLimit = Annotated[
     float | None,
     typer.Option(help="One-shot: the most that decoders may read of anything, 0 to 1.", metavar="SHARE"),
 ]
-Widths = Annotated[str, typer.Option(help="One-shot: numbers sent of a row, up to 64.", metavar="N,N")]
-Noise = Annotated[str, typer.Option(help="One-shot: noise on the narrowest, in deviations.", metavar="X,X")]
-Learners = Annotated[str, typer.Option(help="One-shot: trees, network, linear.", metavar="A,B")]
-HeadKind = Annotated[Literal["trees", "network"], typer.Option(help="One-shot: the label party's private model.")]
-AttackRows = Annotated[
-    int, typer.Option(min=1000, help="One-shot: rows that decoders know, and are judged on.", metavar="N")
-]
 
 
-Threads = Annotated[
-    int | None, typer.Option(min=1, help="One-shot: that may be used. [default: all]", metavar="N", show_default=False)
-]
-Given = Annotated[
-    bool,
-    typer.Option("--given", help="One-shot: decoders also know all other columns, as in `tacit train`.", metavar=""),
-]
+@dataclass(frozen=True)
+class Exchange:
+    """What one-shot training is tried with; each field is an option of `sweep` and of `choose`."""
+
+    label_limit: Annotated[
+        float | None,
+        typer.Option(help="One-shot: the leak AUC of a label, certified.", metavar="AUC", show_default=False),
+    ] = None
+    odds: Annotated[
+        float | None,
+        typer.Option(help="One-shot: try a coin with these odds beside the symmetric one.", metavar="FACTOR"),
+    ] = None
+    widths: Annotated[str, typer.Option(help="One-shot: numbers sent of a row, up to 128.", metavar="N,N")] = "1,2,4,8"
+    noise: Annotated[str, typer.Option(help="One-shot: noise on the narrowest, in deviations.", metavar="X,X")] = "1,4"
+    learners: Annotated[str, typer.Option(help="One-shot: trees, network, linear.", metavar="A,B")] = "trees"
+    compare: Annotated[
+        str,
+        typer.Option(help="One-shot: beside flips; of raw, true, split, sums, pca, waist, clusters.", metavar="A,B"),
+    ] = "raw,true,split,sums,pca,waist,clusters"
+    head: Annotated[Literal["trees", "network"], typer.Option(help="One-shot: the label party's private model.")] = (
+        "trees"
+    )
+    attack_rows: Annotated[
+        int, typer.Option(min=1000, help="One-shot: rows that decoders know, and are judged on.", metavar="N")
+    ] = 8000
+    given: Annotated[
+        bool,
+        typer.Option("--given", help="One-shot: decoders know all other columns, as in `tacit train`.", metavar=""),
+    ] = False
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="One-shot: that may be used. [default: all]", metavar="N", show_default=False),
+    ] = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is about one-shot training at all; odds alone are a mistake."""
+        if self.label_limit is None and self.odds is not None:
+            raise UsageError("--odds is for one-shot training: give --label-limit too, as 0.6")
+        return self.label_limit is not None
+
+    def search(self, seeds: int) -> Search:
+        """What is to be tried, from options as they were typed."""
+        from tacit.lab.one_shot.settings import Search
+
+        assert self.label_limit is not None  # else it is not asked
+        widths = _numbers("--widths", self.widths)
+        if any(width != int(width) for width in widths):
+            raise UsageError(f"--widths {self.widths}: give whole numbers, as 1,2,4,8")
+        return Search(
+            self.label_limit, self.odds, tuple(map(int, widths)), _numbers("--noise", self.noise),
+            _names(self.learners), _names(self.compare), head=self.head, seeds=seeds, attack_rows=self.attack_rows,
+            given=self.given,
+        )  # fmt: skip
 
 
 class Wanted(Protocol):
@@ -85,6 +105,11 @@ class Wanted(Protocol):
         ...
 
     @property
+    def seeds(self) -> int:
+        """With how many each setting is tried."""
+        ...
+
+    @property
     def bad(self) -> str:
         """What to do with rows that can't be read."""
         ...
@@ -95,77 +120,91 @@ class Wanted(Protocol):
         ...
 
 
-def ask_search(
-    label_limit: float, odds: float | None, widths: str, noise: str, learners: str,
-    *, head: str, seeds: int, attack_rows: int, given: bool,
-) -> Search:  # fmt: skip
-    """What is to be tried, from options as they were typed."""
-    from tacit.lab.one_shot.settings import Search
-
-    wide = _numbers("--widths", widths)
-    if any(one != int(one) for one in wide):
-        raise UsageError(f"--widths {widths}: give whole numbers, as 1,2,4,8")
-    names = tuple(one.strip() for one in learners.split(",") if one.strip())
-    return Search(
-        label_limit, odds, tuple(map(int, wide)), _numbers("--noise", noise), names, head=head, seeds=seeds,
-        attack_rows=attack_rows, given=given,
-    )  # fmt: skip
-
-
 def choose_exchange(
-    asked: Wanted, search: Search, feature_limit: float | None, out: Path,
-    *, threads: int | None, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    asked: Wanted, exchange: Exchange, feature_limit: float | None, out: Path, *, as_json: bool, quiet: bool
+) -> None:
     """Try everything, show what came of it, and say what to take; exit code 1 where that is no partner."""
     if feature_limit is not None and not 0 < feature_limit <= 1:
         raise UsageError(f"--feature-limit {feature_limit:g}: it lies above 0, nothing, and is at most 1, everything")
+    search = exchange.search(asked.seeds)
+    points, rows = _tried(asked, search, out, exchange.threads, quiet=quiet)
+    from tacit.lab.one_shot.advising import advise
+
+    advice = advise(points, label_limit=search.label_limit, feature_limit=feature_limit, given=search.given)
+    _show(asked, points, rows, search, out / "choose-one-shot.svg", advice, as_json=as_json)
+    if advice.chosen is None:
+        raise typer.Exit(1)
+
+
+def sweep_exchange(asked: Wanted, exchange: Exchange, out: Path, *, as_json: bool, quiet: bool) -> None:
+    """Try everything, and show what came of it."""
+    search = exchange.search(asked.seeds)
+    points, rows = _tried(asked, search, out, exchange.threads, quiet=quiet)
+    _show(asked, points, rows, search, out / "sweep-one-shot.svg", None, as_json=as_json)
+
+
+def _tried(asked: Wanted, search: Search, out: Path, threads: int | None, *, quiet: bool) -> tuple[list[Point], int]:
+    """Load and try, with one bar: the settings over all seeds, and how many training rows there are."""
     make_folder(out)
     kept = f"what was tried is kept in {out}: the same command goes on"
     with interruptible(lambda: kept), one_bar(quiet=quiet, first=f"loading {asked.data}", unit="settings") as show:
         from tacit.lab.data import load
-        from tacit.lab.one_shot.trying import try_all, world_of
+        from tacit.lab.one_shot.advising import points
+        from tacit.lab.one_shot.trying import try_all
+        from tacit.lab.one_shot.world import world_of
 
         loaded = load(
             asked.data, folder=asked.folder, rows=asked.rows, bad=asked.bad, cache=asked.cache,
             progress=lambda done, total: show(f"loading {asked.data}", done, total),
         )  # fmt: skip
-        world = world_of(loaded)
-        trials = try_all(world, search, out, threads=threads or os.cpu_count() or 1, progress=show)
-    from tacit.lab.one_shot.advising import advise, points
+        trials = try_all(world_of(loaded), search, out, threads=threads or os.cpu_count() or 1, progress=show)
+    return points(trials), len(loaded.train)
+
+
+def _show(
+    asked: Wanted, points: Sequence[Point], rows: int, search: Search, path: Path, advice: Advice | None,
+    *, as_json: bool,
+) -> None:  # fmt: skip
+    """The picture, and a document or a table with the advice."""
     from tacit.lab.one_shot.drawing import draw
 
-    found = points(trials)
-    advice = advise(found, label_limit=search.label_limit, feature_limit=feature_limit, given=search.given)
-    title = f"{asked.data}, {world.train:,} training rows, label limit {search.label_limit:g}"
-    picture = draw(found, out / "choose-one-shot.svg", title=title, advice=advice)
+    title = f"{asked.data}, {rows:,} training rows, label limit {search.label_limit:g}"
+    picture = draw(points, path, title=title, advice=advice)
     if as_json:
-        told = {"data": asked.data, "training_rows": world.train, **advice.as_dict()}
-        typer.echo(json.dumps(told | {"settings": [point.as_dict() for point in found]}, indent=2))
-    else:
-        _print(title, found, advice)
-        typer.echo(f"Every figure: {out}. Picture: {picture}.")
-    if advice.chosen is None:
-        raise typer.Exit(1)
+        advised = {"label_limit": search.label_limit} if advice is None else advice.as_dict()
+        settings = [point.as_dict() for point in points]
+        typer.echo(json.dumps({"data": asked.data, "training_rows": rows, **advised, "settings": settings}, indent=2))
+        return
+    _print(title, points, advice)
+    typer.echo(f"Every figure: {path.parent}. Picture: {picture}.")
 
 
-def _print(title: str, found: Sequence[Point], advice: Advice) -> None:
+def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
     """The table, then the advice."""
+    from tacit.lab.one_shot.advising import spelled
+
+    limit, chosen = (None, None) if advice is None else (advice.feature_limit, advice.chosen)
     rows = []
-    for point in found:
-        half = point.figure.high - point.figure.value
-        figure = f"{point.figure.value:.3f}" + (f" ±{half:.3f}" if math.isfinite(half) else "")
+    for point in points:
+        setting = point.setting
+        name = f"{setting.family.words}{f', noise {setting.noise:g}' if setting.noise else ''}"
         shares = f"{point.numbers.value:.0%}", f"{point.codes.value:.0%}", f"{point.worst:.3f}"
         odds = "" if math.isinf(point.odds) else f"{point.odds:.3g}"
-        held = "yes" if point.holds(advice.feature_limit) else "no"
-        name = f"{point.setting.said} *" if point.frontier else point.setting.said
-        cells = [name, figure, *shares, leak(point.auc), odds, held]
-        rows.append([f"[bold reverse]{cell}" if point is advice.chosen else cell for cell in cells])
-    head = ["setting", "test\nAUC", "numbers\nread", "codes\nread", "worst\nread", "label\nAUC", "label\nodds",
+        cells = [
+            f"{name} *" if point.frontier else name, f"{setting.width or ''}", spelled(point.figure), *shares,
+            leak(point.auc), odds, "yes" if point.holds(limit) else "no",
+        ]  # fmt: skip
+        rows.append([f"[bold reverse]{cell}" if point is chosen else cell for cell in cells])
+    head = ["setting", "width", "test\nAUC", "numbers\nread", "codes\nread", "worst\nread", "label\nAUC", "label\nodds",
             "limits\nhold"]  # fmt: skip
     print_table(title, head, rows)
     typer.echo("* Of those that hold the label limit none is better with less read at worst.")
-    for sentence in advice.sentences:
+    for sentence in () if advice is None else advice.sentences:
         typer.echo(sentence)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

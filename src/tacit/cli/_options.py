@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -159,28 +160,30 @@ Device = Annotated[
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb whose options stand in a dataclass: typer sees each of its fields as an option of the verb itself.
+    """A verb whose options stand in dataclasses: typer sees each of their fields as an option of the verb itself.
 
     Args:
-        verb: a function whose first argument is the dataclass; the fields come before the arguments that follow.
+        verb: a function; of each argument that is a dataclass the fields take its place.
     """
     hints = get_type_hints(verb, include_extras=True)
-    first, *others = inspect.signature(verb).parameters.values()
-    shared = hints[first.name]
-    fields = inspect.signature(shared).parameters.values()
-    kinds = get_type_hints(shared, include_extras=True)
-    named = [
-        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind[one.name])
-        for group, kind in ((fields, kinds), (others, hints))
-        for one in group
-    ]
+    options: list[inspect.Parameter] = []
+    fields: dict[str, list[str]] = {}
+    for name, argument in inspect.signature(verb).parameters.items():
+        whole = is_dataclass(hints[name])
+        group = inspect.signature(hints[name]).parameters.values() if whole else [argument]
+        kinds = get_type_hints(hints[name], include_extras=True) if whole else hints
+        options += [
+            option.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kinds[option.name]) for option in group
+        ]
+        if whole:
+            fields[name] = [option.name for option in group]
 
     @functools.wraps(verb)
     def called(**given: Any) -> None:
-        held = {one.name: given.pop(one.name) for one in fields}
-        verb(shared(**held), **given)
+        whole = {name: hints[name](**{field: given.pop(field) for field in some}) for name, some in fields.items()}
+        verb(**whole, **given)
 
-    called.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    called.__annotations__ = {one.name: one.annotation for one in named}
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__annotations__ = {option.name: option.annotation for option in options}
     del called.__wrapped__
     return called

@@ -39,7 +39,7 @@ def demo(
         float, typer.Option(help="The factor that the odds of a label change by, at most.", metavar="FACTOR")
     ] = 3.0,
     width: Annotated[
-        int, typer.Option(min=1, max=64, help="Numbers that the airport sends of a flight.", metavar="N")
+        int, typer.Option(min=1, max=128, help="Numbers that the airport sends of a flight.", metavar="N")
     ] = 1,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")] = 0,
     out: Annotated[

@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._exchanged import (
-    AttackRows,
-    FeatureLimit,
-    Given,
-    HeadKind,
-    LabelLimit,
-    Learners,
-    Noise,
-    Odds,
-    Threads,
-    Widths,
-    ask_search,
-    choose_exchange,
-)
+from tacit.cli._exchanged import Exchange, FeatureLimit, choose_exchange, sweep_exchange
 from tacit.cli._options import (
     Attacks,
     Bad,
@@ -85,9 +72,14 @@ class Asked:
 @spread
 def sweep(
     asked: Asked,
+    exchange: Exchange,
     out: Annotated[
         Path | None,
-        typer.Option(help="Results and picture. [default: runs/sweep-DATA]", metavar="DIR", show_default=False),
+        typer.Option(
+            help="Results and picture. [default: runs/sweep-DATA or runs/one-shot-DATA]",
+            metavar="DIR",
+            show_default=False,
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -98,8 +90,16 @@ def sweep(
     at the cut and at the first layer. One Parquet file holds every figure, and a picture the trade-off. Interrupted,
     the same command goes on where it was, give or take some minutes.
 
+    With --label-limit it is one-shot training that is swept over instead: mechanism, width, noise and learner, beside
+    what they are compared with. It is what `tacit choose --label-limit` tries, in the same folder, without its advice.
+
     Example: `tacit sweep --data flights --protect marvell,matched --strengths 4`
+
+    Example: `tacit sweep --label-limit 0.6 --odds 2.7 --widths 1,8,32 --rows 20000`
     """
+    if exchange.asked:
+        sweep_exchange(asked, exchange, out or usual("one-shot", asked.data), as_json=as_json, quiet=quiet)
+        return
     target = out or usual("sweep", asked.data)
     done = _swept(asked, target, quiet=quiet)
     from tacit.lab.choosing import not_tried
@@ -120,19 +120,11 @@ def sweep(
 @spread
 def choose(
     asked: Asked,
+    exchange: Exchange,
     limit: Annotated[
         float, typer.Option(help="The leak AUC that no attack may reach; 0.5 is a coin flip.", metavar="AUC")
     ] = 0.6,
-    label_limit: LabelLimit = None,
-    odds: Odds = None,
     feature_limit: FeatureLimit = None,
-    widths: Widths = "1,2,4,8",
-    noise: Noise = "1,4",
-    learners: Learners = "trees",
-    head: HeadKind = "trees",
-    attack_rows: AttackRows = 8000,
-    given: Given = False,
-    threads: Threads = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", help="Choose from a finished sweep's results.parquet.", metavar="FILE"),
@@ -155,24 +147,20 @@ def choose(
     named. A sweep on which strong attacks were not tried is refused; with --quick it is answered for the others alone.
 
     With --label-limit it is about one-shot training instead: over coins, widths, noise and learners, what each is worth
-    at that leak AUC of a label and what decoders read of the features, beside embeddings without labels, no protection
-    and no partner. Of the other options it takes --data, --folder, --rows, --seeds, --bad, --cache and --out. Exit code
-    1 where nothing that holds both limits is worth a partner.
+    at that leak AUC of a label and what decoders read of the features, beside embeddings without labels, open sums,
+    split training, no protection and no partner. Of the other options it takes --data, --folder, --rows, --seeds,
+    --bad, --cache and --out. Exit code 1 where nothing that holds both limits is worth a partner.
 
     Example: `tacit choose --limit 0.6 --from runs/sweep-flights`
 
     Example: `tacit choose --label-limit 0.6 --odds 3 --feature-limit 0.8 --rows 20000`
     """
-    if label_limit is not None:
-        search = ask_search(
-            label_limit, odds, widths, noise, learners, head=head, seeds=asked.seeds, attack_rows=attack_rows,
-            given=given,
-        )  # fmt: skip
+    if exchange.asked:
         target = out or usual("one-shot", asked.data)
-        choose_exchange(asked, search, feature_limit, target, threads=threads, as_json=as_json, quiet=quiet)
+        choose_exchange(asked, exchange, feature_limit, target, as_json=as_json, quiet=quiet)
         return
-    if odds is not None or feature_limit is not None:
-        raise UsageError("--odds and --feature-limit are for one-shot training: give --label-limit too, as 0.6")
+    if feature_limit is not None:
+        raise UsageError("--feature-limit is for one-shot training: give --label-limit too, as 0.6")
     if not 0.5 < limit < 1:
         raise UsageError(f"--limit {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
     done, target = _found(asked, source, out, quiet=quiet)

@@ -15,9 +15,12 @@ from tacit.config._base import File, Name, Number, Problem, Section, Shape, Text
 from tacit.config.protections import Embedding, Gradient
 
 __all__ = [
-    "METRICS", "Alignment", "Contract", "Cut", "Exchange", "Minimum", "OneShotContract", "Share", "Terms",
+    "METRICS", "WIDEST", "Alignment", "Contract", "Cut", "Exchange", "Minimum", "OneShotContract", "Share", "Terms",
     "load_contract", "read_contract",
 ]  # fmt: skip
+
+WIDEST = 128
+"""The numbers that an embedding has of a row, at most."""
 
 METRICS = ("test_auc",)
 """What a label party may tell the others at the end of an epoch.
@@ -94,7 +97,7 @@ class Exchange(Section):
         partitions: how many groupings of all rows are answered; for sums.
     """
 
-    width: Annotated[Whole, Field(le=64)] = Field(examples=["8"])
+    width: Annotated[Whole, Field(le=WIDEST)] = Field(examples=["8"])
     labels: Literal["flips", "sums"] = "flips"
     target: Literal["classes", "number"] = "classes"
     classes: Annotated[Whole, Field(ge=2, le=1000)] = 2

@@ -162,7 +162,7 @@ feature_parties = {feature_parties}  # one to eight
 test_share = 0.2  # of the common rows, the last ones in their order, which nobody chose; 0 for none
 
 [exchange]
-width = 8  # numbers that each feature party sends of a row, 1 to 64: few tell little of its columns
+width = 8  # numbers that each feature party sends of a row, 1 to 128: few tell little of its columns
 labels = "flips"  # each label is flipped once; "sums": sums over groups of rows, with noise, which show who is alike
 target = "classes"  # or "number", with low, high and cells
 classes = 2  # labels are 0, 1, ...

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align.encoder import Inputs
+from tacit.config.contract import WIDEST
 from tacit.errors import LabelsError, UsageError
 from tacit.models._checks import count
 
@@ -60,7 +61,7 @@ def sent_target(sent: NDArray[Any], mechanism: Any) -> Target:
 
 def learnable(inputs: Inputs | Tensor, sent: NDArray[Any], mechanism: Any, width: int) -> Target:
     """What a learner learns from these rows' labels; a width or a number of rows that can't be is refused."""
-    count("width", width, high=64)
+    count("width", width, high=WIDEST)
     if len(inputs) < len(sent):
         raise UsageError(f"{len(sent)} labels were sent for {len(inputs)} rows: pass inputs in the common order")
     return sent_target(sent, mechanism)

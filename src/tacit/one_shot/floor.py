@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from tacit.align.encoder import Inputs
 from tacit.audit import fitting
+from tacit.config.contract import WIDEST
 from tacit.contracts import Estimate, noise_source
 from tacit.errors import DataError, LabelsError, UsageError
 from tacit.one_shot.decoders import forest, ranked, updates_for
@@ -202,8 +203,8 @@ def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0,
 
 def _start(name: str, inputs: Inputs, width: int, seed: int) -> tuple[Tensor, Arrays]:
     """Some rows as numbers, and what made them so."""
-    if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= 64:
-        raise UsageError(f"width = {width!r}: an embedding has 1 to 64 numbers a row")
+    if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= WIDEST:
+        raise UsageError(f"width = {width!r}: an embedding has 1 to {WIDEST} numbers a row")
     some = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))[:_LEARNT]
     rows, pairs = inputs[some], []
     for place, size in enumerate(inputs.cardinalities):

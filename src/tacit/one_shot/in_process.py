@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.config import Exchange
+from tacit.config.contract import WIDEST
 from tacit.errors import TensorError, UsageError
 from tacit.models._checks import count
 from tacit.one_shot._network import TableTrunk
@@ -152,7 +153,7 @@ def one_shot(
         own: the label party's own columns, as features but no pictures; None if it has none.
         limit: the leak AUC of a label that nobody can pass, above 0.5 and below 1.
         odds: the factor by which a label's odds change at most; needed with three classes and more.
-        width: numbers that are sent of a row, 1 to 64.
+        width: numbers that are sent of a row, 1 to 128.
         rare: which of two classes is rare, as everybody may know: "positive", "negative" or "neither".
         classes: how many there are; 0 or None for numbers, which have `low` and `high`.
         low: the lowest number; lower ones count as this one.
@@ -178,7 +179,7 @@ def one_shot(
     """
     tell = progress or (lambda *_: None)
     tell("preparing", 0, 1)
-    count("width", width, high=64)
+    count("width", width, high=WIDEST)
     if feature_limit is not None and not (audit and 0 < feature_limit <= 1):
         raise UsageError(f"feature_limit = {feature_limit!r}: a number above 0 and up to 1, with audit = True")
     key = _secret(secret, seed)

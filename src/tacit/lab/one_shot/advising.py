@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scipy.special import stdtrit
 
 from tacit.contracts import Estimate
 from tacit.errors import UsageError
-from tacit.lab.one_shot.settings import Setting
+from tacit.lab.one_shot.settings import Family, Setting
 from tacit.lab.one_shot.trying import Trial
 
-__all__ = ["NEAR", "Advice", "Point", "advise", "points"]
+__all__ = ["NEAR", "Advice", "Point", "advise", "points", "spelled"]
 
 _UNKNOWN = (
     "Decoders knew no other column of a row here. `tacit train` also asks what is added for somebody who knows all "
@@ -35,8 +35,8 @@ class Point:
         numbers: the mean share of the numbers' variance that was read, likewise.
         codes: likewise of the codes.
         worst: the largest over the seeds of what decoders may have read of anything.
-        auc: the certified leak AUC of a label.
-        odds: likewise.
+        auc: the certified leak AUC of a label; of split training the largest that was measured over the seeds.
+        odds: likewise; infinite where there is no bound.
         frontier: whether none that holds the label limit has a better figure with less read.
     """
 
@@ -57,14 +57,14 @@ class Point:
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which knows no infinity."""
         family = self.setting.family
-        ends = {"figure": self.figure, "numbers": self.numbers, "codes": self.codes}
-        told = {
-            name: {"value": one.value, "low": _finite(one.low), "high": _finite(one.high)} for name, one in ends.items()
+        estimates = {
+            name: {"value": estimate.value, "low": _finite(estimate.low), "high": _finite(estimate.high)}
+            for name, estimate in (("figure", self.figure), ("numbers", self.numbers), ("codes", self.codes))
         }
         return {
-            "setting": self.setting.said, "labels": family.labels, "bottom": family.bottom, "asked_odds": family.odds,
-            "width": self.setting.width, "noise": self.setting.noise, "seeds": self.seeds, **told, "worst": self.worst,
-            "auc": self.auc, "odds": _finite(self.odds), "frontier": self.frontier,
+            "setting": self.setting.words, "labels": family.labels, "bottom": family.bottom, "asked_odds": family.odds,
+            "width": self.setting.width, "noise": self.setting.noise, "seeds": self.seeds, **estimates,
+            "worst": self.worst, "auc": self.auc, "odds": _finite(self.odds), "frontier": self.frontier,
         }  # fmt: skip
 
 
@@ -96,47 +96,59 @@ def points(trials: Sequence[Trial]) -> list[Point]:
     grouped: dict[Setting, list[Trial]] = {}
     for trial in trials:
         grouped.setdefault(trial.setting, []).append(trial)
-    found = [_point(setting, some) for setting, some in grouped.items()]
-    return [Point(**(vars(point) | {"frontier": _on_frontier(point, found)})) for point in found]
+    every = [_point(setting, trials) for setting, trials in grouped.items()]
+    return [replace(point, frontier=_on_frontier(point, every)) for point in every]
 
 
-def _point(setting: Setting, some: Sequence[Trial]) -> Point:
-    figure, numbers, codes = (_mean([getattr(one, name) for one in some]) for name in ("figure", "numbers", "codes"))
-    return Point(
-        setting, len(some), figure, numbers, codes, max(one.worst for one in some), some[0].auc, some[0].odds
-    )  # fmt: skip
+def _point(setting: Setting, trials: Sequence[Trial]) -> Point:
+    figure, numbers, codes = (
+        _mean([getattr(trial, name) for trial in trials]) for name in ("figure", "numbers", "codes")
+    )
+    worst, auc, odds = (max(getattr(trial, name) for trial in trials) for name in ("worst", "auc", "odds"))
+    return Point(setting, len(trials), figure, numbers, codes, worst, auc, odds)
 
 
-def advise(found: Sequence[Point], *, label_limit: float, feature_limit: float | None, given: bool = True) -> Advice:
+def advise(
+    candidates: Sequence[Point], *, label_limit: float, feature_limit: float | None, given: bool = True
+) -> Advice:
     """What to take under both limits, in words.
 
     Args:
-        found: the settings.
+        candidates: the settings.
         label_limit: they were tried at.
         feature_limit: the most that may be read of anything; None where features are no secret.
         given: whether decoders also tried with all other columns known.
     """
     if feature_limit is not None and not 0 < feature_limit <= 1:
         raise UsageError(f"--feature-limit {feature_limit:g}: it lies above 0, nothing, and is at most 1, everything")
-    alone = next(point for point in found if point.setting.family.labels == "alone")
-    holding = [point for point in found if point.holds(feature_limit) and point is not alone]
+    alone = next(point for point in candidates if point.setting.family.labels == "alone")
+    holding = [point for point in candidates if point.holds(feature_limit) and point is not alone]
     chosen = _chosen(holding, alone)
-    said = [_first(chosen, alone, feature_limit)]
+    sentences = [_first(chosen, alone, feature_limit)]
     if chosen is not None:
-        said += [*_label_free(chosen, holding, feature_limit), *_narrow(chosen, holding), *_asymmetric(holding)]
-        said += _cost(chosen, alone, found)
+        sentences += [*_label_free(chosen, holding, feature_limit), *_narrow(chosen, holding), *_asymmetric(holding)]
+        sentences += _cost(chosen, alone, candidates)
+    sentences += _split(candidates, label_limit)
     if feature_limit is not None and not given:
-        said.append(_UNKNOWN)
-    return Advice(label_limit, feature_limit, chosen, tuple(said))
+        sentences.append(_UNKNOWN)
+    return Advice(label_limit, feature_limit, chosen, tuple(sentences))
 
 
 def _chosen(holding: Sequence[Point], alone: Point) -> Point | None:
-    """The best; of those that are about as good one without labels, then the narrowest. None if none helps."""
+    """The best; of those about as good one without labels, then the narrowest of which least is read.
+
+    None if none helps.
+    """
     best = max(holding, key=lambda point: point.figure.value, default=None)
     if best is None or best.figure.value <= alone.figure.value + NEAR:
         return None
     near = [point for point in holding if point.figure.value >= best.figure.value - NEAR]
-    return min(near, key=lambda point: (point.auc, point.setting.width, -point.figure.value))
+
+    def costs(point: Point) -> tuple[bool, int, float, float]:
+        read = point.numbers.value + point.codes.value
+        return point.setting.family.labels != "none", point.setting.width, read, -point.figure.value
+
+    return min(near, key=costs)
 
 
 def _first(chosen: Point | None, alone: Point, feature_limit: float | None) -> str:
@@ -147,10 +159,11 @@ def _first(chosen: Point | None, alone: Point, feature_limit: float | None) -> s
             f"{alone.figure.value:.3f}. Raise a limit, withhold the columns that are read most, or try more widths, "
             "noise and rows."
         )
+    odds = f"odds {chosen.odds:.3g} at most" if math.isfinite(chosen.odds) else "no bound on odds"
     return (
-        f"Take {chosen.setting.said}: test AUC {_told(chosen.figure)}, a label told with AUC {chosen.auc:.3f} and odds "
-        f"{chosen.odds:.3g} at most, at worst {chosen.worst:.2f} of a column read, {chosen.numbers.value:.0%} of the "
-        f"numbers and {chosen.codes.value:.0%} of the codes on average."
+        f"Take {chosen.setting.words}: test AUC {spelled(chosen.figure)}, a label told with AUC {chosen.auc:.3f} and "
+        f"{odds}, at worst {chosen.worst:.2f} of a column read, {chosen.numbers.value:.0%} of the numbers and "
+        f"{chosen.codes.value:.0%} of the codes on average."
     )
 
 
@@ -160,10 +173,10 @@ def _label_free(chosen: Point, holding: Sequence[Point], feature_limit: float | 
         return [f"Features are not secret {which}: send no label at all. An embedding without labels is as good."]
     free = max((p for p in holding if p.setting.family.labels == "none"), key=lambda p: p.figure.value, default=None)
     if free is None:
-        return ["No embedding without labels holds the feature limit: flipped labels are what makes one small enough."]
+        return ["No embedding without labels holds the feature limit: labels as they were sent make one small enough."]
     gap = chosen.figure.value - free.figure.value
-    return [f"Flipped labels are worth {gap:.3f}: the best embedding without any ({free.setting.said}) has "
-            f"{free.figure.value:.3f}."]  # fmt: skip
+    return [f"Labels as they were sent are worth {gap:.3f}: the best embedding without any ({free.setting.words}) has "
+            f"{free.figure.value:.3f}, and {free.numbers.value:.0%} of the numbers are read from it."]  # fmt: skip
 
 
 def _narrow(chosen: Point, holding: Sequence[Point]) -> list[str]:
@@ -178,38 +191,50 @@ def _narrow(chosen: Point, holding: Sequence[Point]) -> list[str]:
 def _asymmetric(holding: Sequence[Point]) -> list[str]:
     """What a coin with odds brings beside the symmetric one, at the same width."""
     flipped = [point for point in holding if point.setting.family.labels == "flips" and not point.setting.noise]
-    plain = {p.setting.width: p for p in flipped if p.setting.family.odds is None}
-    pairs = [(p, plain[p.setting.width]) for p in flipped if p.setting.family.odds and p.setting.width in plain]
+    symmetric = {p.setting.width: p for p in flipped if p.setting.family.odds is None}
+    pairs = [(p, symmetric[p.setting.width]) for p in flipped if p.setting.family.odds and p.setting.width in symmetric]
     if not pairs:
         return []
-    one, other = max(pairs, key=lambda pair: pair[0].figure.value - pair[1].figure.value)
-    gap = one.figure.value - other.figure.value
+    skewed, plain = max(pairs, key=lambda pair: pair[0].figure.value - pair[1].figure.value)
+    gap = skewed.figure.value - plain.figure.value
     if gap <= NEAR:
-        return [f"Odds of {one.odds:.3g} bring nothing over the symmetric coin of the same AUC: keep to that."]
-    return [f"At the same leak AUC, odds of {one.odds:.3g} instead of {other.odds:.3g} are worth {gap:.3f}: rows that "
-            "are sent as the rare class are told more surely, and fewer of them."]  # fmt: skip
+        return [f"Odds of {skewed.odds:.3g} bring nothing over the symmetric coin of the same AUC: keep to that."]
+    return [f"At the same leak AUC, odds of {skewed.odds:.3g} instead of {plain.odds:.3g} are worth {gap:.3f}: rows "
+            "that are sent as the rare class are told more surely, and fewer of them."]  # fmt: skip
 
 
-def _cost(chosen: Point, alone: Point, found: Sequence[Point]) -> list[str]:
-    bare = next((point for point in found if point.setting.family.labels == "raw"), None)
-    said = f"It is {chosen.figure.value - alone.figure.value:.3f} better than no partner"
+def _cost(chosen: Point, alone: Point, candidates: Sequence[Point]) -> list[str]:
+    bare = next((point for point in candidates if point.setting.family.labels == "raw"), None)
+    words = f"It is {chosen.figure.value - alone.figure.value:.3f} better than no partner"
     if bare is not None:
-        said += (
+        words += (
             f", and {bare.figure.value - chosen.figure.value:.3f} worse than no protection ({bare.figure.value:.3f})"
         )
     few = (
         "" if chosen.seeds > 2 else f" {chosen.seeds} seed{'' if chosen.seeds == 1 else 's'} alone: take three or more."
     )
-    return [f"{said}.{few}"]
+    return [f"{words}.{few}"]
 
 
-def _on_frontier(point: Point, found: Sequence[Point]) -> bool:
+def _split(candidates: Sequence[Point], label_limit: float) -> list[str]:
+    """What training step by step under a promise of the same limit has, and what it told."""
+    matched = Family("split", "matched")
+    split = next((point for point in candidates if point.setting.family == matched), None)
+    if split is None:
+        return []
+    return [
+        f"Split training under a promise of {label_limit:g} has {split.figure.value:.3f}; an attack on all visits told "
+        f"labels that were fair coins with AUC {split.auc:.3f}. That is a measurement, not a bound."
+    ]
+
+
+def _on_frontier(point: Point, every: Sequence[Point]) -> bool:
     return point.setting.family.keeps_labels and not any(
         other.setting.family.keeps_labels
         and (other.worst, -other.figure.value) != (point.worst, -point.figure.value)
         and other.worst <= point.worst
         and other.figure.value >= point.figure.value
-        for other in found
+        for other in every
     )
 
 
@@ -223,7 +248,8 @@ def _mean(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
-def _told(estimate: Estimate) -> str:
+def spelled(estimate: Estimate) -> str:
+    """A figure with half of its interval, where that is known."""
     half = estimate.high - estimate.value
     return f"{estimate.value:.3f}" + (f" ± {half:.3f}" if math.isfinite(half) else "")
 

@@ -14,23 +14,24 @@ from tacit.report.svg import Axis
 __all__ = ["draw"]
 
 
-def draw(found: Sequence[Point], path: Path, *, title: str, advice: Advice) -> Path:
+def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | None = None) -> Path:
     """Write the picture.
 
     Args:
-        found: the settings, each over all of its seeds.
+        points: the settings, each over all of its seeds.
         path: of the SVG.
         title: of the data set and the label limit.
-        advice: with the limit and what was chosen.
+        advice: with the limit and what was chosen, if anything was to be.
     """
-    sent = [point for point in found if point.setting.family.bottom]
-    levels = {point.setting.family.said: point.figure.value for point in found if not point.setting.family.bottom}
-    ring = None if advice.chosen is None else (Dot(advice.chosen.worst, advice.chosen.figure.value, "taken"), True)
+    sent = [point for point in points if point.setting.family.bottom]
+    levels = {point.setting.family.words: point.figure.value for point in points if not point.setting.family.bottom}
+    chosen, limit = (None, None) if advice is None else (advice.chosen, advice.feature_limit)
+    ring = None if chosen is None else (Dot(chosen.worst, chosen.figure.value, "taken"), True)
     at_worst = _families(sent, lambda point: point.worst)
-    on_average = _families(sent, lambda point: (point.numbers.value + point.codes.value) / 2)
+    on_average = _families(sent, lambda point: max(point.numbers.value, point.codes.value))
     panels = [
-        Panel("read of the features, at worst, of anything", at_worst, Axis(0, 1), advice.feature_limit, ring),
-        Panel("read of the features, on average over columns", on_average, Axis(0, 1)),
+        Panel("read of the features, at worst, of anything", at_worst, Axis(0, 1), limit, ring),
+        Panel("read of the features, on average, of numbers or of codes", on_average, Axis(0, 1)),
     ]
     text = tradeoff_file(title, panels, worth="test AUC", levels=levels)
     replaced(path, lambda file: file.write(text.encode()), durable=False)
@@ -44,5 +45,5 @@ def _families(points: Sequence[Point], leak: Callable[[Point], float]) -> dict[s
         name = f"{point.setting.width}{'n' if point.setting.noise else ''}"
         ends = (point.figure.low, point.figure.high)
         dot = Dot(leak(point), point.figure.value, name, up=ends if all(map(math.isfinite, ends)) else None)
-        families.setdefault(point.setting.family.said, []).append(dot)
+        families.setdefault(point.setting.family.words, []).append(dot)
     return families

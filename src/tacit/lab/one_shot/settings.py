@@ -6,17 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tacit.config.contract import WIDEST
 from tacit.errors import UsageError
 from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.floor import FLOORS
 from tacit.one_shot.learn import LEARNERS
 
-__all__ = ["Family", "Search", "Setting"]
+__all__ = ["CUT", "RIVALS", "Family", "Search", "Setting"]
 
 _DECIDE = ("label_limit", "head", "attack_rows", "given")
 
-Labels = Literal["flips", "none", "true", "raw", "alone"]
-"""Flipped once; not sent at all; sent as they are; all columns sent as they are; nothing sent by anybody."""
+Labels = Literal["flips", "sums", "none", "true", "raw", "alone", "split"]
+"""Flipped once; as sums over groups in the clear; not sent at all; sent as they are; all columns sent as they are;
+nothing sent by anybody; as gradients, step by step."""
+
+RIVALS = ("raw", "true", "split", "sums", *FLOORS)
+"""What flips can be compared with, beside no partner."""
+
+CUT = 128
+"""Numbers a row that split training sends at every visit."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,8 @@ class Family:
 
     Attributes:
         labels: what is sent of them.
-        bottom: what makes the embedding: a learner, or one that no label has a part in; empty where there is none.
+        bottom: what makes the embedding: a learner, or one that no label has a part in; empty where there is none. Of
+            split training the protection of its gradients.
         odds: of flips; None for a symmetric coin.
     """
 
@@ -34,21 +43,23 @@ class Family:
     odds: float | None = None
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """In a few words."""
         coin = "flips" if self.odds is None else f"flips, odds {self.odds:g}"
         return {
             "flips": f"{coin}, {self.bottom}",
+            "sums": f"open sums, {self.bottom}",
             "none": f"no label, {self.bottom}",
             "true": f"true labels, {self.bottom}",
             "raw": "true labels, raw columns",
             "alone": "no partner",
+            "split": "split, no protection" if self.bottom == "none" else f"split, {self.bottom}",
         }[self.labels]
 
     @property
     def keeps_labels(self) -> bool:
-        """Whether a label limit holds."""
-        return self.labels in ("flips", "none", "alone")
+        """Whether a label limit is certified to hold; what was measured of split training is no bound."""
+        return self.labels in ("flips", "sums", "none", "alone")
 
 
 @dataclass(frozen=True)
@@ -60,11 +71,11 @@ class Setting:
     noise: float = 0.0
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """In a few words."""
         noise = f", noise {self.noise:g}" if self.noise else ""
         numbers = f", {self.width} number{'' if self.width == 1 else 's'}" if self.width else ""
-        return f"{self.family.said}{numbers}{noise}"
+        return f"{self.family.words}{numbers}{noise}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ class Search:
         widths: numbers a row.
         noises: on the narrowest embedding, in units of its deviation.
         learners: by name.
-        floors: label-free embeddings by name.
+        rivals: what they are compared with, of `RIVALS`.
         head: of the label party.
         seeds: with how many each is tried.
         attack_rows: that decoders know, and are judged on, at most.
@@ -89,7 +100,7 @@ class Search:
     widths: tuple[int, ...] = (1, 2, 4, 8)
     noises: tuple[float, ...] = (1.0, 4.0)
     learners: tuple[str, ...] = ("trees",)
-    floors: tuple[str, ...] = FLOORS
+    rivals: tuple[str, ...] = RIVALS
     head: str = "trees"
     seeds: int = 1
     attack_rows: int = 8000
@@ -97,13 +108,13 @@ class Search:
 
     def __post_init__(self) -> None:
         flips(self.label_limit, self.odds)  # refuses what is no limit
-        if not self.widths or any(not 1 <= width <= 64 for width in self.widths):
-            raise UsageError(f"widths {self.widths}: an embedding has 1 to 64 numbers a row")
+        if not self.widths or any(not 1 <= width <= WIDEST for width in self.widths):
+            raise UsageError(f"widths {self.widths}: an embedding has 1 to {WIDEST} numbers a row")
         if any(noise < 0 for noise in self.noises):
             raise UsageError(f"noise {self.noises}: it is 0 or more, in units of each number's deviation")
         for name, known, what in (
             *((name, LEARNERS, "learner") for name in self.learners),
-            *((name, FLOORS, "label-free embedding") for name in self.floors),
+            *((name, RIVALS, "rival") for name in self.rivals),
         ):
             if name not in known:
                 raise UsageError(f"there is no {what} {name!r}; there are: {', '.join(known)}")
@@ -115,21 +126,31 @@ class Search:
         return flips(self.label_limit, odds, rare="neither" if odds is None else _rare(share))
 
     def families(self) -> Iterator[Family]:
-        """All of them: none and all protected first, then what holds the label limit."""
+        """All of them: no partner and no protection first, then what holds the label limit."""
         yield Family("alone")
-        yield Family("raw")
+        if "raw" in self.rivals:
+            yield Family("raw")
+        if "split" in self.rivals:
+            yield Family("split", "none")
+            yield Family("split", "matched")
         for learner in self.learners:
-            yield Family("true", learner)
+            if "true" in self.rivals:
+                yield Family("true", learner)
             yield Family("flips", learner)
             if self.odds is not None:
                 yield Family("flips", learner, self.odds)
-        for name in self.floors:
-            yield Family("none", name)
+            if "sums" in self.rivals:
+                yield Family("sums", learner)
+        for name in FLOORS:
+            if name in self.rivals:
+                yield Family("none", name)
 
     def forms(self, family: Family) -> Sequence[Setting]:
         """The settings of a family: every width, and noise on the narrowest."""
         if not family.bottom:
             return [Setting(family)]
+        if family.labels == "split":
+            return [Setting(family, CUT)]
         widths = sorted(set(self.widths))
         noisy = [Setting(family, widths[0], noise) for noise in sorted(set(self.noises)) if noise]
         return [*noisy, *(Setting(family, width) for width in widths)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align.encoder import Inputs
+from tacit.config.contract import WIDEST
 from tacit.errors import DataError
 from tacit.models._checks import count
 from tacit.one_shot._forest import Forest, Growth
@@ -76,7 +77,7 @@ def load(folder: Path, state: Mapping[str, Any]) -> TreesBottom:
     """What `TreesBottom.save` wrote; `state` is its JSON."""
     try:
         folds, outputs = count("folds", state["folds"]), count("outputs", state["outputs"])
-        mix = np.asarray(state["mix"], dtype=np.float64).reshape(-1, count("width", state["width"], high=64))
+        mix = np.asarray(state["mix"], dtype=np.float64).reshape(-1, count("width", state["width"], high=WIDEST))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{folder / FILE} is no bottom of trees ({error!r}): learn again") from None
     forest = Forest.load(folder, folds, outputs)

@@ -1,0 +1,80 @@
+"""A data set as both parties of a one-shot training have it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.align.encoder import Columns, Inputs
+from tacit.lab.data.rows import Data, Pictures, Table
+from tacit.lab.flights import AIRPORT_INPUTS
+from tacit.one_shot.reading import looked_for
+from tacit.one_shot.target import Target
+
+__all__ = ["World", "world_of"]
+
+
+@dataclass(frozen=True)
+class World:
+    """A data set as both parties have it, training rows first.
+
+    Attributes:
+        name: of the data set.
+        inputs: what kind of rows these are.
+        rows: the feature party's.
+        columns: their names.
+        own: the label party's.
+        target: the labels.
+        train: how many rows are for training.
+    """
+
+    name: str
+    inputs: Table | Pictures
+    rows: Inputs | Tensor
+    columns: Columns
+    own: Inputs
+    target: Target
+    train: int
+
+    @property
+    def share(self) -> float:
+        """Of positives, among the training rows."""
+        return float(self.target.values[: self.train].mean())
+
+    @property
+    def digest(self) -> str:
+        """Of the labels and the shape: enough to tell that another data set was meant."""
+        shape = f"{self.name} {self.train} {len(self.target)} {self.columns}"
+        return hashlib.sha256(shape.encode() + self.target.values.tobytes()).hexdigest()[:16]
+
+
+def world_of(data: Data) -> World:
+    """A data set of the lab as both parties have it."""
+    both = [torch.cat(pair) for pair in zip(data.train.features, data.test.features, strict=True)]
+    mine = [torch.cat(pair) for pair in zip(data.train.own, data.test.own, strict=True)]
+    labels = torch.cat([data.train.labels, data.test.labels]).long().numpy()
+    target = Target("classes", 2, labels, np.ones(len(labels), bool), "2 classes")
+    empty = Inputs(torch.zeros(len(labels), 0, dtype=torch.int64), torch.zeros(len(labels), 0), ())
+    if not isinstance(data.inputs, Table):
+        pictures = both[0].float() / (255 if both[0].dtype == torch.uint8 else 1)
+        places = looked_for(pictures, len(data.train)).numeric.shape[1]
+        named = Columns((), tuple(f"place {number}" for number in range(places)))
+        return World(data.name, data.inputs, pictures, named, empty, target, len(data.train))
+    rows = Inputs(both[0].long(), both[1].float(), data.inputs.cardinalities)
+    own = Inputs(mine[0].long(), mine[1].float(), data.inputs.own_cardinalities) if mine else empty
+    return World(data.name, data.inputs, rows, _names(data), own, target, len(data.train))
+
+
+def _names(data: Data) -> Columns:
+    """Of the columns, where they are known."""
+    assert isinstance(data.inputs, Table)
+    if data.name == "flights":
+        return AIRPORT_INPUTS
+    return Columns(
+        tuple(f"c{place}" for place in range(len(data.inputs.cardinalities))),
+        tuple(f"x{place}" for place in range(data.inputs.numeric)),
+    )
