@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app, main
 from tacit.errors import UsageError
-from tacit.lab import fashion
+from tacit.lab.data import fashion
 from tacit.lab.embedding import FIGURES
 
 

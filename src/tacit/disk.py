@@ -110,8 +110,17 @@ def remove(path: Path) -> None:
         raise refuse(path, "delete", error) from error
 
 
-def locked(path: Path) -> int:
-    """Open and lock a file; the lock ends with the process, however it ends."""
+def locked(
+    path: Path,
+    busy: str = "another process uses this run: a party runs once; stop the other one, or give this one a folder of "
+    "its own",
+) -> int:
+    """Open and lock a file; the lock ends with the process, however it ends.
+
+    Args:
+        path: the file.
+        busy: what to say where another process has locked it, and what to do then.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -120,10 +129,7 @@ def locked(path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(fd)
-        raise StorageError(
-            f"{path}: another process uses this run: a party runs once; stop the other one, or give this one a folder "
-            "of its own"
-        ) from error
+        raise StorageError(f"{path}: {busy}") from error
     return fd
 
 

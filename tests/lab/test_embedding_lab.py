@@ -9,7 +9,8 @@ import torch
 
 from tacit.cut.simulate import simulate
 from tacit.errors import StorageError, UsageError
-from tacit.lab import embedding, fashion
+from tacit.lab import embedding
+from tacit.lab.data import fashion
 from tacit.lab.embedding import drawing, judging, problems, settings, training
 from tacit.lab.embedding.judging import noise_by_batch_size
 from tacit.lab.embedding.records import Reading, Records

@@ -13,8 +13,8 @@ from tacit.audit.run import Finding, worst
 from tacit.audit.standard import on_batches, on_visits
 from tacit.contracts import Protection
 from tacit.cut.simulate import simulate
-from tacit.lab import flights
-from tacit.lab.tables import Split
+from tacit.lab.data import flights
+from tacit.lab.data.joined import Split
 from tacit.models import adam, wide_deep
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import matched
@@ -87,7 +87,7 @@ def run(*, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Pr
         seed: of weights, batches, noise and attacks.
         progress: called with what is being done, the steps done and all steps.
     """
-    data = flights.load().aligned(limit=rows)
+    data = flights.tables().aligned(limit=rows)
     return [_row(name, protect, data, epochs, seed, progress) for name, protect in protections(epochs).items()]
 
 
@@ -105,8 +105,8 @@ def _row(name: str, protect: Protection, data: Split, epochs: int, seed: int, pr
     trained = simulate(
         bottom=bottom,
         top=top,
-        features=(mine.categorical, mine.numeric),
-        own=(own.categorical, own.numeric),
+        features=mine.tensors,
+        own=own.tensors,
         labels=train.labels,
         protect=protect,
         optimizer=lambda module: adam(module, lr=2e-3),
@@ -116,10 +116,7 @@ def _row(name: str, protect: Protection, data: Split, epochs: int, seed: int, pr
         record=recorder,
         progress=lambda done, steps: progress(f"training with {name}", done, steps),
     )
-    logits = trained.predict(
-        (test.feature_party.categorical, test.feature_party.numeric),
-        (test.label_party.categorical, test.label_party.numeric),
-    )
+    logits = trained.predict(test.feature_party.tensors, test.label_party.tensors)
     batches = recorder.batches()
     findings = on_batches(
         batches.view,

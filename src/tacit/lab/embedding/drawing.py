@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.lab.data.fashion import SIDE
 from tacit.lab.embedding.records import Reading
 from tacit.lab.embedding.settings import PICTURES
 from tacit.lab.embedding.statements import THEIRS, Statement
-from tacit.lab.fashion import SIDE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

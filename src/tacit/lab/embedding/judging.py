@@ -21,7 +21,7 @@ from tacit.audit.metrics.leak_auc import delong
 from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.audit.run import attack_all
 from tacit.contracts import Estimate, Reconstruction, View
-from tacit.lab import fashion
+from tacit.lab.data import fashion
 from tacit.lab.embedding.problems import Problem
 from tacit.lab.embedding.training import Trained, hidden
 

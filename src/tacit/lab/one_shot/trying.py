@@ -18,8 +18,8 @@ from torch import Tensor
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import UsageError
+from tacit.lab.data.flights import AIRPORT_INPUTS
 from tacit.lab.data.rows import Data, Table
-from tacit.lab.flights import AIRPORT_INPUTS
 from tacit.lab.one_shot.settings import Family, Search, Setting
 from tacit.one_shot import floor
 from tacit.one_shot.coins import Coins, counted_keys
