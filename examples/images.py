@@ -2,7 +2,7 @@
 
 A camera shop has pictures of clothes, a brand knows which of them sell. Two trainings, without and with noise on the
 embeddings; after each the shop trains a decoder, as the brand could, that paints the pictures from what was sent. The
-pictures are made up; `tacit.lab.fashion.load()` reads those of Fashion-MNIST, if you have them.
+pictures are made up; `tacit.lab.data.fashion.pictures()` reads those of Fashion-MNIST, if you have them.
 
     python examples/images.py
     python examples/images.py --rows 1000 --epochs 1      # in a few seconds
@@ -21,7 +21,7 @@ from tacit.audit.input_attacks.linear_decoder import linear_decoder
 from tacit.audit.inputs import attack_inputs
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import EmbeddingProtection, View
-from tacit.lab import fashion
+from tacit.lab.data import fashion
 from tacit.models import conv
 
 SELLS = torch.tensor([0, 3, 8])  # the classes that do: T-shirts, dresses, bags

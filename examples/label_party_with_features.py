@@ -18,8 +18,8 @@ from torch import Tensor
 import tacit
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.standard import on_batches
-from tacit.lab import flights
-from tacit.lab.tables import Part, Split
+from tacit.lab.data import flights
+from tacit.lab.data.joined import Part, Split
 from tacit.models import adam, wide_deep
 
 
@@ -64,7 +64,7 @@ def main() -> None:
     options.add_argument("--epochs", type=int, default=3)
     chosen = options.parse_args()
 
-    data = flights.load().aligned(limit=chosen.rows)
+    data = flights.tables().aligned(limit=chosen.rows)
     alone, _ = train(data, airport=False, epochs=chosen.epochs)
     together, recorder = train(data, airport=True, epochs=chosen.epochs)
     seen = recorder.batches()

@@ -5,7 +5,7 @@ Run it after a change to a docstring; a test compares.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import inspect
 import json
 import sys
@@ -182,24 +182,21 @@ def tested(source: Source) -> str:
 
 
 def one_data_set(name: str, source: Source) -> str:
-    """What its modules say of the files and of what is done to them, who has which column, and its own `load`."""
-    modules = [module_of(source)]
-    if importlib.util.find_spec(f"tacit.lab.{source.module}") is not None:
-        modules.insert(0, importlib.import_module(f"tacit.lab.{source.module}"))
-    told = [inspect.getdoc(module).partition(">>>")[0].rstrip() for module in modules]
+    """What its module says of the files and of what is done to them, who has which column, and its own `load`."""
+    module = module_of(source)
+    told = inspect.getdoc(module).partition(">>>")[0].rstrip()
     columns = [
         f"- the {party} party has "
         + "; ".join(
             f"{kind} {', '.join(f'`{one}`' for one in getattr(each, kind))}" for kind in ("categorical", "numeric")
         )
-        for module in modules
         for party, each in zip(
             ("feature", "label"), (x for x in vars(module).values() if isinstance(x, Inputs)), strict=False
         )
     ]
-    load = modules[-1].load
+    load = module.load
     call = f"tacit.lab.data.{source.module}.load({arguments(load)})"
-    parts = [f"## `{name}`", *told, *(["\n".join(columns)] if columns else [])]
+    parts = [f"## `{name}`", told, *(["\n".join(columns)] if columns else [])]
     return "\n\n".join([*parts, f"```text\n{call}\n\n{inspect.getdoc(load)}\n```"])
 
 

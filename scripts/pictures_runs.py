@@ -16,7 +16,7 @@ from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import Finding, worst
 from tacit.contracts import Event, Noise, Protected, Protection, noise_source
 from tacit.cut.simulate import Simulation
-from tacit.lab.tables import Part, Split
+from tacit.lab.data.joined import Part, Split
 from tacit.models import adam, wide_deep
 from tacit.wire.record import Recorder
 

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from tacit.audit.run import attack_all, worst
 from tacit.cut.simulate import simulate
-from tacit.lab import flights
+from tacit.lab.data import flights
 from tacit.models import adam, wide_deep
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import matched
@@ -23,7 +23,7 @@ PROTECTIONS = {"none": none(), "marvell": marvell(scale=4.0), "matched": matched
 
 @pytest.fixture(scope="module")
 def data():
-    return flights.load().aligned(limit=20_000)
+    return flights.tables().aligned(limit=20_000)
 
 
 def inputs(party):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tacit.audit.metrics.leak_auc import auc
-from tacit.lab import flights
+from tacit.lab.data import flights
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -33,7 +33,7 @@ def _document():
 def test_the_script_still_measures_what_the_pictures_need(scripts):
     _, runs = scripts
     sizes = runs.Sizes(rows=1200, epochs=2, batch=256, follow=256)
-    data = flights.load().aligned(limit=sizes.rows)
+    data = flights.tables().aligned(limit=sizes.rows)
     wanted = next(one for one in runs.settings(sizes) if one.kind == "matched")
     found = runs.measure(wanted, data, sizes)
     assert found["name"] in runs.shown(sizes)

@@ -23,7 +23,7 @@ from tacit.audit.metrics.leak_auc import delong
 from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.audit.run import attack_all
 from tacit.contracts import Estimate, Reconstruction, View
-from tacit.lab import fashion
+from tacit.lab.data import fashion
 
 __all__ = ["FEW", "HEADLINE", "ROWS", "SIZES", "headline", "judge", "noise_by_batch_size"]
 

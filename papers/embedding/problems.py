@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.errors import UsageError
-from tacit.lab import fashion
+from tacit.lab.data import fashion
 from tacit.models import adam, wide_deep
 
 if TYPE_CHECKING:  # polars is not needed where there are only pictures
-    from tacit.lab.tables import Part, Split
+    from tacit.lab.data.joined import Part, Split
 
 __all__ = ["DATA", "Half", "Problem", "problem"]
 
@@ -104,18 +104,18 @@ def problem(name: str, *, path: Path | None = None, rows: int | None = None, see
         seed: draws the test rows of a table.
     """
     if name == "fashion":
-        return pictures(_fewer(fashion.load(path or fashion.FOLDER, rows=rows), rows))
+        return pictures(_fewer(fashion.pictures(path or fashion.FOLDER, rows=rows), rows))
     if name == "flights":
         if path is not None:
             raise UsageError("the flights are shipped with tacit: leave --folder out")
-        from tacit.lab import flights
+        from tacit.lab.data import flights
 
-        found = flights.load().aligned(limit=rows, seed=seed)
+        found = flights.tables().aligned(limit=rows, seed=seed)
         return _table(name, "flights of 2013", found, "month", flights.AIRPORT_INPUTS.categorical, epochs=3)
     if name == "adult":
         if path is None:
             raise UsageError("Adult is not shipped: pass --folder DIR with adult.csv, or adult.data and adult.test")
-        from tacit.lab import adult
+        from tacit.lab.data import adult
 
         found = adult.aligned(path, limit=rows, seed=seed)
         return _table(name, "Adult", found, "occupation", adult.EMPLOYER_INPUTS.categorical, epochs=10)

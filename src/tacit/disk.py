@@ -120,18 +120,24 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def locked(path: Path) -> int:
-    """Open and lock a file; the lock ends with the process, however it ends."""
+def locked(
+    path: Path,
+    busy: str = "another process uses this run: a party runs once; stop the other one, or give this one a folder of "
+    "its own",
+) -> int:
+    """Open and lock a file; the lock ends with the process, however it ends.
+
+    Args:
+        path: the file.
+        busy: what to say where another process has locked it, and what to do then.
+    """
     with storing(path, "opened"):
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(fd)
-        raise StorageError(
-            f"{path}: another process uses this run: a party runs once; stop the other one, or give this one a folder "
-            "of its own"
-        ) from error
+        raise StorageError(f"{path}: {busy}") from error
     return fd
 
 

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 import torch
 
-from tacit.align import _mapped, cache, tables
+from tacit.align import arrays, cache, tables
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns, Encoder, Inputs, inputs_digest, labels, load
 from tacit.errors import DataError, LabelsError, StorageError, UsageError
@@ -157,7 +157,7 @@ def test_progress_counts_each_row_in_both_passes(tmp_path, small_blocks):
 def test_the_second_call_only_maps(source, tmp_path, monkeypatch):
     first = made(source, tmp_path / "cache")
     before = files(tmp_path / "cache")
-    monkeypatch.setattr(cache._Making, "make", None)
+    monkeypatch.setattr(cache.Making, "make", None)
     rows = np.memmap(tmp_path / "rows", np.int64, "w+", shape=ROWS.shape)
     rows[:] = ROWS
     again = made(source.clone() if isinstance(source, pl.DataFrame) else str(source), tmp_path / "cache", rows=rows)
@@ -319,7 +319,7 @@ def test_a_full_disk_is_told_before_anything_is_written(tmp_path, monkeypatch, a
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(fd, offset, size)
 
-    monkeypatch.setattr(_mapped.os, "posix_fallocate", full)
+    monkeypatch.setattr(arrays.os, "posix_fallocate", full)
     with pytest.raises(StorageError, match=r"\.new can't be written \(No space left on device\): make room"):
         made(TABLE, tmp_path)
     assert set(files(tmp_path)) == {"lock"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.align.encoder import Columns, Encoder
+from tacit.align.encoder import Coding, Columns, Encoder
 from tacit.align.tables import blocks
 from tacit.errors import DataError
 
@@ -51,6 +51,25 @@ def test_batches_of_nothing_and_of_another_kind():
     assert Encoder.fit_batches([], columns).cardinalities == (1,)
     with pytest.raises(DataError, match="'x' holds values of the kind string after such of the kind integer"):
         Encoder.fit_batches([(number, row), (text, row)], columns)
+
+
+def test_the_papers_coding():
+    """Codes by falling frequency after that of a missing value, rare values unknown, numbers in their range."""
+    table = pl.DataFrame({"site": ["b", "c", None, "c", "a", "b", "c", "d"], "age": [4, None, 6, 8, 2, 3, 5, 99]})
+    columns, coding = Columns(("site",), ("age",)), Coding(by_frequency=True, min_count=2, scaling="range")
+    for edges in ([0, 7], [0, 3, 5, 7]):
+        batches = [(table[a:b], np.arange(a, b)) for a, b in itertools.pairwise(edges)]
+        encoder = Encoder.fit_batches(batches, columns, coding)
+        inputs = encoder.encode(table)
+        assert encoder.cardinalities == (4,)
+        assert inputs.categorical.flatten().tolist() == [3, 2, 1, 2, 0, 3, 2, 0]
+        assert inputs.numeric.flatten().tolist() == [0.5, 0.0, 0.75, 1.0, 0.25, 0.375, 0.625, 1.0]
+
+
+def test_a_range_of_one_number_is_all_zeros():
+    table = pl.DataFrame({"x": [3.0, 3.0, 7.0]})
+    fitted = Encoder.fit_batches([(table[:2], np.arange(2))], Columns(numeric=("x",)), Coding(scaling="range"))
+    assert fitted.encode(table).numeric.flatten().tolist() == [0.0, 0.0, 0.0]
 
 
 @settings(max_examples=30, deadline=None)

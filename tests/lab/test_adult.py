@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tacit.errors import DataError
-from tacit.lab import adult
+from tacit.lab.data import adult
 
 HEADER = (
     "age,workclass,fnlwgt,education,educational-num,marital-status,occupation,relationship,race,gender,"
@@ -39,7 +39,7 @@ def write_csv(path, rows):
 def test_a_csv_with_a_header(tmp_path):
     rows = people(50)
     write_csv(tmp_path / "adult.csv", rows)
-    table = adult.load(tmp_path)
+    table = adult.people(tmp_path)
     assert len(table) == 50
     assert table["age"].to_list() == [float(row[0]) for row in rows]
     assert table["workclass"].null_count() == sum(row[1] == "?" for row in rows)
@@ -52,8 +52,8 @@ def test_the_same_csv_in_a_zip(tmp_path):
     write_csv(tmp_path / "plain.csv", people(20))
     with zipfile.ZipFile(tmp_path / "adult.csv.zip", "w") as packed:
         packed.write(tmp_path / "plain.csv", "adult.csv")
-    assert adult.load(tmp_path / "adult.csv.zip").equals(adult.load(tmp_path / "plain.csv"))
-    assert adult.load(tmp_path).equals(adult.load(tmp_path / "plain.csv"))
+    assert adult.people(tmp_path / "adult.csv.zip").equals(adult.people(tmp_path / "plain.csv"))
+    assert adult.people(tmp_path).equals(adult.people(tmp_path / "plain.csv"))
 
 
 def test_the_official_files_have_no_header_and_a_remark(tmp_path):
@@ -63,8 +63,8 @@ def test_the_official_files_have_no_header_and_a_remark(tmp_path):
     (tmp_path / "adult.test").write_text(
         "|1x3 Cross validator\n" + "\n".join(", ".join(row) + "." for row in rows[20:]) + "\n"
     )
-    assert adult.load(tmp_path).equals(adult.load(tmp_path / "all.csv"))
-    assert len(adult.load(tmp_path / "adult.test")) == 10
+    assert adult.people(tmp_path).equals(adult.people(tmp_path / "all.csv"))
+    assert len(adult.people(tmp_path / "adult.test")) == 10
 
 
 def test_the_parties_get_their_columns(tmp_path):
@@ -79,9 +79,9 @@ def test_the_parties_get_their_columns(tmp_path):
 
 def test_nothing_there_says_where_to_get_it(tmp_path):
     with pytest.raises(DataError, match=r"holds none of adult.csv.*archive.ics.uci.edu"):
-        adult.load(tmp_path)
+        adult.people(tmp_path)
     with pytest.raises(DataError, match=r"adult.zip is missing"):
-        adult.load(tmp_path / "adult.zip")
+        adult.people(tmp_path / "adult.zip")
 
 
 @pytest.mark.parametrize(
@@ -102,20 +102,20 @@ def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path, content, words):
     path = tmp_path / "adult.csv"
     path.write_text(content)
     with pytest.raises(DataError, match=words) as caught:
-        adult.load(path)
+        adult.people(path)
     assert "adult.csv" in str(caught.value)
 
 
 def test_a_zip_that_is_none_and_one_without_the_table(tmp_path):
     (tmp_path / "adult.zip").write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match=r"adult.zip can't be read"):
-        adult.load(tmp_path)
+        adult.people(tmp_path)
     with zipfile.ZipFile(tmp_path / "adult.zip", "w") as packed:
         packed.writestr("other.txt", "x")
     with pytest.raises(DataError, match=r"holds no adult.csv"):
-        adult.load(tmp_path)
+        adult.people(tmp_path)
 
 
 def test_the_table_is_polars(tmp_path):
     write_csv(tmp_path / "adult.csv", people(5))
-    assert adult.load(tmp_path).schema["hours_per_week"] == pl.Float32
+    assert adult.people(tmp_path).schema["hours_per_week"] == pl.Float32

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tacit.errors import DataError, UsageError
-from tacit.lab import fashion
+from tacit.lab.data import fashion
 
 
 def idx(values: torch.Tensor) -> bytes:
@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def test_both_parts_are_read_packed_or_not(folder):
-    data = fashion.load(folder)
+    data = fashion.pictures(folder)
     assert (len(data.train), len(data.test)) == (30, 12)
     assert data.train.images.shape == (30, 784)
     assert data.train.squares.shape == (30, 1, 28, 28)
@@ -42,7 +42,7 @@ def test_both_parts_are_read_packed_or_not(folder):
 
 
 def test_the_first_rows_are_taken(folder):
-    whole, some = fashion.load(folder), fashion.load(folder, rows=7, test_rows=3)
+    whole, some = fashion.pictures(folder), fashion.pictures(folder, rows=7, test_rows=3)
     assert torch.equal(some.train.images, whole.train.images[:7])
     assert torch.equal(some.test.labels, whole.test.labels[:3])
 
@@ -50,15 +50,15 @@ def test_the_first_rows_are_taken(folder):
 @pytest.mark.parametrize("option", ["rows", "test_rows"])
 def test_row_counts_out_of_range_are_refused(folder, option):
     with pytest.raises(UsageError, match=option):
-        fashion.load(folder, **{option: 0})
+        fashion.pictures(folder, **{option: 0})
     with pytest.raises(UsageError, match="ask for fewer"):
-        fashion.load(folder, **{option: 31})
+        fashion.pictures(folder, **{option: 31})
 
 
 def test_a_missing_file_says_how_to_get_it(folder):
     (folder / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte is missing.*apt-get install dataset-fashion-mnist"):
-        fashion.load(folder)
+        fashion.pictures(folder)
     with pytest.raises(DataError, match="is missing"):
         fashion.read_idx(folder / "nothing")
 
@@ -79,7 +79,7 @@ def test_a_missing_file_says_how_to_get_it(folder):
 def test_a_damaged_file_is_named_with_what_is_wrong(folder, content, words):
     (folder / "t10k-images-idx3-ubyte").write_bytes(content)
     with pytest.raises(DataError, match=words) as caught:
-        fashion.load(folder)
+        fashion.pictures(folder)
     assert "t10k-" in str(caught.value)
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_package_is_named(folder, damage):
     path = folder / "train-images-idx3-ubyte.gz"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match="train-images"):
-        fashion.load(folder)
+        fashion.pictures(folder)
 
 
 def test_a_class_that_does_not_exist_is_named_with_its_row(folder):
@@ -98,7 +98,7 @@ def test_a_class_that_does_not_exist_is_named_with_its_row(folder):
     labels[5] = 10
     (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(labels))
     with pytest.raises(DataError, match="class 10 in row 5"):
-        fashion.load(folder)
+        fashion.pictures(folder)
 
 
 def test_generated_pictures_are_seeded_and_can_be_learnt_and_reconstructed():
@@ -121,7 +121,7 @@ def test_generated_pictures_are_seeded_and_can_be_learnt_and_reconstructed():
 def test_what_is_saved_is_read_again(tmp_path):
     made = fashion.generated(40, 0, test_rows=11)
     fashion.save(made, tmp_path / "new")
-    read = fashion.load(tmp_path / "new")
+    read = fashion.pictures(tmp_path / "new")
     assert torch.equal(read.train.labels, made.train.labels)
     assert (len(read.train), len(read.test)) == (40, 11)
     assert float((read.test.images - made.test.images).abs().max()) <= 0.5 / 255 + 1e-6
@@ -129,7 +129,7 @@ def test_what_is_saved_is_read_again(tmp_path):
 
 @pytest.mark.skipif(not fashion.FOLDER.is_dir(), reason="Debian's dataset-fashion-mnist is not installed")
 def test_the_real_files():
-    data = fashion.load(test_rows=10_000)
+    data = fashion.pictures(test_rows=10_000)
     assert (len(data.train), len(data.test)) == (60_000, 10_000)
     assert data.test.labels[:5].tolist() == [9, 2, 1, 1, 6]
     assert torch.equal(data.train.labels.bincount(), torch.full((10,), 6000))

@@ -13,8 +13,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 from tacit.align.tables import Inputs
 from tacit.errors import DataError, UsageError
-from tacit.lab import flights
-from tacit.lab.tables import Part, Split
+from tacit.lab.data import flights
+from tacit.lab.data.joined import Part, Split
 
 # Everything that is known before a flight leaves, and the label. A new column needs a new line here, with a reason.
 SCHEDULE = {"flight_id", "origin", "month", "day", "weekday", "hour", "minute", "departures"}
@@ -25,7 +25,7 @@ AIRCRAFT = {"built", "maker", "kind", "engine", "seats"}
 
 @pytest.fixture(scope="module")
 def tables() -> flights.Flights:
-    return flights.load()
+    return flights.tables()
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_a_missing_or_broken_file_is_named_with_the_next_act(tmp_path, monkeypat
     if content is not None:
         (tmp_path / "airport.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"airport\.parquet.*scripts/make_flights\.py"):
-        flights.load()
+        flights.tables()
 
 
 def test_a_file_with_other_columns_is_refused(tmp_path, monkeypatch):

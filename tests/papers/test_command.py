@@ -9,8 +9,7 @@ from papers import attacks
 from papers.__main__ import main
 from papers.embedding.settings import FIGURES as EMBEDDED
 from papers.registry import FIGURES
-from tacit.lab import fashion
-from tacit.lab.data import flights
+from tacit.lab.data import fashion, flights
 
 
 @pytest.fixture(name="run")

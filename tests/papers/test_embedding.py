@@ -14,7 +14,7 @@ from papers.embedding.judging import noise_by_batch_size
 from papers.embedding.records import Reading, Records
 from tacit.cut.simulate import simulate
 from tacit.errors import StorageError, UsageError
-from tacit.lab import fashion
+from tacit.lab.data import fashion
 from tacit.protect.gradient.none import none
 
 ROOT = Path(__file__).parents[2]

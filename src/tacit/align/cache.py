@@ -1,8 +1,9 @@
-"""A party's inputs as files that are mapped into memory: training reads them row by row and never holds them all.
+"""Encoded rows as files that are mapped into memory: training reads them row by row and never holds them all.
 
-They are made in two passes over the party's table, block by block. The first one learns the encoder from the training
-rows, the second one encodes every row and puts it at its place in the common order. What was made once is used again
-as long as it is whole and everything that it was made from is the same; the manifest, written last, says so.
+They are made in two passes over a table, block by block. The first one learns the encoder from the training rows, the
+second one encodes every row and puts it at its place. What was made once is used again as long as it is whole and
+everything that it was made from is the same; the manifest, written last, says so. `prepare` does that for a company's
+table; the lab's large tables are made by the same `Making`.
 
 >>> from tempfile import TemporaryDirectory
 >>> table = pl.DataFrame({"seats": [10.0, 99.0, 30.0], "late": [1, 0, 0]})
@@ -18,8 +19,9 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +30,26 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.align._mapped import locked, mapped, new_file, sync_folder, write, writing
-from tacit.align.encoder import Columns, Encoder, Inputs
+from tacit.align.arrays import let_go, mapped, new_file
+from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
 from tacit.align.tables import blocks, inputs_digest, labels, labels_error, rows_error, wrong_labels
+from tacit.disk import locked, replaced, storing, sync_folder
 from tacit.errors import DataError, UsageError
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["MANIFEST", "Making", "Prepared", "busy", "emptied", "file_facts", "prepare", "reused"]
 
-_FORMAT = 1  # of the files; another one is made anew
-_MANIFEST, _ENCODER = "manifest.json", "encoder.json"
-_TENSORS, _PLACES = ("categorical", "numeric", "labels"), "places"
+MANIFEST = "manifest.json"
+"""The file that says of what a folder's files were made."""
+
+_FORMAT = 2  # of the files; another one is made anew
+_ENCODER = "encoder.json"
 _CHUNK = 1 << 16  # row numbers that are looked at at once
 
 Facts = dict[str, Any]
+"""What JSON gives back as it is."""
+
+Progress = Callable[[int, int], None]
+"""Called with the rows done and to do; every row counts twice, once for each pass."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +59,18 @@ class Prepared:
     Attributes:
         inputs: all rows in the common order, mapped from files. Writing to them changes a copy, never the files.
         labels: as the loss takes them, mapped as well; None for a party without labels.
-        encoder: what was learnt from the training rows.
-        digest: what `inputs_digest` gives for inputs and labels.
+        encoder: what was learnt from the training rows; None where they are too `large`.
+        digest: what `inputs_digest` gives for inputs and labels; empty likewise.
+        others: the further files of `Making.copied`, mapped.
+        notes: what `Making.notes` said.
     """
 
     inputs: Inputs
     labels: Tensor | None
-    encoder: Encoder
+    encoder: Encoder | None
     digest: bytes
+    others: Mapping[str, Tensor]
+    notes: Mapping[str, Any]
 
 
 def prepare(
@@ -69,7 +82,7 @@ def prepare(
     train: int,
     label: str | None = None,
     loss: str = "binary",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Prepared:
     """A party's inputs and labels in the common order, from the cache in a folder or made there.
 
@@ -88,198 +101,271 @@ def prepare(
         loss: "binary" or "softmax", where there are labels.
         progress: called with the rows done and to do; every row counts twice, once for each pass.
     """
-    made = _Making(source, rows, columns, Path(folder), train, label, loss, progress)
-    facts = made.facts()
-    with locked(made.folder):
-        return _reused(made.folder, facts) or made.make(facts)
+    if rows.ndim != 1 or rows.dtype != np.int64 or not 0 < train <= len(rows):
+        raise UsageError(
+            f"{train} training rows of {rows.dtype} {rows.shape}: pass row numbers as a line of int64, and at least "
+            "one of them for training"
+        )
+    names = list(dict.fromkeys((*columns.names, *(() if label is None else (label,)))))
+    if not names:
+        raise UsageError("no column is named, neither of inputs nor of the label: name at least one")
+    facts: Facts = {
+        "format": _FORMAT,
+        "columns": {key: list(each) for key, each in asdict(columns).items()},
+        "label": label,
+        "loss": None if label is None else loss,
+        "train": train,
+        "rows": _digest(part.tobytes() for _, part in _row_numbers(rows)),
+        "source": _source_facts(source, names),
+    }
+
+    def read() -> Iterator[pl.DataFrame]:
+        yield from blocks(source, names)
+        if _source_facts(source, names) != facts["source"]:
+            raise DataError(f"{source} was changed while it was read: wait until it is whole, and start again")
+
+    folder = Path(folder)
+    with busy(folder):
+        found = reused(folder, facts)
+        if found is not None:
+            return found
+        with emptied(folder):
+            places = _places(folder, rows)
+            name = "the table" if isinstance(source, pl.DataFrame) else str(source)
+            return Making(name, facts, read, places, len(rows), train, columns, label, loss, progress).make(folder)
+
+
+def _row_numbers(rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Places in the common order counted from 1, and the rows there."""
+    for start in range(0, len(rows), _CHUNK):
+        part = np.array(rows[start : start + _CHUNK])
+        if part.min() < 0:
+            raise UsageError(f"row number {part.min()} in the common order: rows are counted from 0")
+        yield np.arange(start + 1, start + 1 + len(part)), part
+
+
+def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row of the source its place in the common order counted from 1; 0 where it has none."""
+    last = max(int(part.max()) for _, part in _row_numbers(rows))
+    places: NDArray[np.int64] = new_file(folder / "places.new", "int64", [last + 1])
+    for at, part in _row_numbers(rows):
+        places[part] = at
+    for at, part in _row_numbers(rows):
+        twice = part[places[part] != at]
+        if len(twice):
+            raise UsageError(f"row {twice[0]} is twice in the common order: a row has one place; align again")
+    return places
+
+
+def _source_facts(source: str | Path | pl.DataFrame, names: list[str]) -> Facts:
+    """By which a changed source is noticed: a table's content; of a file only what the file system knows."""
+    if isinstance(source, pl.DataFrame):
+        return {"table": _digest(map(_as_bytes, blocks(source, names)))}
+    return file_facts(Path(source))
+
+
+def file_facts(path: Path) -> Facts:
+    """By which a changed file is noticed."""
+    path = path.resolve()
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise DataError(f"{path} can't be read ({error.strerror}): correct the path") from None
+    return {"path": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+
+
+# --- making ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Making:
-    """One call of `prepare`."""
+class Making:
+    """All that it takes to encode the rows of a table into files.
 
-    source: str | Path | pl.DataFrame
-    rows: NDArray[np.int64]
-    columns: Columns
-    folder: Path
+    Attributes:
+        name: of the table, for errors.
+        facts: everything that the files depend on.
+        blocks: the rows of the table, always in the same blocks; called once for each pass.
+        places: for each row of the table its place counted from 1, or 0 where it has none; rows beyond have none.
+        count: how many places there are.
+        train: how many of them, the first ones, are for training.
+        columns: which columns to use, and how.
+        label: the column of the label; None where there is none.
+        loss: that takes the labels.
+        progress: told how far it is.
+        coding: how to encode.
+        copied: for each further file the column of whole numbers that it holds, and what is subtracted from them.
+        large: whether these are millions of values and rows, in about the order of their places. Then the encoder is
+            not kept and the content not hashed, either of which takes long, and what is written leaves the memory.
+        notes: what else the manifest should say.
+    """
+
+    name: str
+    facts: Facts
+    blocks: Callable[[], Iterable[pl.DataFrame]]
+    places: NDArray[np.int64]
+    count: int
     train: int
+    columns: Columns
     label: str | None
-    loss: str
-    progress: Callable[[int, int], None] | None
+    loss: str = "binary"
+    progress: Progress | None = None
+    coding: Coding = COMPANY
+    copied: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    large: bool = False
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def names(self) -> list[str]:
-        return list(dict.fromkeys((*self.columns.names, *(() if self.label is None else (self.label,)))))
-
-    def facts(self) -> Facts:
-        """Everything that the files depend on, in a form that JSON gives back as it is."""
-        if self.rows.ndim != 1 or self.rows.dtype != np.int64 or not 0 < self.train <= len(self.rows):
-            raise UsageError(
-                f"{self.train} training rows of {self.rows.dtype} {self.rows.shape}: pass row numbers as a line of "
-                "int64, and at least one of them for training"
-            )
-        if not self.names:
-            raise UsageError("no column is named, neither of inputs nor of the label: name at least one")
-        count, numbers = len(self.rows), len(self.columns.numeric) + len(self.columns.flagged)
+    def files(self) -> Facts:
+        """The type and the shape of each file."""
+        count, numbers = self.count, len(self.columns.numeric) + len(self.columns.flagged)
         files: Facts = {
-            "categorical": {"dtype": "int64", "shape": [count, len(self.columns.categorical)]},
+            "categorical": {"dtype": self.coding.dtype, "shape": [count, len(self.columns.categorical)]},
             "numeric": {"dtype": "float32", "shape": [count, numbers]},
         }
         if self.label is not None:
             files["labels"] = {"dtype": "float32" if self.loss == "binary" else "int64", "shape": [count]}
-        return {
-            "format": _FORMAT,
-            "columns": {key: list(names) for key, names in asdict(self.columns).items()},
-            "label": self.label,
-            "loss": None if self.label is None else self.loss,
-            "train": self.train,
-            "rows": _digest(part.tobytes() for _, part in self._row_numbers()),
-            "source": self._source_facts(),
+        return files | {name: {"dtype": "int64", "shape": [count]} for name in self.copied}
+
+    def make(self, folder: Path) -> Prepared:
+        """Write everything; the manifest last."""
+        files = self.files
+        encoder = self._fit()
+        arrays = {name: new_file(folder / f"{name}.new", **about) for name, about in files.items()}
+        self._encode(encoder, arrays)
+        state = None if self.large else json.dumps(encoder.to_state()).encode()
+        with storing(folder):
+            for name, array in arrays.items():
+                if isinstance(array, np.memmap):
+                    array.flush()  # waits for the disk
+                os.replace(folder / f"{name}.new", folder / f"{name}.bin")
+        if state is not None:
+            replaced(folder / _ENCODER, lambda file: file.write(state))
+        about: Facts = {
+            "facts": self.facts,
             "files": files,
+            "cardinalities": list(encoder.cardinalities),
+            "encoder": None if state is None else _digest([state]),
+            "notes": dict(self.notes),
         }
+        found = _opened(folder, about, None if self.large else encoder)
+        about["digest"] = found.digest.hex()
+        replaced(folder / MANIFEST, lambda file: file.write(json.dumps(about, indent=1).encode()))
+        return found
 
-    def _row_numbers(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Places in the common order counted from 1, and the rows there."""
-        for start in range(0, len(self.rows), _CHUNK):
-            part = np.array(self.rows[start : start + _CHUNK])
-            if part.min() < 0:
-                raise UsageError(f"row number {part.min()} in the common order: rows are counted from 0")
-            yield np.arange(start + 1, start + 1 + len(part)), part
-
-    def _source_facts(self) -> Facts:
-        """By which a changed source is noticed: a table's content; of a file only what the file system knows."""
-        if isinstance(self.source, pl.DataFrame):
-            return {"table": _digest(map(_as_bytes, blocks(self.source, self.names)))}
-        path = Path(self.source).resolve()
-        try:
-            found = path.stat()
-        except OSError as error:
-            raise DataError(f"{path} can't be read ({error.strerror}): correct the path") from None
-        return {"path": str(path), "bytes": found.st_size, "modified_ns": found.st_mtime_ns}
-
-    # --- making ------------------------------------------------------------------------------------------------------
-
-    def make(self, facts: Facts) -> Prepared:
-        """Write everything anew. What is old goes first: it takes room, and half old and half new is no cache."""
-        files: Facts = facts["files"]
-        with writing(self.folder):
-            for old in (_MANIFEST, _ENCODER, *(f"{name}.bin" for name in _TENSORS)):
-                (self.folder / old).unlink(missing_ok=True)
-        try:
-            places = self._places()
-            encoder = self._fit(places)
-            self._encode(places, encoder, files)
-            if self._source_facts() != facts["source"]:
-                raise DataError(f"{self.source} was changed while it was read: wait until it is whole, and start again")
-            state = json.dumps(encoder.to_state()).encode()
-            with writing(self.folder):
-                for name in files:
-                    os.replace(self.folder / f"{name}.new", self.folder / f"{name}.bin")
-                write(self.folder / _ENCODER, state)
-                sync_folder(self.folder)
-                made = _opened(self.folder, files, encoder)
-                about = {"facts": facts, "encoder": _digest([state]), "digest": made.digest.hex()}
-                write(self.folder / _MANIFEST, json.dumps(about, indent=1).encode())
-                sync_folder(self.folder)
-        finally:
-            for name in (_PLACES, *_TENSORS):
-                (self.folder / f"{name}.new").unlink(missing_ok=True)
-        return made
-
-    def _places(self) -> NDArray[np.int64]:
-        """For each row of the source its place in the common order counted from 1; 0 where it has none."""
-        last = max(int(part.max()) for _, part in self._row_numbers())
-        places: NDArray[np.int64] = new_file(self.folder / f"{_PLACES}.new", "int64", [last + 1])
-        for at, part in self._row_numbers():
-            places[part] = at
-        for at, part in self._row_numbers():
-            twice = part[places[part] != at]
-            if len(twice):
-                raise UsageError(f"row {twice[0]} is twice in the common order: a row has one place; align again")
-        return places
-
-    def _blocks(
-        self, places: NDArray[np.int64], done: int
-    ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]]:
-        """The aligned rows of each block of the source, with their row numbers and their places."""
+    def _blocks(self, done: int) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]]:
+        """The rows of each block that have a place, with their numbers in the table and their places."""
         start = 0
-        for block in blocks(self.source, self.names):
-            at = np.array(places[start : start + len(block)]) - 1
-            kept = np.flatnonzero(at >= 0)
-            yield block[kept], kept + start, at[kept]
+        for block in self.blocks():
+            at = np.array(self.places[start : start + len(block)]) - 1
+            chosen = np.flatnonzero(at >= 0)
+            yield block[chosen], chosen + start, at[chosen]
             start += len(block)
-            done += len(kept)
+            done += len(chosen)
             if self.progress is not None:
-                self.progress(done, 2 * len(self.rows))
+                self.progress(done, 2 * self.count)
 
-    def _fit(self, places: NDArray[np.int64]) -> Encoder:
+    def _fit(self) -> Encoder:
         """The first pass: learn from the training rows; see that all rows are there and that all labels can be used."""
-        found, wrong = 0, 0
+        seen, wrong = 0, 0
         first: tuple[int, object] = (0, None)
 
         def training() -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
-            nonlocal found, wrong, first
-            for table, rows, at in self._blocks(places, 0):
-                found += len(table)
+            nonlocal seen, wrong, first
+            for table, rows, at in self._blocks(0):
+                seen += len(table)
                 if self.label is not None:
                     bad = wrong_labels(table, self.label, self.loss)
                     if len(bad) and not wrong:
                         first = (int(rows[bad[0]]), table[self.label][int(bad[0])])
                     wrong += len(bad)
-                kept = np.flatnonzero(at < self.train)
-                yield table[kept], rows[kept]
+                chosen = np.flatnonzero(at < self.train)
+                yield table[chosen], rows[chosen]
 
-        encoder = Encoder.fit_batches(training(), self.columns)
-        if found < len(self.rows):
-            raise rows_error(self.source, len(self.rows), len(self.rows) - found)
+        encoder = Encoder.fit_batches(training(), self.columns, self.coding)
+        if seen < self.count:
+            raise rows_error(self.name, self.count, self.count - seen)
         if self.label is not None and wrong:
             raise labels_error(self.label, self.loss, *first, wrong)
         return encoder
 
-    def _encode(self, places: NDArray[np.int64], encoder: Encoder, files: Facts) -> None:
-        """The second pass: every row to its place, and all of it to the disk."""
-        new = {name: new_file(self.folder / f"{name}.new", **about) for name, about in files.items()}
-        for table, rows, at in self._blocks(places, len(self.rows)):
+    def _encode(self, encoder: Encoder, files: Mapping[str, NDArray[Any]]) -> None:
+        """The second pass: every row to its place."""
+        for table, rows, at in self._blocks(self.count):
             inputs = encoder.encode(table, rows)
-            new["categorical"][at] = inputs.categorical.numpy()
-            new["numeric"][at] = inputs.numeric.numpy()
+            files["categorical"][at] = inputs.categorical.numpy()
+            files["numeric"][at] = inputs.numeric.numpy()
             if self.label is not None:
-                new["labels"][at] = labels(table, self.label, self.loss, rows).numpy()
-        with writing(self.folder):
-            for written in new.values():
-                if isinstance(written, np.memmap):
-                    written.flush()  # waits for the disk
+                files["labels"][at] = labels(table, self.label, self.loss, rows).numpy()
+            for name, (column, less) in self.copied.items():
+                files[name][at] = table[column].to_numpy().astype(np.int64) - less
+            for array in (*files.values(), self.places) if self.large else ():
+                let_go(array)
+
+
+@contextmanager
+def busy(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder, which is made where there is none."""
+    with storing(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = locked(folder / "lock", "another process prepares inputs in this folder: wait until it is done")
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def emptied(folder: Path) -> Iterator[None]:
+    """Make a folder's files anew in here. What is old goes first: it takes room, and half old and half new is no cache.
+
+    What was begun and not finished goes at the end, however it ends.
+    """
+    with storing(folder):
+        for old in (folder / MANIFEST, folder / _ENCODER, *folder.glob("*.bin")):
+            old.unlink(missing_ok=True)
+        sync_folder(folder)
+    try:
+        yield
+    finally:
+        for begun in folder.glob("*.new"):
+            begun.unlink(missing_ok=True)
 
 
 # --- using what is there ---------------------------------------------------------------------------------------------
 
 
-def _reused(folder: Path, facts: Facts) -> Prepared | None:
-    """What an earlier call made of the same; None where there is nothing, or nothing that is whole."""
+def reused(folder: Path, facts: Facts) -> Prepared | None:
+    """What was made there of the same facts; None where there is nothing, or nothing that is whole."""
     try:
-        about = json.loads((folder / _MANIFEST).read_bytes())
-        state = (folder / _ENCODER).read_bytes()
-        if not isinstance(about, dict) or about.get("facts") != facts or about.get("encoder") != _digest([state]):
+        about = json.loads((folder / MANIFEST).read_bytes())
+        if about["facts"] != facts:
             return None
-        found = _opened(folder, facts["files"], Encoder.from_state(json.loads(state)))
-    except (OSError, ValueError, RecursionError):  # missing, cut short, or not ours
+        encoder = None
+        if about["encoder"] is not None:
+            state = (folder / _ENCODER).read_bytes()
+            if about["encoder"] != _digest([state]):
+                return None
+            encoder = Encoder.from_state(json.loads(state))
+        found = _opened(folder, about, encoder)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # missing, cut short, or not ours
         return None
     return found if about.get("digest") == found.digest.hex() else None
 
 
-def _opened(folder: Path, files: Facts, encoder: Encoder) -> Prepared:
-    """The files as tensors; one of another size is a ValueError."""
-    tensors = {name: mapped(folder / f"{name}.bin", **about) for name, about in files.items()}
-    inputs = Inputs(tensors["categorical"], tensors["numeric"], encoder.cardinalities)
-    found = tensors.get("labels")
-    return Prepared(inputs, found, encoder, inputs_digest(inputs, found))
+def _opened(folder: Path, about: Facts, encoder: Encoder | None) -> Prepared:
+    """The files as tensors; one of another size is a ValueError. Without an encoder their content is not looked at."""
+    tensors = {name: mapped(folder / f"{name}.bin", **each) for name, each in about["files"].items()}
+    inputs = Inputs(tensors.pop("categorical"), tensors.pop("numeric"), tuple(about["cardinalities"]))
+    targets = tensors.pop("labels", None)
+    digest = b"" if encoder is None else inputs_digest(inputs, targets)
+    return Prepared(inputs, targets, encoder, digest, tensors, about["notes"])
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _as_bytes(table: pl.DataFrame) -> bytes:

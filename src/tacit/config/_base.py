@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -95,12 +95,21 @@ class File(Section):
     @classmethod
     def _checked(cls, text: str, where: str | Path) -> Self:
         try:
-            return cls.model_validate(tomllib.loads(text))
-        except ValidationError as error:
-            found = [f"  {line}" for details in error.errors() for line in lines(cls, details)]
-            raise UsageError("\n".join([f"{where} can't be used as it is:", *dict.fromkeys(found)])) from None
+            content = tomllib.loads(text)
         except ValueError as error:  # of TOML, or of a number with thousands of digits
             raise UsageError(f"{where} is not valid TOML: {error}: correct that line") from None
+        return cls.of(content, where)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], where: str | Path | None = None) -> Self:
+        """From what stands in the file; `where` is what messages call it."""
+        try:
+            return cls.model_validate(dict(content))
+        except ValidationError as error:
+            found = [f"  {line}" for details in error.errors() for line in lines(cls, details)]
+            raise UsageError(
+                "\n".join([f"{where or cls.FILE} can't be used as it is:", *dict.fromkeys(found)])
+            ) from None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from tacit.contracts import Protection
-from tacit.lab import flights
+from tacit.lab.data import flights
+from tacit.lab.data.joined import Part
 from tacit.lab.data.rows import Rows
-from tacit.lab.tables import Part
 from tacit.lab.trial import Course, Problem, Progress, Trial, as_dict, attack, train
 from tacit.models import wide_deep
 from tacit.protect.gradient.marvell import marvell
@@ -62,7 +62,7 @@ def run(
 
 def _flights(rows: int | None) -> Problem:
     """The airport's and the airline's flights, in an order drawn at random, and the papers' network for them."""
-    data = flights.load().aligned(limit=rows)
+    data = flights.tables().aligned(limit=rows)
     mine, own = data.train.feature_party, data.train.label_party
 
     def models(seed: int) -> tuple[nn.Module, nn.Module]:

@@ -20,7 +20,7 @@ import polars as pl
 from tacit.align.tables import Columns, scramble
 from tacit.config import Protect
 from tacit.errors import LimitError, TacitError, UsageError
-from tacit.lab import flights
+from tacit.lab.data import flights
 from tacit.party.folder import Folder, create
 
 __all__ = ["Company", "height", "meet", "prepare", "run", "set_up", "together"]
@@ -126,7 +126,7 @@ def set_up(
         limits: lines of the airline's party.toml, about its labels.
         more: lines of the party.toml of each role.
     """
-    data, network = flights.load(), _free_address()
+    data, network = flights.tables(), _free_address()
     folders: dict[str, Folder] = {}
     each: tuple[tuple[str, Literal["label", "features"], pl.DataFrame, Columns], ...] = (
         ("airline", "label", data.airline, flights.AIRLINE_INPUTS),

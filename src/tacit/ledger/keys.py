@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align._mapped import numbers
+from tacit.align.arrays import numbers
 from tacit.align.ids import read_ids
 from tacit.disk import replaced
 from tacit.errors import StorageError, UsageError

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align._mapped import numbers
+from tacit.align.arrays import numbers
 from tacit.align.tables import load
 from tacit.disk import replaced, storing
 from tacit.errors import StorageError

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from tacit.errors import DataError, UsageError
-from tacit.lab import fashion as files
 from tacit.lab.data import fashion
 from tacit.lab.data.rows import Pictures
 
@@ -16,7 +15,7 @@ def folder(tmp_path):
 
 
 def test_one_class_against_the_others(folder):
-    data, real = fashion.load(folder), files.load(folder)
+    data, real = fashion.load(folder), fashion.pictures(folder)
     assert (len(data.train), len(data.test)) == (180, 30)
     assert data.inputs == Pictures(1, 28)
     assert data.train.features[0].dtype == torch.uint8

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tacit.errors import DataError, UsageError
-from tacit.lab import adult as adult_files
 from tacit.lab.data import adult, bank, credit
 
 MODULES = {"adult": adult, "bank": bank, "credit": credit}
@@ -111,7 +110,7 @@ def test_a_look_alike_can_be_learnt(made):
 
 def test_adult_is_divided_as_its_tables_are(tmp_path):
     adult.write_generated(tmp_path, 300, 1)
-    data, parts = adult.load(tmp_path, seed=2), adult_files.aligned(tmp_path, seed=2)
+    data, parts = adult.load(tmp_path, seed=2), adult.aligned(tmp_path, seed=2)
     assert torch.equal(data.train.features[0], parts.train.feature_party.categorical)
     assert torch.equal(data.test.own[1], parts.test.label_party.numeric)
     assert data.inputs.own_cardinalities == parts.train.label_party.cardinalities

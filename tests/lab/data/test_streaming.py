@@ -137,7 +137,7 @@ def test_what_was_made_is_used_again_until_something_changes(file, text):
     assert len(list((file.parent / "train.txt.tacit").glob("encoded-*"))) == 1, "what is old is gone"
 
 
-@pytest.mark.parametrize("damage", ["manifest.json", "train-codes.bin", "test-labels.bin"])
+@pytest.mark.parametrize("damage", ["manifest.json", "categorical.bin", "labels.bin"])
 def test_a_damaged_cache_is_made_anew(file, damage):
     first = criteo.load(file).test.features[0].clone()
     (encoded,) = (file.parent / "train.txt.tacit").glob("encoded-*")
@@ -204,7 +204,7 @@ parts(source, Path({str(file)!r} + ".tacit") / "parts", progress=count)
     folder = file.parent / "train.txt.tacit" / "parts"
     before = {each.name: each.stat().st_mtime_ns for each in folder.glob("part-*")}
     assert len(before) == 5
-    (folder / "part.new").write_bytes(b"half a part")
+    (folder / "part-00005.parquet.part").write_bytes(b"half a part")
     data = criteo.load(file)
     assert {name: (folder / name).stat().st_mtime_ns for name in before} == before
     assert data.train.features[0].tolist() == by_hand(text)[0][0]

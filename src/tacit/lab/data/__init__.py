@@ -1,16 +1,6 @@
 """The lab's data sets by name, each with the papers' preprocessing, fitted on its training rows alone.
 
-| name | label | files in `folder` | where to get them | licence |
-|---|---|---|---|---|
-| `criteo` | an advertisement was clicked | `train.txt` | Kaggle: Display Advertising Challenge | Criteo's terms |
-| `avazu` | the same on telephones, by day | `train.csv` | Kaggle: Click-Through Rate Prediction | Kaggle's rules |
-| `isic` | a lesion is a melanoma | `train.csv`, `jpeg/train` | Kaggle: SIIM-ISIC Melanoma | CC BY-NC 4.0 |
-| or `ham10000` | the same | `HAM10000_metadata.csv`, `images` | doi:10.7910/DVN/DBW86T | CC BY-NC 4.0 |
-| `fashion` | the picture is an ankle boot | four idx files | Debian: `dataset-fashion-mnist` | MIT |
-| `adult` | an income over 50,000 dollars | `adult.data`, `adult.test` | archive.ics.uci.edu, set 2 | CC BY 4.0 |
-| `bank` | the client opened a deposit | `bank-full.csv` | archive.ics.uci.edu, set 222 | CC BY 4.0 |
-| `credit` | the client failed to pay | two files, guest and host | github.com/FederatedAI/FATE | CC BY 4.0 |
-| `flights` | the flight came late, by day | none | shipped with tacit | CC0 |
+`SOURCES` has all of them, with where to get their files and under which licence they may be used.
 
 `isic`, `ham10000` and `skin` read whichever of the two collections of skin lesions the folder holds; `Data.name` says
 which one it was. A path that ends with `.toml` is a description of your own files (`tacit.lab.data.own`).
@@ -28,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -51,7 +42,6 @@ class Source:
         where: to get them.
         licence: under which they may be used.
         module: of this package, which reads them.
-        takes: the options of `load` that it has a use for.
         folder: whether a folder must be given; Debian puts Fashion-MNIST's in a known place.
     """
 
@@ -60,31 +50,27 @@ class Source:
     where: str
     licence: str
     module: str
-    takes: tuple[str, ...] = ("rows", "seed", "bad")
     folder: bool = True
 
-
-_STREAMED = ("rows", "seed", "cache", "bad", "progress")
 
 SOURCES: Mapping[str, Source] = MappingProxyType(
     {
         "criteo": Source(
             "clicks on advertisements", "train.txt", 'Kaggle, "Display Advertising Challenge" (Criteo)',
-            "Criteo's terms", "criteo", _STREAMED,
+            "Criteo's terms", "criteo",
         ),
         "avazu": Source(
             "clicks on mobile advertisements, by day", "train.csv", 'Kaggle, "Click-Through Rate Prediction" (Avazu)',
-            "Kaggle's rules", "avazu", _STREAMED,
+            "Kaggle's rules", "avazu",
         ),
         "isic": Source(
             "melanomas among skin lesions",
             "train.csv and jpeg/train/*.jpg (or HAM10000_metadata.csv and images/*.jpg)",
             'Kaggle, "SIIM-ISIC Melanoma Classification" (HAM10000: doi:10.7910/DVN/DBW86T)', "CC BY-NC 4.0", "skin",
-            _STREAMED,
         ),
         "fashion": Source(
             "ankle boots among clothes", "the four idx files", "Debian, dataset-fashion-mnist", "MIT", "fashion",
-            ("rows",), folder=False,
+            folder=False,
         ),
         "adult": Source(
             "incomes over 50,000 dollars", "adult.data and adult.test, or adult.csv",
@@ -99,8 +85,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             "github.com/FederatedAI/FATE, examples/data", "CC BY 4.0", "credit",
         ),
         "flights": Source(
-            "flights that came late, by day", "", "shipped with tacit", "CC0", "flights", ("rows", "seed"),
-            folder=False,
+            "flights that came late, by day", "", "shipped with tacit", "CC0", "flights", folder=False,
         ),
     }
 )  # fmt: skip
@@ -137,7 +122,7 @@ def load(
 
     Args:
         name: one of `names()`, the path of a description (`.toml`) of your own files, or `generated:NAME`.
-        folder: of the files that the table above names; some have a known place and need none.
+        folder: of the files that `SOURCES` names; some have a known place and need none.
         rows: use this many rows at most, training and test together; None for all. Which ones depends on the source:
             of one that is read whole (`adult`, `bank`, `credit`, `flights`, `isic`) they are drawn at random, by a hash
             of the row's id and the seed; of one that is streamed (`criteo`, `avazu`, your own files) they are the first
@@ -168,11 +153,11 @@ def load(
 
 
 def _read(name: str, folder: Path | None, options: Mapping[str, Any]) -> Data:
+    """Through the `load` of its own module, with those of the options that it takes."""
     source = SOURCES[name]
-    taken = {option: options[option] for option in source.takes}
-    where = () if not source.files else (folder,)
-    found: Data = import_module(f"tacit.lab.data.{source.module}").load(*where, **taken)
-    return found
+    read: Callable[..., Data] = import_module(f"tacit.lab.data.{source.module}").load
+    taken = {option: value for option, value in options.items() if option in signature(read).parameters}
+    return read(*(() if not source.files else (folder,)), **taken)
 
 
 def _known(name: str) -> str:

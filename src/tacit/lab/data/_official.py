@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align._mapped import writing
 from tacit.align.tables import scramble
+from tacit.disk import storing
 from tacit.lab.data import avazu, criteo
 from tacit.lab.data.generated import AVAZU, CRITEO, Drawing, Drawn, Recipe
 
@@ -83,7 +83,7 @@ def write(name: str, path: Path, rows: int, seed: int) -> Path:
     writer = WRITERS[name]
     file = path / writer.file if path.is_dir() else path
     packed = file.suffix == ".gz"
-    with writing(file), gzip.open(file, "wb", compresslevel=1) if packed else file.open("wb") as opened:
+    with storing(file), gzip.open(file, "wb", compresslevel=1) if packed else file.open("wb") as opened:
         first = 0
         for drawn in Drawing(writer.recipe(seed)).chunks(rows):
             _append(opened, writer, writer.table(drawn, first), header=writer.header and not first)

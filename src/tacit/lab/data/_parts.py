@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tacit.align._mapped import sync_folder, write, writing
+from tacit.disk import replaced, storing
 from tacit.errors import DataError
 from tacit.lab.data._sources import ROW, Bad, Chunk, Position, Source
 
@@ -70,10 +69,10 @@ def parts(
     """
     facts = {"format": _FORMAT, **source.facts()}
     if _written(folder / _SOURCE) != facts:
-        with writing(folder):
+        with storing(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700, parents=True)
-            write(folder / _SOURCE, json.dumps(facts).encode())
+        _write(folder / _SOURCE, facts)
     files: list[Path] = []
     bad: list[Bad] = []
     at = Position()
@@ -99,8 +98,7 @@ def parts(
             if enough():
                 break
         else:
-            with writing(folder):
-                write(folder / _END, json.dumps({"row": at.row}).encode())
+            _write(folder / _END, {"row": at.row})
     if {"format": _FORMAT, **source.facts()} != facts:
         raise DataError(f"{source.path} was changed while it was read: wait until it is whole, and start again")
     limit = at.row if rows is None else min(rows, at.row)
@@ -109,15 +107,14 @@ def parts(
 
 def _store(folder: Path, number: int, chunk: Chunk) -> Path:
     """Write a part, whole or not at all."""
-    file, new = folder / f"part-{number:05d}.parquet", folder / "part.new"
-    about = json.dumps(chunk.about())
-    with writing(folder):
-        chunk.table.write_parquet(
-            new, compression="zstd", compression_level=1, statistics=False, metadata={_ABOUT: about}
-        )
-        os.replace(new, file)
-        sync_folder(folder)
-    return file
+    path, about = folder / f"part-{number:05d}.parquet", json.dumps(chunk.about())
+    replaced(
+        path,
+        lambda file: chunk.table.write_parquet(
+            file, compression="zstd", compression_level=1, statistics=False, metadata={_ABOUT: about}
+        ),
+    )
+    return path
 
 
 def _there(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -128,6 +125,10 @@ def _there(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield file, json.loads(pl.read_parquet_metadata(file)[_ABOUT])
         except (OSError, KeyError, ValueError, pl.exceptions.PolarsError):
             return
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    replaced(path, lambda file: file.write(json.dumps(content).encode()))
 
 
 def _written(file: Path) -> Any:

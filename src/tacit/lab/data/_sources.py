@@ -11,7 +11,7 @@ import polars as pl
 
 from tacit.errors import DataError
 
-__all__ = ["ROW", "Bad", "Chunk", "Position", "Source", "file_facts", "found"]
+__all__ = ["ROW", "Bad", "Chunk", "Position", "Source", "found"]
 
 ROW = "tacit row"
 """The column that holds each row's number in the file, counted from 0; rows that were left out are counted too."""
@@ -82,15 +82,6 @@ class Source(Protocol):
 
     def chunks(self, start: Position) -> Iterator[Chunk]:
         """The chunks from a position on; each has the column `ROW` and those that the layout keeps."""
-
-
-def file_facts(path: Path) -> dict[str, Any]:
-    """By which a changed file is noticed."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise DataError(f"{path} can't be read ({error.strerror}): correct the path") from None
-    return {"path": str(path.resolve()), "bytes": found.st_size, "modified_ns": found.st_mtime_ns}
 
 
 def found(path: Path, names: tuple[str, ...], remedy: str) -> Path:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tacit.align.cache import file_facts
 from tacit.errors import DataError
 from tacit.lab.data._cells import KINDS
-from tacit.lab.data._sources import ROW, Bad, Chunk, Position, Source, file_facts
+from tacit.lab.data._sources import ROW, Bad, Chunk, Position, Source
 
 __all__ = ["Joined", "Stored"]
 

@@ -16,9 +16,10 @@ from typing import IO, Any
 import numpy as np
 import polars as pl
 
+from tacit.align.cache import file_facts
 from tacit.errors import DataError
 from tacit.lab.data._cells import KINDS
-from tacit.lab.data._sources import ROW, Bad, Chunk, Position, file_facts
+from tacit.lab.data._sources import ROW, Bad, Chunk, Position
 
 __all__ = ["CHUNK", "Layout", "Text", "header"]
 

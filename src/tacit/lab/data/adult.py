@@ -1,22 +1,59 @@
-"""UCI Adult as a data set of the lab: an employer with work and schooling, a tax office with families and incomes.
+"""UCI Adult, the census of 1994: an employer has work and schooling, a tax office has families and incomes.
 
-The files and where to get them: `tacit.lab.adult`.
+The data (CC BY 4.0) is not shipped: take it from archive.ics.uci.edu (`adult.data` and `adult.test`) or as one CSV
+file with a header, as Kaggle has it; a zip file around either is opened. The label says who earns more than 50,000
+dollars a year. The census weight `fnlwgt` is nobody's feature and is left out.
 """
 
 from __future__ import annotations
 
+import zipfile
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from tacit.errors import UsageError
-from tacit.lab import adult
+from tacit.align.tables import Columns
+from tacit.errors import DataError, UsageError
+from tacit.lab.data._sources import found
+from tacit.lab.data.delimited import Text
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import KEY, LABEL, of_table
+from tacit.lab.data.joined import Joint, Split
 from tacit.lab.data.rows import Data
 
-__all__ = ["load", "write_generated"]
+__all__ = ["EMPLOYER_INPUTS", "FILES", "LABEL", "TAX_OFFICE_INPUTS", "aligned", "load", "people", "write_generated"]
+
+FILES = ("adult.csv", "adult.csv.zip", "adult.zip", "adult.data")
+"""What a folder is searched for, in this order; `adult.test` is read as well where it lies beside `adult.data`."""
+
+EMPLOYER_INPUTS = Columns(
+    categorical=("workclass", "education", "occupation", "race", "gender", "native_country"),
+    numeric=("age", "education_years", "hours_per_week"),
+)
+"""What the feature party's half of the model sees: the person and the work."""
+
+TAX_OFFICE_INPUTS = Columns(categorical=("marital_status", "relationship"), numeric=("capital_gain", "capital_loss"))
+"""What the label party's half of the model sees: the family and the capital."""
+
+LABEL = "over_50k"
+"""The label's column."""
+
+# The columns in the order of the official files, which have no header; other names of the same column are mapped.
+_COLUMNS = (
+    *("age", "workclass", "fnlwgt", "education", "education_years", "marital_status", "occupation", "relationship"),
+    *("race", "gender", "capital_gain", "capital_loss", "hours_per_week", "native_country", "income"),
+)
+_OTHER_NAMES: Mapping[str, str] = {
+    "education_num": "education_years",
+    "educational_num": "education_years",
+    "sex": "gender",
+    "class": "income",
+    "country": "native_country",
+}
+_NUMBERS = ("age", "education_years", "capital_gain", "capital_loss", "hours_per_week")
+_REMEDY = "take adult.data and adult.test from archive.ics.uci.edu (data set 2), or an adult.csv with a header"
 
 
 def load(
@@ -25,19 +62,16 @@ def load(
     """All people of the files, those of `adult.data` and `adult.test` together.
 
     Args:
-        folder: holds one of `tacit.lab.adult.FILES`, or is such a file itself.
+        folder: holds one of `FILES`, or is such a file itself.
         rows: use this many people at most, training and test together, drawn at random; None for all.
         seed: draws the test rows.
         test_share: the chance of a person to be for testing.
         bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
-    table = adult.load(folder, faults)
-    return of_table(
+    table = people(folder, faults)
+    return _joint(table).data(
         "adult",
-        table.with_columns(pl.col("id").alias(KEY), pl.col(adult.LABEL).alias(LABEL)),
-        adult.EMPLOYER_INPUTS,
-        adult.TAX_OFFICE_INPUTS,
         read=(
             f"{len(table):,} people of UCI Adult were read, from all files together.",
             "The label says who earns more than 50,000 dollars a year; the census weight fnlwgt is left out.",
@@ -48,6 +82,30 @@ def load(
         seed=seed,
         test_share=test_share,
     )
+
+
+def people(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:
+    """All people of a file or folder, in its order, with an `id` for each; a "?" is a missing value.
+
+    Args:
+        path: a folder that holds one of `FILES`, or such a file itself.
+        faults: what happens to rows that can't be used; the first one is an error if None.
+    """
+    path, faults = found(Path(path), FILES, f"{_REMEDY}, and pass their folder"), faults or Faults("raise")
+    texts = _texts(path)
+    beside = path.with_name("adult.test")
+    if path.name == "adult.data" and beside.is_file():
+        texts |= _texts(beside)
+    return pl.concat([_table(text, name, faults) for name, text in texts.items()]).with_row_index("id")
+
+
+def aligned(path: str | Path, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
+    """Training and test tensors of both parties; the arguments after the path are those of `Joint.split`."""
+    return _joint(people(path)).split(test_share, seed, limit)
+
+
+def _joint(table: pl.DataFrame) -> Joint:
+    return Joint(table, EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL)
 
 
 def write_generated(folder: str | Path, rows: int, seed: int) -> None:
@@ -89,3 +147,67 @@ def write_generated(folder: str | Path, rows: int, seed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adult.data").write_text("\n".join(lines[tests:]) + "\n\n")
     (folder / "adult.test").write_text("|1x3 Cross validator\n" + ".\n".join(lines[:tests]) + ".\n\n")
+
+
+def _texts(path: Path) -> dict[str, str]:
+    """The text of a file, or of each table in a zip file, by the name that errors call it."""
+    try:
+        if path.suffix != ".zip":
+            return {str(path): path.read_text(encoding="utf-8")}
+        with zipfile.ZipFile(path) as packed:
+            inside = [
+                name for name in packed.namelist() if Path(name).name in ("adult.csv", "adult.data", "adult.test")
+            ]
+            texts = {f"{path}/{name}": packed.read(name).decode() for name in inside}
+    except (OSError, UnicodeDecodeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} can't be read ({error}): get the file anew: {_REMEDY}") from error
+    if not texts:
+        raise DataError(f"{path} holds no adult.csv or adult.data: {_REMEDY}")
+    return texts
+
+
+def _table(text: str, name: str, faults: Faults) -> pl.DataFrame:
+    """One file's people. The official files have no header; `adult.test` begins with a remark, and ends its labels with
+    a full stop.
+    """
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "|"]
+    if not lines:
+        raise DataError(f"{name} is empty: {_REMEDY}")
+    first = _cells(lines[0][1])
+    headed = "age" in map(str.lower, first)
+    columns = [_own_name(cell) for cell in first] if headed else list(_COLUMNS)
+    missing = sorted(set(_COLUMNS) - set(columns) - {"fnlwgt"})
+    if missing or len(first) != len(columns):
+        raise DataError(
+            f"{name} has {len(first)} columns" + (f" and lacks {', '.join(missing)}" if missing else "")
+            + f", where Adult has {len(_COLUMNS)}: {_REMEDY}"
+        )  # fmt: skip
+    people, places = [], []
+    for number, line in lines[headed:]:
+        cells = _cells(line)
+        if len(cells) == len(columns):
+            people.append(cells)
+            places.append(number)
+        else:
+            faults.meet(f"{name}, line {number} has {len(cells)} fields, where the others have {len(columns)}")
+    table = pl.DataFrame(people, schema=dict.fromkeys(columns, pl.String), orient="row")
+    return _typed(Text(name, table.with_columns(pl.all().replace("?", None)), np.array(places), faults))
+
+
+def _cells(line: str) -> list[str]:
+    """The fields of a line; none of Adult's has a comma in it."""
+    return [cell.strip().strip('"') for cell in line.split(",")]
+
+
+def _own_name(cell: str) -> str:
+    plain = cell.lower().replace("-", "_").replace(".", "_").replace(" ", "_")
+    return _OTHER_NAMES.get(plain, plain)
+
+
+def _typed(people: Text) -> pl.DataFrame:
+    """Numbers as numbers and the label as a truth value; a row where that fails is a fault."""
+    known = {"<=50K": False, ">50K": True}
+    stopped = {f"{income}.": rich for income, rich in known.items()}
+    table = people.truth("income", known | stopped, LABEL).numbers(_NUMBERS).table
+    names = [column for column in _COLUMNS if column not in ("fnlwgt", "income")]
+    return table.with_columns(pl.col(_NUMBERS).cast(pl.Float32)).select(*names, LABEL)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from tacit.errors import DataError
-from tacit.lab.data._choices import shared
 from tacit.lab.data._sources import found
 from tacit.lab.data._text import Layout, Text, header
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import Options, Progress, Schema, shared
 from tacit.lab.data.streaming import load as load_streamed
 
 __all__ = ["CATEGORIES", "FILES", "load"]

@@ -16,7 +16,7 @@ from tacit.align.tables import Columns
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.delimited import found, read
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import KEY, LABEL, of_table
+from tacit.lab.data.joined import Joint
 from tacit.lab.data.rows import Data
 
 __all__ = ["BANK_INPUTS", "REGISTER_INPUTS", "load", "write_generated"]
@@ -33,6 +33,7 @@ BANK_INPUTS = Columns(
 )
 """What the label party's half of the model sees: the calls."""
 
+_LABEL = "tacit label"  # no file has a column of that name
 _NUMBERS = ("age", "balance", "campaign", "pdays", "previous")
 _REMEDY = "take bank-full.csv from archive.ics.uci.edu (data set 222) and pass its folder (folder=, --folder)"
 
@@ -50,13 +51,11 @@ def load(
         bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
-    table = pl.concat([_table(path, faults) for path in _paths(Path(folder))]).with_row_index(KEY)
+    table = pl.concat([_table(path, faults) for path in _paths(Path(folder))]).with_row_index("id")
     never = pl.col("pdays") < 0
-    return of_table(
+    table = table.with_columns(pl.when(never).then(None).otherwise(pl.col("pdays")).alias("pdays"))
+    return Joint(table, REGISTER_INPUTS, BANK_INPUTS, label=_LABEL).data(
         "bank",
-        table.with_columns(pl.when(never).then(None).otherwise(pl.col("pdays")).alias("pdays")),
-        REGISTER_INPUTS,
-        BANK_INPUTS,
         read=(
             f"{len(table):,} clients of UCI Bank marketing were read.",
             "The label says who opened a deposit; duration is left out, because it is known only after the call.",
@@ -123,4 +122,4 @@ def _table(path: Path, faults: Faults) -> pl.DataFrame:
     label = next((name for name in ("y", "deposit") if name in text.table.columns), None)
     if label is None:
         raise DataError(f"{path} has neither a column y nor a column deposit, which say who opened one: {_REMEDY}")
-    return text.truth(label, {"yes": True, "no": False}, LABEL).numbers(_NUMBERS).table.select(*wanted, LABEL)
+    return text.truth(label, {"yes": True, "no": False}, _LABEL).numbers(_NUMBERS).table.select(*wanted, _LABEL)

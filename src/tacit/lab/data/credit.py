@@ -11,13 +11,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.delimited import Text, found, read
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import KEY, LABEL, of_table
+from tacit.lab.data.joined import Joint
 from tacit.lab.data.rows import Data
 
 __all__ = ["GUEST", "HOST", "load", "write_generated"]
@@ -28,6 +27,7 @@ GUEST = "default_credit_hetero_guest.csv"
 HOST = "default_credit_hetero_host.csv"
 """The feature party's file, packed or not: `id`, and a number in every other column."""
 
+_LABEL = "tacit label"  # no file has a column of that name
 _REMEDY = (
     f"take {GUEST} and {HOST} from examples/data of github.com/FederatedAI/FATE and pass their folder (folder=, "
     "--folder)"
@@ -47,19 +47,22 @@ def load(
         bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
-    guest = _file(Path(folder), GUEST, ("id", "y"), faults).truth("y", {"1": True, "0": False}, LABEL)
-    host = _file(Path(folder), HOST, ("id",), faults)
-    parties = [text.numbers(("id",), integer=True).unique("id").numbers(_features(text)) for text in (guest, host)]
+    texts = (
+        _file(Path(folder), GUEST, ("id", "y"), faults).truth("y", {"1": True, "0": False}, _LABEL),
+        _file(Path(folder), HOST, ("id",), faults),
+    )
+    parties = [text.numbers(("id",), integer=True).unique("id").numbers(_features(text)) for text in texts]
     own, features = (text.table.rename({name: f"{prefix}_{name}" for name in _features(text)})
                      for text, prefix in zip(parties, ("guest", "host"), strict=True))  # fmt: skip
     table = features.join(own, on="id", how="inner", maintain_order="left")
     if not len(table):
         raise DataError(f"{parties[0].name} and {parties[1].name} have no id in common: {_REMEDY}")
-    return of_table(
+    host, guest = (
+        Columns(numeric=tuple(name for name in table.columns if name.startswith(party)))
+        for party in ("host_", "guest_")
+    )
+    return Joint(table, host, guest, label=_LABEL).data(
         "credit",
-        table.with_columns(pl.col("id").alias(KEY)),
-        Columns(numeric=tuple(name for name in table.columns if name.startswith("host_"))),
-        Columns(numeric=tuple(name for name in table.columns if name.startswith("guest_"))),
         read=(
             f"{len(table):,} clients of UCI default credit were joined by id in the clear: {len(features):,} of the "
             f"host (feature party) and {len(own):,} of the guest (label party).",
@@ -112,4 +115,4 @@ def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> T
 
 
 def _features(text: Text) -> list[str]:
-    return [name for name in text.table.columns if name not in ("id", "y", LABEL)]
+    return [name for name in text.table.columns if name not in ("id", "y", _LABEL)]

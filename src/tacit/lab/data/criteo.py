@@ -12,11 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from tacit.lab.data._choices import shared
 from tacit.lab.data._sources import found
 from tacit.lab.data._text import Layout, Text
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import Options, Progress, Schema, shared
 from tacit.lab.data.streaming import load as load_streamed
 
 __all__ = ["CATEGORIES", "FILES", "NUMBERS", "load"]

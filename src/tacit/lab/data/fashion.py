@@ -1,23 +1,83 @@
-"""Fashion-MNIST as a problem of two classes: is it an ankle boot? One picture in ten is one.
+"""Fashion-MNIST: 70,000 small pictures of clothes in ten classes, read from their official idx files.
 
-The ten classes of the files are equally many; one of them against the others is a problem with the share of positives
-that the papers' skin lesions have, on pictures that train in seconds. The feature party has the pictures, the label
-party has the labels and nothing else. The files and where to get them: `tacit.lab.fashion`.
+As a data set of the lab it is a problem of two classes: is it an ankle boot? The ten classes are equally many; one of
+them against the others is a problem with the share of positives that the papers' skin lesions have, on pictures that
+train in seconds. The feature party has the pictures, the label party has the labels and nothing else.
+
+Debian ships the four files as the package `dataset-fashion-mnist`; elsewhere they come from the data set's own page
+(https://github.com/zalandoresearch/fashion-mnist, MIT licence). Packed (`.gz`) or not, they are read alike.
+
+>>> data = generated(rows=500, seed=0)
+>>> data.train.images.shape, data.test.labels.dtype
+(torch.Size([500, 784]), torch.int64)
 """
 
 from __future__ import annotations
 
+import gzip
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from tacit.errors import UsageError
-from tacit.lab import fashion
-from tacit.lab.data.rows import Data, Pictures, Rows
+from tacit.errors import DataError, UsageError
+from tacit.lab.data.rows import Data, Rows
+from tacit.lab.data.rows import Pictures as PictureInputs
 
-__all__ = ["load", "write_generated"]
+__all__ = [
+    "CLASSES", "FOLDER", "SIDE", "Fashion", "Pictures", "generated", "load", "pictures", "read_idx", "save",
+    "write_generated",
+]  # fmt: skip
+
+FOLDER = Path("/usr/share/datasets/fashion-mnist")
+"""Where Debian's package puts the files."""
+
+SIDE = 28
+"""Pixels along each side of a picture."""
+
+CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+"""What the class numbers stand for."""
 
 _TESTS = 7  # one picture in so many is a test picture, as in the whole data set
+_UNSIGNED_BYTES = 0x08  # idx files of this data set hold nothing else
+_REMEDY = (
+    "apt-get install dataset-fashion-mnist, or put the four files of github.com/zalandoresearch/fashion-mnist into one "
+    "folder and pass that folder"
+)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The training or the test pictures.
+
+    Attributes:
+        images: grey values from 0 to 1, row by row.  (rows, 784) float32
+        labels: class numbers from 0 to 9.  (rows,) int64
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def squares(self) -> Tensor:
+        """The same pictures as a convolution takes them.  (rows, 1, 28, 28)"""
+        return self.images.reshape(-1, 1, SIDE, SIDE)
+
+
+@dataclass(frozen=True)
+class Fashion:
+    """Training and test pictures, as the data set's authors divide them."""
+
+    train: Pictures
+    test: Pictures
 
 
 def load(folder: str | Path | None = None, *, rows: int | None = None, positive: str = "ankle boot") -> Data:
@@ -29,21 +89,21 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
             all.
         positive: the class whose pictures have the label 1.
     """
-    if positive not in fashion.CLASSES:
-        raise UsageError(f"there is no class {positive!r}; there are: {', '.join(fashion.CLASSES)}")
+    if positive not in CLASSES:
+        raise UsageError(f"there is no class {positive!r}; there are: {', '.join(CLASSES)}")
     if rows is not None and rows < _TESTS:
         raise UsageError(f"rows is {rows}: choose a number of pictures from {_TESTS} on, or None for all")
     tests = None if rows is None else rows // _TESTS
     trains = None if rows is None or tests is None else rows - tests
-    pictures = fashion.load(fashion.FOLDER if folder is None else folder, rows=trains, test_rows=tests)
-    wanted = fashion.CLASSES.index(positive)
+    found = pictures(FOLDER if folder is None else folder, rows=trains, test_rows=tests)
+    wanted = CLASSES.index(positive)
     return Data(
         name="fashion",
-        train=_rows(pictures.train, wanted),
-        test=_rows(pictures.test, wanted),
-        inputs=Pictures(1, fashion.SIDE),
+        train=_rows(found.train, wanted),
+        test=_rows(found.test, wanted),
+        inputs=PictureInputs(1, SIDE),
         made=(
-            f"{len(pictures.train):,} training and {len(pictures.test):,} test pictures of Fashion-MNIST were read, "
+            f"{len(found.train):,} training and {len(found.test):,} test pictures of Fashion-MNIST were read, "
             "as its authors divide them.",
             f"The label says which pictures are of the class {positive!r}; the nine other classes are the negatives.",
             "Grey values stay bytes.",
@@ -51,14 +111,135 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
     )
 
 
+def pictures(folder: str | Path = FOLDER, *, rows: int | None = None, test_rows: int | None = None) -> Fashion:
+    """Both parts, from the four idx files of a folder.
+
+    Args:
+        folder: where the files are, packed or not.
+        rows: use the first so many training pictures; None for all 60,000.
+        test_rows: use the first so many test pictures; None for all 10,000.
+    """
+    for name, value in (("rows", rows), ("test_rows", test_rows)):
+        if value is not None and value < 1:
+            raise UsageError(
+                f"{name} = {value} is out of range: choose a number of pictures from 1 on, or None for all"
+            )
+    return Fashion(train=_part(Path(folder), "train", rows), test=_part(Path(folder), "t10k", test_rows))
+
+
+def generated(rows: int, seed: int, test_rows: int | None = None) -> Fashion:
+    """Made-up pictures of the same shapes and range, for tests and for trying things out without the files.
+
+    Each class has a smooth pattern of its own, and each picture a mixture of a few smooth patterns that all classes
+    share and some fine grain: so a class can be learnt, most of a picture can be reconstructed from a good embedding,
+    and what was reconstructed can be told from a class's mean.
+
+    Args:
+        rows: training pictures.
+        seed: of everything.
+        test_rows: test pictures; a quarter of the training pictures, at least 10, if not given.
+    """
+    if rows < 1:
+        raise UsageError(f"rows = {rows} is out of range: choose a number of pictures from 1 on")
+    test_rows = max(10, rows // 4) if test_rows is None else test_rows
+    generator = torch.Generator().manual_seed(seed)
+    count = rows + test_rows
+    patterns = _smooth(len(CLASSES) + 12, generator)  # (patterns, 784)
+    labels = torch.randint(len(CLASSES), (count,), generator=generator)
+    shares = torch.randn(count, 12, generator=generator)
+    grain = 0.15 * torch.randn(count, SIDE * SIDE, generator=generator)
+    images = torch.sigmoid(1.5 * patterns[labels] + 0.6 * shares @ patterns[len(CLASSES) :] + grain - 1.0)
+    return Fashion(Pictures(images[:rows], labels[:rows]), Pictures(images[rows:], labels[rows:]))
+
+
+def save(data: Fashion, folder: str | Path) -> None:
+    """The four packed idx files of a data set, as `load` reads them; grey values are rounded to bytes."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in (("train", data.train), ("t10k", data.test)):
+        grey = (part.images * 255).round().to(torch.uint8).reshape(-1, SIDE, SIDE)
+        for kind, values in (("images-idx3", grey), ("labels-idx1", part.labels.to(torch.uint8))):
+            sides = b"".join(side.to_bytes(4, "big") for side in values.shape)
+            content = bytes([0, 0, _UNSIGNED_BYTES, values.ndim]) + sides + values.cpu().contiguous().numpy().tobytes()
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(content, mtime=0))
+
+
 def write_generated(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up pictures in the four official files: `tacit.lab.fashion.generated`, one in seven of them for testing."""
+    """Made-up pictures in the four official files: `generated`, one in seven of them for testing."""
     if rows < _TESTS:
         raise UsageError(f"rows is {rows}: choose a number of pictures from {_TESTS} on")
     tests = rows // _TESTS
-    fashion.save(fashion.generated(rows - tests, seed, test_rows=tests), folder)
+    save(generated(rows - tests, seed, test_rows=tests), folder)
 
 
-def _rows(pictures: fashion.Pictures, wanted: int) -> Rows:
+def read_idx(path: str | Path) -> Tensor:
+    """All of an idx file of unsigned bytes, packed or not, in the shape that it states."""
+    path = Path(path)
+    content = _content(path)
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTES or not content[3]:
+        raise DataError(
+            f"{path} begins with {content[:4].hex(' ') or 'nothing'}, where an idx file of bytes begins with "
+            f"00 00 08 and the number of its dimensions: get the file anew ({_REMEDY})"
+        )
+    head = 4 + 4 * content[3]
+    shape = [int.from_bytes(content[place : place + 4], "big") for place in range(4, head, 4)]
+    if len(content) < head or len(content) - head != math.prod(shape):
+        stated = " x ".join(map(str, shape))
+        raise DataError(
+            f"{path} holds {max(0, len(content) - head)} values after its head, which states {stated}: it is cut off "
+            f"or damaged; get the file anew ({_REMEDY})"
+        )
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)[head:].reshape(shape)
+
+
+def _rows(pictures: Pictures, wanted: int) -> Rows:
     grey = (pictures.squares * 255).round().to(torch.uint8)
     return Rows((grey,), (), (pictures.labels == wanted).float())
+
+
+def _part(folder: Path, name: str, rows: int | None) -> Pictures:
+    """The first so many pictures of one part, with their labels."""
+    images_path, labels_path = (_found(folder, f"{name}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
+        raise DataError(f"{images_path} states the shape {tuple(images.shape)}: pictures of {SIDE} x {SIDE} are needed")
+    if labels.ndim != 1 or len(labels) != len(images):
+        raise DataError(
+            f"{labels_path} states the shape {tuple(labels.shape)} for the {len(images)} pictures of "
+            f"{images_path.name}: take both files from the same place"
+        )
+    if len(labels) and int(labels.max()) >= len(CLASSES):
+        row = int((labels >= len(CLASSES)).nonzero()[0])
+        raise DataError(f"{labels_path} has the class {int(labels[row])} in row {row}: classes run from 0 to 9")
+    if rows is not None and rows > len(images):
+        raise UsageError(f"{rows} pictures are wanted and {images_path} has {len(images)}: ask for fewer")
+    images, labels = images[:rows], labels[:rows]
+    return Pictures(images.flatten(1).float() / 255, labels.long())
+
+
+def _found(folder: Path, name: str) -> Path:
+    """The packed file of that name, or else the plain one."""
+    for path in (folder / f"{name}.gz", folder / name):
+        if path.is_file():
+            return path
+    raise DataError(f"{folder / name} is missing, packed (.gz) or not: {_REMEDY}")
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, unpacked."""
+    opened: Callable[[], bytes] = (
+        (lambda: gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path.read_bytes
+    )
+    try:
+        return opened()
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: {_REMEDY}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} can't be read ({error}): get the file anew ({_REMEDY})") from error
+
+
+def _smooth(count: int, generator: torch.Generator) -> Tensor:
+    """Smooth patterns of mean 0 and variance 1.  (count, 784)"""
+    coarse = torch.randn(count, 1, 7, 7, generator=generator)
+    wide = functional.interpolate(coarse, size=(SIDE, SIDE), mode="bilinear", align_corners=True).flatten(1)
+    return (wide - wide.mean(1, keepdim=True)) / wide.std(1, keepdim=True)

@@ -1,92 +1,161 @@
-"""From one table with the columns of both parties to a data set of the lab."""
+"""From one table with the columns of both parties to tensors, with everything fitted on the training rows alone.
+
+Two companies that do not share their ids align them privately instead.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
 
-from tacit.align.tables import Columns, Inputs
+from tacit.align.tables import Columns, Encoder, Inputs, scramble
+from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows, Table
-from tacit.lab.tables import Part, split
 
-__all__ = ["DAY", "KEY", "LABEL", "of_table"]
-
-KEY = "tacit id"
-"""The column of a table's integer id, by which rows are drawn."""
-
-LABEL = "tacit label"
-"""The column of its label."""
+__all__ = ["DAY", "Joint", "Part", "Split"]
 
 DAY = "tacit day"
-"""The column of the day of each row, where it has one."""
-
+"""The column of the day of each row, where a table has one."""
 
 _CODES = (
     "Each category gets a code in the order of spelling; one that is missing or in no training row gets the code 0.",
 )
 
 
-def of_table(
-    name: str,
-    table: pl.DataFrame,
-    features: Columns,
-    own: Columns,
-    *,
-    read: tuple[str, ...],
-    faults: Faults,
-    rows: int | None = None,
-    seed: int = 0,
-    test_share: float = 0.2,
-) -> Data:
-    """The data set: rows were drawn for testing by a hash of their id, and all else fitted on the other ones.
+@dataclass(frozen=True)
+class Part:
+    """The training or the test rows of both parties, in one order.
 
-    Where the table has the column `DAY`, the rows of each part are sorted by it, and by their id within a day.
+    Attributes:
+        ids: the common id of each row.  (rows,) int64
+        feature_party: inputs of the party without labels.
+        label_party: inputs that the party with the labels has itself.
+        labels: 0 or 1.  (rows,) float32
+    """
 
-    Args:
-        name: of the data set.
-        table: one row for each example, with the columns `KEY` and `LABEL`.
+    ids: Tensor
+    feature_party: Inputs
+    label_party: Inputs
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test rows, encoded alike."""
+
+    train: Part
+    test: Part
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A table with the columns of both parties, joined in the clear: that is for simulations.
+
+    Attributes:
+        table: one row for each example.
         features: what the feature party uses.
         own: what the label party uses of its own.
-        read: what was done so far, one sentence for each step.
-        faults: the rows that were left out.
-        rows: use this many rows at most, training and test together, drawn at random; None for all.
-        seed: draws the test rows and the order.
-        test_share: the chance of a row to be for testing.
+        key: the column of the common id, an integer.
+        label: the column of the label.
     """
-    whole = split(table, key=KEY, label=LABEL, features=features, own=own, test_share=test_share, seed=seed, limit=rows)
-    used = len(whole.train) + len(whole.test)
-    days = _days(table) if DAY in table.columns else None
-    inputs = whole.train
-    return Data(
-        name=name,
-        train=_rows(whole.train, days),
-        test=_rows(whole.test, days),
-        inputs=Table(
-            inputs.feature_party.cardinalities, inputs.feature_party.numeric.shape[1],
-            inputs.label_party.cardinalities, inputs.label_party.numeric.shape[1],
-        ),
-        made=(
-            *read,
-            *faults.said(),
-            *(() if used == len(table) else (f"{used:,} of {len(table):,} rows were drawn by a hash of id and seed.",)),
-            f"{len(whole.test):,} of {used:,} rows were drawn for testing by a hash of id and seed {seed}, each "
-            f"with the chance {test_share:g}.",
-            *(_CODES if features.categorical or own.categorical else ()),
-            "Each number is centred and scaled by mean and standard deviation of the training rows; a missing one is "
-            "the mean.",
-            *(() if days is None else ("The rows are sorted by day.",)),
-        ),
-        skipped=faults.skipped,
-    )  # fmt: skip
 
+    table: pl.DataFrame
+    features: Columns
+    own: Columns
+    key: str = "id"
+    label: str = "label"
 
-def _days(table: pl.DataFrame) -> tuple[Tensor, Tensor]:
-    """All ids in their order, and the day of each."""
-    known = table.select(pl.col(KEY, DAY).cast(pl.Int64)).sort(KEY)
-    ids, days = (torch.from_numpy(known[name].to_numpy(writable=True)) for name in (KEY, DAY))
-    return ids, days
+    def split(self, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
+        """Training and test tensors of both parties.
+
+        Whether a row is for testing depends on its id and the seed alone, not on the other rows or on `limit`. The
+        rows of each part come in an order drawn from the seed, so that a run through them without shuffling is fair as
+        well.
+
+        Args:
+            test_share: the chance of a row to be for testing.
+            seed: draws the test rows and the order.
+            limit: use this many rows at most, training and test together; None for all.
+        """
+        if not 0.0 < test_share < 1.0:
+            raise UsageError(f"test_share is {test_share}: choose a share between 0 and 1, for example 0.2")
+        if limit is not None and limit < 1:
+            raise UsageError(f"limit is {limit}: choose a number of rows from 1 on, or None for all")
+        table = self.table[np.argsort(scramble(self.table[self.key].to_numpy(), seed + 1), kind="stable")[:limit]]
+        for_test = scramble(table[self.key].to_numpy(), seed) < test_share
+        train, test = np.flatnonzero(~for_test), np.flatnonzero(for_test)
+        if not len(train) or not len(test):
+            raise DataError(
+                f"{len(table)} rows leave {len(train)} for training and {len(test)} for testing: raise limit, "
+                "or choose another test_share"
+            )
+        ids = torch.from_numpy(table[self.key].to_numpy().astype(np.int64))
+        labels = torch.from_numpy(table[self.label].to_numpy().astype(np.float32))
+        parties = [Encoder.fit(table, columns, train).encode(table) for columns in (self.features, self.own)]
+        parts = [
+            Part(ids[rows], parties[0][rows], parties[1][rows], labels[rows])
+            for rows in (torch.from_numpy(train), torch.from_numpy(test))
+        ]
+        return Split(train=parts[0], test=parts[1])
+
+    def data(
+        self,
+        name: str,
+        *,
+        read: tuple[str, ...],
+        faults: Faults,
+        rows: int | None = None,
+        seed: int = 0,
+        test_share: float = 0.2,
+    ) -> Data:
+        """The same as a data set of the lab.
+
+        Where the table has the column `DAY`, the rows of each part are sorted by it, and by their id within a day.
+
+        Args:
+            name: of the data set.
+            read: what was done so far, one sentence for each step.
+            faults: the rows that were left out.
+            rows: use this many rows at most, training and test together, drawn at random; None for all.
+            seed: draws the test rows and the order.
+            test_share: the chance of a row to be for testing.
+        """
+        parts = self.split(test_share, seed, rows)
+        used, features, own = len(parts.train) + len(parts.test), parts.train.feature_party, parts.train.label_party
+        days = self._days() if DAY in self.table.columns else None
+        drawn = f"{used:,} of {len(self.table):,} rows were drawn by a hash of id and seed."
+        return Data(
+            name=name,
+            train=_rows(parts.train, days),
+            test=_rows(parts.test, days),
+            inputs=Table(features.cardinalities, features.numeric.shape[1], own.cardinalities, own.numeric.shape[1]),
+            made=(
+                *read,
+                *faults.said(),
+                *(() if used == len(self.table) else (drawn,)),
+                f"{len(parts.test):,} of {used:,} rows were drawn for testing by a hash of id and seed {seed}, each "
+                f"with the chance {test_share:g}.",
+                *(_CODES if self.features.categorical or self.own.categorical else ()),
+                "Each number is centred and scaled by mean and standard deviation of the training rows; a missing one "
+                "is the mean.",
+                *(() if days is None else ("The rows are sorted by day.",)),
+            ),
+            skipped=faults.skipped,
+        )
+
+    def _days(self) -> tuple[Tensor, Tensor]:
+        """All ids in their order, and the day of each."""
+        known = self.table.select(pl.col(self.key, DAY).cast(pl.Int64)).sort(self.key)
+        ids, days = (torch.from_numpy(known[name].to_numpy(writable=True)) for name in (self.key, DAY))
+        return ids, days
 
 
 def _rows(part: Part, days: tuple[Tensor, Tensor] | None) -> Rows:

@@ -39,11 +39,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import polars as pl
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from tacit.config._base import File, Name, Names, Number, Problem, Section, Text, Whole
-from tacit.config._errors import lines
-from tacit.errors import DataError, UsageError
+from tacit.config import File, Name, Names, Number, Problem, Section, Text, Whole
+from tacit.errors import DataError
 from tacit.lab.data import _text
 from tacit.lab.data._sources import Source
 from tacit.lab.data._stored import Joined, Stored
@@ -164,12 +163,7 @@ def _described(description: str | Path | Mapping[str, Any]) -> tuple[Description
     """What was asked, what errors call it, and the folder that its paths are relative to."""
     if not isinstance(description, Mapping):
         return Description.load(description), str(description), Path(description).parent
-    where = Description.FILE
-    try:
-        return Description.model_validate(dict(description)), where, Path()
-    except ValidationError as error:
-        found = [f"  {line}" for details in error.errors() for line in lines(Description, details)]
-        raise UsageError("\n".join([f"{where} can't be used as it is:", *dict.fromkeys(found)])) from None
+    return Description.of(description), Description.FILE, Path()
 
 
 Wanted = Sequence[tuple[str, str, str]]

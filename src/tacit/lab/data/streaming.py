@@ -1,10 +1,8 @@
 """Tables of any size as training and test rows: read once in chunks, learnt from, encoded, and mapped into memory.
 
-Three passes, each a part of bounded size at a time:
-
-1. the source becomes Parquet files, one for each chunk; broken off, it goes on with the next chunk;
-2. vocabularies and scales are learnt from the training rows alone;
-3. every row is encoded into row-major files, which training maps and never holds whole.
+The source becomes Parquet files first, one for each chunk; broken off, that goes on with the next chunk. From these the
+rows are encoded as a company's are (`tacit.align.cache`), only coded as in the papers: training rows before test rows,
+each sorted by day.
 
 What an earlier call made is used again as long as the source and the options are the same. The Parquet files serve
 every choice of options; they may be deleted, and are made anew where they are needed.
@@ -14,33 +12,136 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
-import polars as pl
+from numpy.typing import NDArray
+from torch import Tensor
 
-from tacit.align._mapped import locked, sync_folder, write, writing
+from tacit.align.arrays import new_file
+from tacit.align.cache import MANIFEST, Making, Prepared, busy, emptied, reused
+from tacit.align.encoder import Coding, Columns, Scaling
+from tacit.align.tables import scramble
+from tacit.disk import make_folder
 from tacit.errors import DataError, UsageError
 from tacit.lab.data._cells import DAY
-from tacit.lab.data._choices import TEST, TRAIN, Options, Schema
-from tacit.lab.data._encoding import Days, Encoder, opened, write_rows
-from tacit.lab.data._fitting import Counting, Measuring
 from tacit.lab.data._parts import Parts, parts
 from tacit.lab.data._sources import ROW, Bad, Source
+from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows, Table
 
-__all__ = ["Options", "Progress", "Schema", "cache_folder", "load"]
+__all__ = ["Options", "Progress", "Schema", "cache_folder", "load", "shared"]
 
 Progress = Callable[[int, int], None]
-"""Called with the work done and to do, in bytes of text or rows of Parquet, each of which counts once in each pass."""
+"""Called with the work done and to do, in bytes of text or rows of Parquet, each of which counts three times."""
 
-_FORMAT = 1  # of the encoded files; another one is made anew
-_MANIFEST = "manifest.json"
+_FORMAT = 2  # of the encoded files; another one is made anew
+TRAIN, TEST = 1, 2
+"""What a row is for."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Which columns of a source are used, and by whom.
+
+    Attributes:
+        name: of the data set.
+        label: the column of the label.
+        categorical: columns of the feature party that become codes.
+        numeric: its columns of numbers.
+        own_categorical: the same of the label party.
+        own_numeric: its columns of numbers.
+        days: whether the source gives the day of each row.
+    """
+
+    name: str
+    label: str
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    own_categorical: tuple[str, ...] = ()
+    own_numeric: tuple[str, ...] = ()
+    days: bool = False
+
+    @property
+    def inputs(self) -> Columns:
+        """The columns of both parties, those of the feature party first."""
+        return Columns((*self.categorical, *self.own_categorical), (*self.numeric, *self.own_numeric))
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, each once."""
+        return list(dict.fromkeys((self.label, *self.inputs.names, *((DAY,) if self.days else ()))))
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which rows are used, and how they are encoded.
+
+    Attributes:
+        rows: only the first so many rows of the source; None for all.
+        sample: the share of these that is used, drawn at random.
+        test_share: the share of the used rows that is for testing.
+        seed: of both draws: whether a row is used, and for what, depends on its number and the seed alone.
+        min_count: a category that fewer training rows have shares the code 0 with those that none has.
+        scaling: of the numbers.
+    """
+
+    rows: int | None = None
+    sample: float = 1.0
+    test_share: float = 0.1
+    seed: int = 0
+    min_count: int = 1
+    scaling: Scaling = "range"
+
+    def __post_init__(self) -> None:
+        for name, right, wanted in (
+            ("rows", self.rows is None or self.rows > 1, "at least 2"),
+            ("sample", 0 < self.sample <= 1, "above 0 and at most 1"),
+            ("test_share", 0 < self.test_share < 1, "between 0 and 1"),
+            ("min_count", self.min_count >= 1, "at least 1"),
+            ("scaling", self.scaling in ("range", "standard"), "range or standard"),
+        ):
+            if not right:
+                raise UsageError(f"{name}={getattr(self, name)!r}: give one that is {wanted}")
+
+    def side(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
+        """For each row number 1 for training, 2 for testing and 0 for neither."""
+        drawn = scramble(rows, self.seed)
+        side = np.where(drawn < self.sample * self.test_share, TEST, TRAIN)
+        return np.where(drawn < self.sample, side, 0).astype(np.int8)
+
+    def told(self) -> list[str]:
+        """What it does to the data, for `Data.made`."""
+        told = [] if self.rows is None else [f"Only the first {self.rows:,} rows of the file were used."]
+        if self.sample < 1:
+            told.append(f"A share of {self.sample:g} of the rows was drawn at random (seed {self.seed}).")
+        told.append(f"A share of {self.test_share:g} of them, drawn at random (seed {self.seed}), is for testing.")
+        rare = "is in no training row" if self.min_count == 1 else f"is in fewer than {self.min_count} of them"
+        told.append(
+            f"Categories became codes by falling frequency in the training rows; a missing one has a code of its own, "
+            f"1, and one that {rare} has the code 0."
+        )
+        told.append(
+            "Numbers were scaled linearly to [0, 1] by their range in the training rows, after a missing one had "
+            "become 0; what lies outside was moved to the border."
+            if self.scaling == "range"
+            else "Numbers were scaled to mean 0 and variance 1 in the training rows; a missing one became the mean."
+        )
+        return told
+
+
+def shared(own: str) -> tuple[bool, str]:
+    """Whether both parties have all columns, from the `own` of a loader, and how `Data.made` says it."""
+    if own not in ("none", "all"):
+        raise UsageError(f'own={own!r}: give "none" or "all"')
+    if own == "none":
+        return False, "The feature party has all columns, the label party only the labels."
+    return True, "Both parties have all columns, as in the papers: the label party for the wide part of the model."
 
 
 def cache_folder(path: Path, cache: str | Path | None) -> Path:
@@ -56,7 +157,7 @@ def load(
     options: Options,
     *,
     cache: str | Path | None = None,
-    bad: Literal["raise", "skip"] = "raise",
+    bad: str = "raise",
     progress: Progress | None = None,
     made: Sequence[str] = (),
     both: bool = False,
@@ -73,167 +174,112 @@ def load(
         made: what else `Data.made` should say, in front.
         both: whether the label party has all columns of the feature party as well; nothing is copied for it.
     """
-    if bad not in ("raise", "skip"):
-        raise UsageError(f'bad={bad!r}: give "raise" or "skip"')
-    making = _Making(source, schema, options, cache_folder(source.path, cache), bad == "skip", progress)
-    about = making.reused() or making.make()
-    first = about["first_bad"]
+    Faults(bad)  # a wrong word is told at once
+    folder, facts = cache_folder(source.path, cache), _facts(source, schema, options)
+    encoded = folder / f"encoded-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]}"
+    found = reused(encoded, facts)
+    if found is None:
+        tell = progress or (lambda done, total: None)
+        with busy(folder):
+            _clear(folder, facts["source"])
+            read = parts(
+                source, folder / "parts", rows=options.rows, skip=bad == "skip",
+                progress=lambda done: tell(done, 3 * source.size),
+            )  # fmt: skip
+            make_folder(encoded)
+            with emptied(encoded):
+                making = _making(source, schema, options, read, encoded)
+                found = replace(
+                    making,
+                    facts=facts,
+                    progress=lambda done, rows: tell(source.size + 2 * source.size * done // rows, 3 * source.size),
+                ).make(encoded)
+    first = found.notes["first_bad"]
     if first is not None and bad == "raise":
         raise Bad(**first).error()
-    return making.opened(about, made, both)
+    return _data(found, schema, options, made, both)
 
 
-@dataclass(frozen=True)
-class _Making:
-    """One call of `load`."""
+def _facts(source: Source, schema: Schema, options: Options) -> dict[str, Any]:
+    """Everything that the encoded files depend on."""
+    about = {key: value for key, value in asdict(schema).items() if key != "name"}
+    facts = {"format": _FORMAT, "source": source.facts(), "schema": about, "options": asdict(options)}
+    plain: dict[str, Any] = json.loads(json.dumps(facts))
+    return plain
 
-    source: Source
-    schema: Schema
-    options: Options
-    folder: Path
-    skip: bool
-    progress: Progress | None
 
-    def facts(self) -> dict[str, Any]:
-        """Everything that the encoded files depend on."""
-        found = {
-            "format": _FORMAT,
-            "source": self.source.facts(),
-            "schema": {key: value for key, value in asdict(self.schema).items() if key != "name"},
-            "options": asdict(self.options),
-        }
-        return cast(dict[str, Any], json.loads(json.dumps(found)))
-
-    def encoded(self, facts: Mapping[str, Any]) -> Path:
-        """The folder of the encoded files."""
-        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-        return self.folder / f"encoded-{digest[:16]}"
-
-    def reused(self) -> dict[str, Any] | None:
-        """What an earlier call wrote down about the same; None where there is nothing, or nothing that is whole."""
-        facts = self.facts()
+def _clear(folder: Path, source: object) -> None:
+    """Delete what was encoded from a source that has changed since: it takes room, and nobody asks for it again."""
+    for old in folder.glob("encoded-*"):
         try:
-            about = json.loads((self.encoded(facts) / _MANIFEST).read_bytes())
-            if not isinstance(about, dict) or about.get("facts") != facts:
-                return None
-            self.sides(about)
-        except (OSError, ValueError):
-            return None
-        return about
+            current = json.loads((old / MANIFEST).read_bytes())["facts"]["source"] == source
+        except (OSError, ValueError, KeyError, TypeError):
+            current = False
+        if not current:
+            shutil.rmtree(old, ignore_errors=True)
 
-    def make(self) -> dict[str, Any]:
-        """All three passes. Another process that makes the same is not waited for: it is an error that says so."""
-        with locked(self.folder):
-            facts = self.facts()
-            self._clear(facts["source"])
-            read = parts(
-                self.source, self.folder / "parts", rows=self.options.rows, skip=self.skip,
-                progress=lambda done: self._tell(0, done),
-            )  # fmt: skip
-            encoder, days = self._learn(read)
-            target = self.encoded(facts)
-            new = target.with_name("encoded.new")
-            with writing(new):
-                shutil.rmtree(new, ignore_errors=True)
-                new.mkdir(mode=0o700)
-            self._encode(read, encoder, days, new)
-            cardinalities = {name: known.size for name, known in encoder.vocabularies.items()}
-            about = {
-                "facts": facts,
-                "rows": [sum(days[side].values()) for side in (TRAIN, TEST)],
-                "cardinalities": cardinalities,
-                "skipped": len(read.bad),
-                "first_bad": asdict(read.bad[0]) if read.bad else None,
-            }
-            with writing(target):
-                write(new / _MANIFEST, json.dumps(about).encode())
-                shutil.rmtree(target, ignore_errors=True)
-                os.replace(new, target)
-                sync_folder(self.folder)
-        return about
 
-    def _clear(self, source: Mapping[str, Any]) -> None:
-        """Delete what was encoded from a source that has changed since: it takes room, and nobody asks for it again."""
-        for old in self.folder.glob("encoded-*"):
-            try:
-                current = json.loads((old / _MANIFEST).read_bytes())["facts"]["source"] == source
-            except (OSError, ValueError, KeyError, TypeError):
-                current = False
-            if not current:
-                shutil.rmtree(old, ignore_errors=True)
+Side = tuple[int, int]
+"""What rows are for, and their day."""
 
-    def _tell(self, before: int, done: int) -> None:
-        if self.progress is not None:
-            self.progress(before * self.source.size + done, 3 * self.source.size)
 
-    def _learn(self, read: Parts) -> tuple[Encoder, dict[int, Days]]:
-        """The second pass: what training rows teach, and how many rows each side has on each day."""
-        files, label = self.schema.files, self.schema.label
-        counting = {name: Counting() for key in files if key.endswith("codes") for name in files[key]}
-        measuring = {
-            name: Measuring(self.options.scaling) for key in files if key.endswith("numbers") for name in files[key]
-        }
-        days: dict[int, Days] = {TRAIN: {}, TEST: {}}
-        for number, table in enumerate(read.tables(self.schema.columns), 1):
-            side = self.options.side(table[ROW].to_numpy())
-            for which, counts in days.items():
-                chosen = table.filter(pl.Series(side == which))
-                on = chosen[DAY].to_numpy() if self.schema.days else np.zeros(len(chosen), np.int32)
-                for day, count in zip(*(each.tolist() for each in np.unique(on, return_counts=True)), strict=True):
-                    counts[day] = counts.get(day, 0) + count
-                if which == TRAIN:
-                    for name, counted in counting.items():
-                        counted.add(chosen[name])
-                    for name, measured in measuring.items():
-                        measured.add(chosen[name])
-            self._tell(1, self.source.size * number // len(read.files))
-        if not days[TRAIN] or not days[TEST]:
-            raise DataError(
-                f"{self.source.path} leaves no row for training or none for testing ({read.rows} rows were read, "
-                f"{len(read.bad)} of them were skipped): use more rows, a larger sample or another test_share"
-            )
-        # One after the other, and the counts of each go before the next: both of all columns may be gigabytes.
-        vocabularies = {name: counting.pop(name).vocabulary(self.options.min_count) for name in list(counting)}
-        scales = {name: measured.scale() for name, measured in measuring.items()}
-        first = min(*days[TRAIN], *days[TEST]) if self.schema.days else None
-        return Encoder(vocabularies, scales, label, files, first), days
+def _making(source: Source, schema: Schema, options: Options, read: Parts, folder: Path) -> Making:
+    """What is to be encoded, with the place of each row: those for training first, each side in the order of its days.
 
-    def _encode(self, read: Parts, encoder: Encoder, days: Mapping[int, Days], folder: Path) -> None:
-        """The third pass: every row to its place."""
-        with (
-            write_rows(folder, "train", encoder, days[TRAIN]) as train,
-            write_rows(folder, "test", encoder, days[TEST]) as test,
-        ):
-            for number, table in enumerate(read.tables(self.schema.columns), 1):
-                side = self.options.side(table[ROW].to_numpy())
-                train.add(table.filter(pl.Series(side == TRAIN)))
-                test.add(table.filter(pl.Series(side == TEST)))
-                self._tell(2, self.source.size * number // len(read.files))
-
-    def sides(self, about: Mapping[str, Any]) -> list[Rows]:
-        """Training and test rows, mapped."""
-        widths = {name: len(columns) for name, columns in self.schema.files.items()}
-        folder = self.encoded(about["facts"])
-        return [
-            opened(folder, side, rows, widths, self.schema.days)
-            for side, rows in zip(("train", "test"), about["rows"], strict=True)
-        ]
-
-    def opened(self, about: Mapping[str, Any], made: Sequence[str], both: bool) -> Data:
-        """The data set."""
-        train, test = self.sides(about)
-        sizes = {
-            name: tuple(about["cardinalities"][column] for column in columns)
-            for name, columns in self.schema.files.items()
-            if name.endswith("codes")
-        }
-        inputs = Table(
-            sizes["codes"], len(self.schema.numeric), sizes.get("own_codes", ()), len(self.schema.own_numeric)
+    Only which rows there are, and of which days, is read for that, and twice: once to count.
+    """
+    rows, counts = 0, dict[Side, int]()
+    for height, chosen in _sides(read, schema, options):
+        rows += height
+        for side, places in chosen.items():
+            counts[side] = counts.get(side, 0) + len(places)
+    count, train = sum(counts.values()), sum(each for (what, _), each in counts.items() if what == TRAIN)
+    if train in (0, count):
+        raise DataError(
+            f"{source.path} leaves no row for training or none for testing ({read.rows} rows were read, "
+            f"{len(read.bad)} of them were skipped): use more rows, a larger sample or another test_share"
         )
-        if both:
-            train, test = replace(train, own=train.features), replace(test, own=test.features)
-            inputs = replace(inputs, own_cardinalities=inputs.cardinalities, own_numeric=inputs.numeric)
-        told = [*made, *self.options.told()]
-        if about["skipped"]:
-            told.append(f"{about['skipped']:,} rows could not be read and were left out.")
-        return Data(self.schema.name, train, test, inputs, tuple(told), about["skipped"])
+    following = dict(
+        zip(sorted(counts), accumulate((counts[side] for side in sorted(counts)), initial=1), strict=False)
+    )
+    all_places: NDArray[np.int64] = new_file(folder / "places.new", "int64", [rows])
+    first = 0
+    for height, chosen in _sides(read, schema, options):
+        for side, places in chosen.items():
+            all_places[first + places] = following[side] + np.arange(len(places))
+            following[side] += len(places)
+        first += height
+    return Making(
+        str(source.path), {}, lambda: read.tables(schema.names), all_places, count, train, schema.inputs, schema.label,
+        coding=Coding(by_frequency=True, min_count=options.min_count, scaling=options.scaling),
+        copied={"days": (DAY, min(day for _, day in counts))} if schema.days else {},
+        large=True,
+        notes={"train": train, "skipped": len(read.bad), "first_bad": asdict(read.bad[0]) if read.bad else None},
+    )  # fmt: skip
+
+
+def _sides(read: Parts, schema: Schema, options: Options) -> Iterator[tuple[int, dict[Side, NDArray[np.intp]]]]:
+    """Of each part how many rows it has, and which of them belong to each side; rows that are not used to none."""
+    for table in read.tables([DAY] if schema.days else []):
+        what = options.side(table[ROW].to_numpy())
+        day = table[DAY].to_numpy() if schema.days else np.zeros(len(table), np.int32)
+        sides = np.unique(np.stack([what, day])[:, what > 0], axis=1).T.tolist()
+        yield len(table), {(a, b): np.flatnonzero((what == a) & (day == b)) for a, b in sides}
+
+
+def _data(found: Prepared, schema: Schema, options: Options, made: Sequence[str], both: bool) -> Data:
+    """The data set, parted between the parties and into training and test rows; all of it stays mapped."""
+    codes, numbers, sizes = found.inputs.categorical, found.inputs.numeric, found.inputs.cardinalities
+    wide, many = len(schema.categorical), len(schema.numeric)
+    features, own = (codes[:, :wide], numbers[:, :many]), tuple[Tensor, ...]()
+    inputs = Table(sizes[:wide], many, sizes[wide:], len(schema.own_numeric))
+    if both:
+        own, inputs = features, replace(inputs, own_cardinalities=inputs.cardinalities, own_numeric=inputs.numeric)
+    elif schema.own_categorical or schema.own_numeric:
+        own = (codes[:, wide:], numbers[:, many:])
+    assert found.labels is not None
+    rows, train = Rows(features, own, found.labels, found.others.get("days")), found.notes["train"]
+    told = [*made, *options.told()]
+    if found.notes["skipped"]:
+        told.append(f"{found.notes['skipped']:,} rows could not be read and were left out.")
+    return Data(schema.name, rows[:train], rows[train:], inputs, tuple(told), found.notes["skipped"])

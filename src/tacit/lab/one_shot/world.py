@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tacit.align.encoder import Columns, Inputs
+from tacit.lab.data.flights import AIRPORT_INPUTS
 from tacit.lab.data.rows import Data, Pictures, Table
-from tacit.lab.flights import AIRPORT_INPUTS
 from tacit.one_shot.reading import looked_for
 from tacit.one_shot.target import Target
 

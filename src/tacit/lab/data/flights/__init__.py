@@ -1,10 +1,11 @@
 """New York flights 2013: an airport knows schedule and weather, an airline knows its aircraft and who came late.
 
 The two tables lie beside this file (CC0, see the README there). A flight counts as late when it arrives an hour or
-more behind its schedule. Every feature is known before the flight leaves.
+more behind its schedule. Every feature is known before the flight leaves. Rows of the data set know their day, counted
+from 0 on 1 January, and are sorted by it, so that a model can be trained day by day. `generated` makes up as many such
+flights as asked.
 
->>> flights = load()
->>> data = flights.aligned(limit=1000)
+>>> data = tables().aligned(limit=1000)
 >>> data.train.feature_party.numeric.dtype, data.train.labels.shape == data.train.ids.shape
 (torch.float32, True)
 """
@@ -17,11 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError
-from tacit.lab.tables import Split, split
+from tacit.lab.data.faults import Faults
+from tacit.lab.data.joined import DAY, Joint, Split
+from tacit.lab.data.rows import Data
 
 __all__ = [
     "AIRLINE_COLUMNS",
@@ -32,12 +37,17 @@ __all__ = [
     "Flights",
     "airline",
     "airport",
+    "generated",
     "load",
+    "tables",
     "with_inputs",
 ]
 
 FOLDER = Path(__file__).parent
 """Where the shipped tables lie."""
+
+_SHARE = 0.086  # of flights that are late, as in the shipped ones
+_MISSING = "Where gust, pressure or the age of the aircraft is missing, a column of its own says so."
 
 AIRPORT_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType(
     {
@@ -110,6 +120,11 @@ class Flights:
     airport: pl.DataFrame
     airline: pl.DataFrame
 
+    @property
+    def common(self) -> pl.DataFrame:
+        """The flights that both parties know, joined in the clear."""
+        return self.airport.join(self.airline, on="flight_id", how="inner", maintain_order="left")
+
     def aligned(self, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
         """Training and test tensors of the flights that both parties know, joined in the clear.
 
@@ -122,17 +137,56 @@ class Flights:
             seed: draws the test flights and the order of the rows.
             limit: use this many flights at most, training and test together; None for all.
         """
-        table = self.airport.join(self.airline, on="flight_id", how="inner", maintain_order="left")
-        return split(
-            with_inputs(table),
-            key="flight_id",
-            label="late",
-            features=AIRPORT_INPUTS,
-            own=AIRLINE_INPUTS,
-            test_share=test_share,
-            seed=seed,
-            limit=limit,
-        )
+        return _joint(with_inputs(self.common)).split(test_share, seed, limit)
+
+
+def load(*, rows: int | None = None, seed: int = 0, test_share: float = 0.2) -> Data:
+    """The flights that both parties know, joined in the clear.
+
+    Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day.
+
+    Args:
+        rows: use this many flights at most, training and test together, drawn at random; None for all.
+        seed: draws the test flights.
+        test_share: the chance of a flight to be for testing.
+    """
+    table = tables().common
+    read = (
+        f"{len(table):,} flights of 2013 that both the airport and the airline know were read from the tables shipped "
+        "with tacit.",
+        "The label says which flights came an hour late or more.",
+        _MISSING,
+    )
+    return _data(table, read, rows, seed, test_share)
+
+
+def generated(rows: int, seed: int, *, test_share: float = 0.2) -> Data:
+    """Made-up flights with the columns and values of the shipped ones, spread evenly over the days of the year.
+
+    Each column is drawn by itself, so columns tell nothing about each other. Who is late comes from a logistic model
+    over the hour, the visibility, the carrier and the origin, with about the shipped share.
+
+    Args:
+        rows: training and test together.
+        seed: of everything.
+        test_share: the chance of a flight to be for testing.
+    """
+    draw, known = np.random.default_rng(seed), tables().common
+    date = pl.Series(np.datetime64("2013-01-01", "D") + np.arange(rows) * 365 // rows)
+    own = ("flight_id", "month", "day", "weekday", "late")
+    table = pl.DataFrame(
+        [known[name].gather(draw.integers(len(known), size=rows)) for name in known.columns if name not in own]
+    ).with_columns(
+        pl.Series("flight_id", np.arange(rows)), month=date.dt.month(), day=date.dt.day(), weekday=date.dt.weekday()
+    )  # fmt: skip
+    chances = _logits(table, draw) + draw.logistic(size=rows)
+    table = table.with_columns(pl.Series("late", chances > np.quantile(chances, 1 - _SHARE)))
+    read = (
+        f"{rows:,} flights were made up, each column drawn by itself from the values of those shipped with tacit.",
+        "Which ones are late was drawn from a logistic model over hour, visibility, carrier and origin.",
+        _MISSING,
+    )
+    return _data(table, read, None, seed, test_share)
 
 
 def with_inputs(table: pl.DataFrame) -> pl.DataFrame:
@@ -163,9 +217,28 @@ def airline() -> pl.DataFrame:
     return _read(FOLDER / "airline.parquet", AIRLINE_COLUMNS)
 
 
-def load() -> Flights:
+def tables() -> Flights:
     """Both tables."""
     return Flights(airport=airport(), airline=airline())
+
+
+def _logits(table: pl.DataFrame, draw: np.random.Generator) -> NDArray[np.float64]:
+    """Late in the day, in poor sight, and with some carriers and origins more than with others."""
+    logits = (table["hour"].to_numpy() - 13.0) / 4 + (10.0 - table["visib"].fill_null(10.0).to_numpy()) / 3
+    for name in ("carrier", "origin"):
+        found, place = np.unique(table[name].to_numpy(), return_inverse=True)
+        logits += draw.normal(0.0, 0.7, len(found))[place]
+    return logits
+
+
+def _data(table: pl.DataFrame, read: tuple[str, ...], rows: int | None, seed: int, test_share: float) -> Data:
+    day = (pl.date(2013, "month", "day").dt.ordinal_day() - 1).cast(pl.Int64)
+    joint = _joint(with_inputs(table).with_columns(day.alias(DAY)))
+    return joint.data("flights", read=read, faults=Faults("raise"), rows=rows, seed=seed, test_share=test_share)
+
+
+def _joint(table: pl.DataFrame) -> Joint:
+    return Joint(table, AIRPORT_INPUTS, AIRLINE_INPUTS, key="flight_id", label="late")
 
 
 def _read(path: Path, columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:

@@ -1,13 +1,10 @@
-"""Files that are arrays: written as one, whole or not at all, and mapped into memory as tensors."""
+"""Files that are arrays: written as one, and mapped into memory as tensors."""
 
 from __future__ import annotations
 
-import fcntl
 import math
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.errors import StorageError
+from tacit.disk import storing
 
-__all__ = ["locked", "mapped", "new_file", "numbers", "sync_folder", "write", "writing"]
+__all__ = ["let_go", "mapped", "new_file", "numbers"]
 
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
 # Not in the module mmap. Without it the kernel may refuse a private mapping that is larger than the machine's memory.
@@ -47,68 +44,28 @@ def numbers(path: Path, dtype: str) -> NDArray[Any]:
     with path.open("rb") as file:
         head = file.read(10)
         start = 10 + int.from_bytes(head[8:10], "little")
-        said = file.read(start - 10).decode("latin-1").split("'shape'")[0]
+        header = file.read(start - 10).decode("latin-1").split("'shape'")[0]
         size = os.fstat(file.fileno()).st_size - start
     wanted = f"{{'descr': '{kind.newbyteorder('<').str}', 'fortran_order': False, "
-    if head[:8] != b"\x93NUMPY\x01\x00" or said != wanted or size < 0 or size % kind.itemsize:
+    if head[:8] != b"\x93NUMPY\x01\x00" or header != wanted or size < 0 or size % kind.itemsize:
         raise ValueError(f"it is no line of {kind} as numpy saves it")
     if not size:
         return np.empty(0, kind)
     return np.memmap(path, kind, "r", offset=start, shape=(size // kind.itemsize,))
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say of which file or folder it is that something can't be written."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{path} can't be written ({error.strerror or error}): make room on that disk or correct its rights, then "
-            "start again"
-        ) from error
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the lock ends with the process, however it ends."""
-    with writing(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(f"another process prepares inputs in {folder}: wait until it is done") from None
-        yield
-    finally:
-        os.close(lock)
-
-
 def new_file(path: Path, dtype: str, shape: list[int]) -> NDArray[Any]:
     """A file of zeros to write to as an array; its room on the disk is taken now, while an error can still be told."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    with writing(path), open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "rb+") as file:
+    with storing(path), open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "rb+") as file:
         if not size:
             return np.empty(shape, dtype)
         os.posix_fallocate(file.fileno(), 0, size)
         return np.memmap(file, dtype, "r+", shape=tuple(shape))
 
 
-def write(path: Path, content: bytes) -> None:
-    """A small file, whole or not at all."""
-    new = path.with_name(f"{path.name}.new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk holds which files a folder has."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def let_go(array: NDArray[Any]) -> None:
+    """Take what was written to a new file out of this process's memory; the file keeps it."""
+    mapping: object = array.base
+    if isinstance(mapping, mmap.mmap):
+        mapping.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,139 @@
+"""Which columns of a table are used, how they are encoded, and their values as they are compared and computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+
+__all__ = ["COMPANY", "KINDS", "Coding", "Columns", "Scaling", "kind_of", "numbers", "require", "to_float", "values_of"]
+
+# Values are compared as one of these four kinds, so that a table reads alike whatever width its integers are stored in.
+KINDS: dict[str, type[pl.DataType]] = {
+    "integer": pl.Int64,
+    "boolean": pl.Boolean,
+    "float": pl.Float64,
+    "string": pl.String,
+}
+
+Scaling = Literal["range", "standard"]
+"""How numbers are scaled: to [0, 1] with 0 for a missing one, as in the papers, or to mean 0 and variance 1."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table a party uses, and how.
+
+    Attributes:
+        categorical: columns that become codes.
+        numeric: columns that are standardised.
+        flagged: numeric columns whose absence is common enough to be a column of its own (1 where missing,
+            then standardised like any other).
+    """
+
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    flagged: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.categorical, *self.numeric, *self.flagged)))
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How values become codes and numbers.
+
+    Attributes:
+        by_frequency: codes fall with the frequency in the training rows, so that rows of an embedding table that are
+            used together lie together, and a missing value has a code of its own, 1, before all others. Else codes
+            are in the order of the values, and a missing one shares the code 0 with unknown ones.
+        min_count: a value that fewer training rows have is an unknown one.
+        scaling: of the numbers.
+    """
+
+    by_frequency: bool = False
+    min_count: int = 1
+    scaling: Scaling = "standard"
+
+    @property
+    def missing(self) -> int:
+        """The code of a missing value; the next one is that of the first known value."""
+        return int(self.by_frequency)
+
+    @property
+    def dtype(self) -> str:
+        """Of the codes; those of the papers' large tables take half the room."""
+        return "int32" if self.by_frequency else "int64"
+
+
+COMPANY = Coding()
+"""How companies encode; the papers' tables are encoded in another way."""
+
+
+def require(table: pl.DataFrame, names: Sequence[str]) -> None:
+    """Refuse a table that lacks one of these columns."""
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise DataError(
+            f"the table has no column {', '.join(map(repr, missing))}; it has: {', '.join(table.columns)}: correct the "
+            "names, or make the column"
+        )
+
+
+def kind_of(column: pl.Series) -> str:
+    """As what its values are compared; dates and all others by their spelling."""
+    if column.dtype == pl.Boolean:
+        return "boolean"
+    if column.dtype.is_float():
+        return "float"
+    wide = (pl.UInt64, pl.Int128, pl.UInt128)  # may not fit
+    return "integer" if column.dtype.is_integer() and column.dtype not in wide else "string"
+
+
+def values_of(column: pl.Series) -> pl.Series:
+    """A categorical column as one of the four kinds; a NaN is a missing value."""
+    try:
+        values = column.cast(KINDS[kind_of(column)])
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"the column {column.name!r} of {column.dtype} can't be used as categories: {error}") from None
+    return values.fill_nan(None) if values.dtype == pl.Float64 else values
+
+
+def numbers(table: pl.DataFrame, columns: Columns, rows: NDArray[np.integer[Any]] | None) -> list[NDArray[np.float64]]:
+    """The numeric columns, NaN where a value is missing, and a column of 0 and 1 for each flagged one."""
+    values = {name: _as_float(table[name], rows) for name in (*columns.numeric, *columns.flagged)}
+    flags = [np.isnan(values[name]).astype(np.float64) for name in columns.flagged]
+    return [*(values[name] for name in columns.numeric), *flags]
+
+
+def to_float(column: pl.Series) -> pl.Series:
+    """Numbers, null where there is none; text, as CSV files have it, may also say true and false."""
+    values = column.cast(pl.Float64, strict=False)
+    if column.dtype == pl.String and values.null_count() > column.null_count():
+        words = column.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
+        values = values.fill_null(words.cast(pl.Float64, strict=False))
+    return values
+
+
+def _as_float(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> NDArray[np.float64]:
+    remedy = "correct it, leave missing values empty, or list the column under categorical"
+    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
+        raise DataError(f"the column {column.name!r} holds {column.dtype}, no numbers: {remedy}")
+    values = to_float(column)
+    wrong = (values.is_null() & column.is_not_null()) | values.is_infinite().fill_null(False)
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        number = row if rows is None else int(rows[row])
+        raise DataError(
+            f"the column {column.name!r} holds {column[row]!r} in row {number} (counted from 0), which is no finite "
+            f"number: {remedy}"
+        )
+    return values.fill_null(np.nan).to_numpy()
