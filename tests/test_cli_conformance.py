@@ -12,9 +12,8 @@ from tacit.audit.input_attacks.linear_decoder import linear_decoder
 from tacit.cli.conformance import conformance
 from tacit.contracts import EmbeddingProtection
 from tacit.errors import UsageError
-from tacit.lab.conformance import CHECKS, loading
-from tacit.lab.conformance import attacking as attacks
-from tacit.lab.conformance.embedding import EMBEDDING_CHECKS
+from tacit.lab.conformance import ours
+from tacit.testing import CHECKS, EMBEDDING_CHECKS, loading
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(conformance)
@@ -77,10 +76,10 @@ def test_what_fails_is_told_with_what_was_expected_what_happened_and_what_to_do(
 
 def test_attacks_are_tried_and_a_limit_is_held_against_them(write, monkeypatch):
     """Against bare gradients, on few rows, beside one of ours."""
-    monkeypatch.setattr("tacit.lab.conformance.running.CHECKS", CHECKS[:1])
+    monkeypatch.setattr("tacit.lab.conformance.CHECKS", CHECKS[:1])
     monkeypatch.setattr("tacit.audit.standard.ATTACKS", ("norm", "cosine", "spectral"))
     monkeypatch.setattr("tacit.audit.standard.JOINED", ())
-    monkeypatch.setattr("tacit.lab.conformance.running.ours", lambda limit: dict([*attacks.ours(limit).items()][2:]))
+    monkeypatch.setattr("tacit.lab.conformance.ours", lambda limit: dict([*ours(limit).items()][2:]))
     file = write(OURS.format(name="none"))
     done = run(file, "--limit", "0.6", "--data", "generated:credit", "--rows", "1500", width=140)
     assert done.exit_code == 1, done.output
@@ -95,7 +94,7 @@ def test_attacks_are_tried_and_a_limit_is_held_against_them(write, monkeypatch):
 
 
 def test_one_that_breaks_in_training_fails_there_and_nothing_else_is_trained(write, monkeypatch):
-    monkeypatch.setattr("tacit.lab.conformance.running.CHECKS", CHECKS[:1])
+    monkeypatch.setattr("tacit.lab.conformance.CHECKS", CHECKS[:1])
     file = write(
         OURS.format(name="none")
         + """
@@ -128,7 +127,7 @@ def test_one_that_ends_the_program_fails(write):
 
 
 def test_an_embedding_protection_is_examined_by_its_own_contract_and_by_decoders(write, monkeypatch):
-    monkeypatch.setattr("tacit.lab.conformance.reading.decoders", lambda: [linear_decoder()])
+    monkeypatch.setattr("tacit.lab.conformance.decoders", lambda: [linear_decoder()])
     done = run(write(NOISY), "--data", "generated:credit", "--rows", "1500", "--limit", "0.001", "--json")
     assert done.exit_code == 1, done.output
     told = json.loads(done.stdout)

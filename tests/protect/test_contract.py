@@ -14,11 +14,11 @@ from torch import Tensor
 
 from tacit.contracts import Event, NoiseSource, Protection, noise_source
 from tacit.errors import LabelsError, TacitError, TensorError
-from tacit.lab.conformance import CHECKS, Subject, examine
-from tacit.lab.conformance.closed import ODD
-from tacit.lab.conformance.subject import same_tree
 from tacit.protect import gradient
 from tacit.protect.gradient import chain
+from tacit.testing import CHECKS, Subject, examine
+from tacit.testing.closed import ODD
+from tacit.testing.subject import same_tree
 
 pytestmark = [  # what torch itself says on a device, when it compiles and when it looks for waiting
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),

@@ -17,10 +17,10 @@ from tacit.audit.metrics.leak_auc import auc, delong, fold
 from tacit.audit.run import attack_all
 from tacit.contracts import Protection, View
 from tacit.errors import UsageError
-from tacit.lab.conformance.subject import bits
 from tacit.protect.gradient._knob import sum_kl_for
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import RAREST, REFRESH, State, matched
+from tacit.testing.subject import bits
 
 
 def generator(seed: int) -> torch.Generator:

@@ -13,11 +13,13 @@ from tacit.cli._options import Json, Quiet
 from tacit.cli._progress import one_bar
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
+from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tacit.lab.conformance import Conformance, Outcome
+    from tacit.lab.conformance import Conformance
+    from tacit.testing import Outcome
 
 
 def conformance(
@@ -63,7 +65,6 @@ def conformance(
     Exit codes: 0 every check passed, 1 something fails, 2 wrong use. Takes about a minute, with --quick seconds.
     """
     from tacit.lab.conformance import run
-    from tacit.lab.conformance.loading import options_of
 
     if out is not None:
         make_folder(out)
@@ -78,6 +79,25 @@ def conformance(
         _print(found)
     if not found.passed:
         raise typer.Exit(1)
+
+
+def options_of(pairs: list[str]) -> dict[str, object]:
+    """Options as they stand on a command line; numbers, true, false and none are read as such.
+
+    >>> options_of(["scale=4", "noise=uniform", "clip=none"])
+    {'scale': 4, 'noise': 'uniform', 'clip': None}
+    """
+    from tacit.lab.sweeping.grids import value_of
+
+    options: dict[str, object] = {}
+    for pair in pairs:
+        key, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not key.isidentifier():
+            raise UsageError(f"--option {pair!r} is no option: write it as name=value")
+        if key in options:
+            raise UsageError(f"--option gives {key} twice: leave one of them out")
+        options[key] = value_of(text)
+    return options
 
 
 def _print(found: Conformance) -> None:
@@ -134,8 +154,8 @@ def _print_attacked(screen: Console, found: Conformance) -> None:
             rows.append(["  (embedding alone)", *("" if one is None else f"{one.value:.3f}" for one in alone)])
     rows += [
         None,
-        ["[bold]worst attack", *(f"[bold]{narrow(one.worst.attack)}" for one in found.attacked)],
-        ["[bold]counts as up to", *(f"[bold]{leak(one.worst.held)}" for one in found.attacked)],
+        ["[bold]worst attack", *(f"[bold]{narrow(one.highest.attack)}" for one in found.attacked)],
+        ["[bold]counts as up to", *(f"[bold]{leak(one.highest.held)}" for one in found.attacked)],
     ]
     limit = found.limit
     if limit is not None:
@@ -155,7 +175,7 @@ def _print_read(screen: Console, found: Conformance) -> None:
     """What every decoder read, yours in the first column, ours beside it."""
     if not found.read:
         return
-    from tacit.lab.conformance.reading import up_to
+    from tacit.lab.conformance import up_to
 
     rows: list[list[str] | None] = [
         [finding.attack, *(f"{up_to(one.findings[place]):.1%}" for one in found.read)]

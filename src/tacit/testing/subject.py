@@ -15,17 +15,9 @@ from torch import Tensor
 from tacit.contracts import Noise, Protected, Protection
 
 __all__ = [
-    "Batch",
-    "CheckError",
-    "Subject",
-    "bits",
-    "generator",
-    "global_randomness",
-    "make_batch",
-    "same",
-    "same_tree",
-    "seed_world",
-]
+    "Batch", "CheckError", "Subject", "bits", "finite", "generator", "global_randomness", "make_batch", "require",
+    "same", "same_tree", "seed_world",
+]  # fmt: skip
 
 
 class CheckError(Exception):
@@ -40,6 +32,12 @@ class CheckError(Exception):
     def __init__(self, expected: str, happened: str, remedy: str) -> None:
         super().__init__(f"expected {expected}; {happened}: {remedy}")
         self.expected, self.happened, self.remedy = expected, happened, remedy
+
+
+def require(holds: bool, expected: str, happened: str, remedy: str) -> None:
+    """Fail the check where this does not hold."""
+    if not holds:
+        raise CheckError(expected, happened, remedy)
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,9 @@ def generator(seed: int = 7, device: str = "cpu") -> torch.Generator:
 
 
 def make_batch(
-    seed: int = 0,
-    size: int = 24,
-    cut: tuple[int, ...] = (6,),
-    *,
-    dtype: torch.dtype = torch.float64,
+    seed: int = 0, size: int = 24, cut: tuple[int, ...] = (6,), *, dtype: torch.dtype = torch.float64,
     device: str = "cpu",
-) -> Batch:
+) -> Batch:  # fmt: skip
     """Gradients (p - y) times a direction with some spread; every third row is positive."""
     source = generator(seed)
     labels = (torch.arange(size) % 3 == 0).long()
@@ -169,15 +163,17 @@ class Subject:
         seed_world(world)
         done = call(own.grad, own.labels, *state, source, own.embedding)
         if not isinstance(done, Protected) or not isinstance(done.value, Tensor):
-            wrong = (
-                "a Protected whose value is no tensor" if isinstance(done, Protected) else f"a {type(done).__name__}"
-            )
+            what = "a Protected whose value is no tensor" if isinstance(done, Protected) else f"a {type(done).__name__}"
             raise CheckError(
-                "a tacit.contracts.Protected whose value is a tensor",
-                f"it returned {wrong}",
+                "a tacit.contracts.Protected whose value is a tensor", f"it returned {what}",
                 "return Protected(value, state, event, report)",
-            )
+            )  # fmt: skip
         return replace(done, value=done.value.clone())  # it may be the copy that it was given
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether every entry is a number."""
+    return bool(tensor.isfinite().all())
 
 
 def bits(tensor: Tensor) -> bytes:

@@ -8,22 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.lab.conformance.subject import Batch, CheckError, Subject, bits, same_tree
+from tacit.testing.form import bare_rows
+from tacit.testing.subject import Batch, CheckError, Subject, bits, finite, require, same_tree
 
-__all__ = [
-    "ODD",
-    "bare_rows",
-    "extreme_sizes",
-    "hides_every_row",
-    "no_spread",
-    "one_class",
-    "one_of_a_class",
-    "refuses_other_labels",
-    "refuses_what_is_not_finite",
-    "refuses_wrong_shapes",
-    "zero_rows",
-    "zeros_of_one_class",
-]
+__all__ = ["CHECKS", "ODD"]
 
 _Odd = Mapping[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
 
@@ -76,11 +64,6 @@ ODD: _Odd = {**_ONE_CLASS, **_ONE_OF_A_CLASS, **_NO_SPREAD, **_ZERO, **_BOTH, **
 """What each of these makes of an ordinary batch's gradients and labels, by name."""
 
 
-def bare_rows(value: Tensor, grad: Tensor) -> int:
-    """How many rows are sent as they are."""
-    return int((value == grad).flatten(1).all(-1).sum())
-
-
 def hides_every_row(subject: Subject) -> str:
     """No row of an ordinary batch is sent as it is; a row that the protection itself calls untouched counts as such."""
     for steps in (0, 1, 5):
@@ -90,12 +73,11 @@ def hides_every_row(subject: Subject) -> str:
             done = subject.update(batch, state, seed)
             told = done.report.get("untouched_rows")
             bare = max(bare_rows(done.value, batch.grad), 0 if told is None else int(told))
-            if bare:
-                raise CheckError(
-                    "that every row is hidden",
-                    f"{bare} of {len(batch.grad)} rows were sent without noise, at step {steps}",
-                    "give noise to every row, whatever its class and size; or chain() this one with one that does",
-                )
+            require(
+                not bare, "that every row is hidden",
+                f"{bare} of {len(batch.grad)} rows were sent without noise, at step {steps}",
+                "give noise to every row, whatever its class and size; or chain() this one with one that does",
+            )  # fmt: skip
     return "9 batches, at the steps 0, 1 and 5"
 
 
@@ -150,39 +132,34 @@ def _closed(subject: Subject, odd: _Odd) -> str:
                 for seed in (11, 12):
                     state = _hidden(subject, f"{name}, {when}", batch, state, seed)
                 after = subject.update(subject.batch(9, cut=cut, dtype=dtype), state, 1).value
-                if not bool(after.isfinite().all()):
-                    raise CheckError(
-                        "an ordinary batch after that to come out finite",
-                        f"after {name}, {when}, the run sends numbers that are not finite",
-                        "let no NaN into the state: keep the statistics of before where a batch has none of its own",
-                    )
+                require(
+                    finite(after), "an ordinary batch after that to come out finite",
+                    f"after {name}, {when}, the run sends numbers that are not finite",
+                    "let no NaN into the state: keep the statistics of before where a batch has none of its own",
+                )  # fmt: skip
     return ", ".join(odd)
 
 
 def _hidden(subject: Subject, what: str, batch: Batch, state: Any, seed: int) -> Any:
     """The next state, where what is sent is finite and holds no bare row."""
     done = subject.update(batch, state, seed)
-    if not bool(done.value.isfinite().all()):
-        raise CheckError(
-            f"finite numbers for a batch of {what}",
-            f"{int((~done.value.isfinite()).sum())} of {done.value.numel()} entries are not finite",
-            "where a mean, spread or norm is 0 or undefined, use that of the steps before or the largest row's",
-        )
-    wrong = [name for name, figure in done.report.items() if not bool(torch.as_tensor(figure).isfinite().all())]
-    if wrong:
-        raise CheckError(
-            f"finite figures in the report for a batch of {what}",
-            f"{', '.join(wrong)} is not finite",
-            "report 0 where there is nothing to report",
-        )
+    require(
+        finite(done.value), f"finite numbers for a batch of {what}",
+        f"{int((~done.value.isfinite()).sum())} of {done.value.numel()} entries are not finite",
+        "where a mean, spread or norm is 0 or undefined, use that of the steps before or the largest row's",
+    )  # fmt: skip
+    wrong = [name for name, figure in done.report.items() if not finite(torch.as_tensor(figure))]
+    require(
+        not wrong, f"finite figures in the report for a batch of {what}", f"{', '.join(wrong)} is not finite",
+        "report 0 where there is nothing to report",
+    )  # fmt: skip
     bare = bare_rows(done.value, batch.grad)
-    if bare and not _silent(subject, batch, state):
-        raise CheckError(
-            f"that a batch of {what} is hidden",
-            f"{bare} of {len(batch.grad)} rows were sent as they are: it fails open",
-            "where the formula is undefined use the noise of the steps before, or noise as large as the largest row; "
-            "never return grad",
-        )
+    require(
+        not bare or _silent(subject, batch, state), f"that a batch of {what} is hidden",
+        f"{bare} of {len(batch.grad)} rows were sent as they are: it fails open",
+        "where the formula is undefined use the noise of the steps before, or noise as large as the largest row; "
+        "never return grad",
+    )  # fmt: skip
     return done.state
 
 
@@ -222,22 +199,19 @@ def refuses_wrong_shapes(subject: Subject) -> str:
 
 def refuses_other_labels(subject: Subject) -> str:
     """Labels that are not 0 or 1 are refused with a ValueError; a protection that never looks at labels is let off."""
-    batch = subject.batch()
+    batch, state = subject.batch(), subject.after(3)
     turned = Batch(batch.grad, 1 - batch.labels, batch.embedding)
-    if bits(subject.once(batch).value) == bits(subject.once(turned).value) and _blind(subject, batch):
+    alone, running = (
+        {bits(call(one).value) for one in (batch, turned)}
+        for call in (subject.once, lambda one: subject.update(one, state))
+    )
+    if len(alone) == len(running) == 1:
         return "it does not look at labels"
     for bad in (2.0, 0.5, -1.0, float("nan")):
         labels = batch.labels.double()
         labels[13] = bad
         _refused(subject, f"a label {bad}", Batch(batch.grad, labels, batch.embedding))
     return "2, 0.5, -1 and NaN"
-
-
-def _blind(subject: Subject, batch: Batch) -> bool:
-    """Whether labels make no difference, also in a run."""
-    state = subject.after(3)
-    turned = Batch(batch.grad, 1 - batch.labels, batch.embedding)
-    return bits(subject.update(batch, state).value) == bits(subject.update(turned, state).value)
 
 
 def _refused(subject: Subject, what: str, batch: Batch) -> None:
@@ -260,9 +234,13 @@ def _refused(subject: Subject, what: str, batch: Batch) -> None:
             "check first: raise tacit.errors.TensorError (a ValueError) that names the row; or subclass "
             "GradientProtection, which does",
         )
-    if not same_tree(state, kept):
-        raise CheckError(
-            f"that the state stays as it was where {what} is refused",
-            "update changed it before it raised",
-            "check before the first change",
-        )
+    require(
+        same_tree(state, kept), f"that the state stays as it was where {what} is refused",
+        "update changed it before it raised", "check before the first change",
+    )  # fmt: skip
+
+
+CHECKS: tuple[Callable[[Subject], str], ...] = (
+    hides_every_row, one_class, one_of_a_class, no_spread, zero_rows, zeros_of_one_class, extreme_sizes,
+    refuses_what_is_not_finite, refuses_wrong_shapes, refuses_other_labels,
+)  # fmt: skip

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import NormalDist
 from typing import Any
 
+import scipy.stats
 import torch
 from torch import Tensor
 
-from tacit.lab.conformance.subject import Batch, CheckError, Subject, bits, same_tree
-from tacit.lab.sweeping.judging import student
 from tacit.protect.keyed_noise import KeyedNoise
+from tacit.testing.subject import Batch, Subject, bits, finite, require, same_tree
 
-__all__ = [
-    "no_randomness_of_its_own",
-    "other_noise_other_bytes",
-    "reported_power",
-    "same_noise_same_bytes",
-    "takes_a_noise_source",
-    "unbiased",
-]
+__all__ = ["CHECKS", "reported_power", "unbiased"]
 
 FALSE_ALARM = 1e-6
 """The chance that a statistical check fails a protection that is right."""
@@ -38,12 +30,12 @@ def same_noise_same_bytes(subject: Subject) -> str:
         subject.update(subject.batch(2), first.state, 4)
         again = subject.update(batch, state, 3)
         for name in ("value", "state", "event", "report"):
-            if not same_tree(_plain(getattr(first, name)), _plain(getattr(again, name))):
-                raise CheckError(
-                    f"the same {name} when step {steps} is computed again with the same noise",
-                    f"the second {name} differs from the first",
-                    "keep nothing in the object between calls; what must be remembered belongs into the state",
-                )
+            require(
+                same_tree(_plain(getattr(first, name)), _plain(getattr(again, name))),
+                f"the same {name} when step {steps} is computed again with the same noise",
+                f"the second {name} differs from the first",
+                "keep nothing in the object between calls; what must be remembered belongs into the state",
+            )
     return "after 0, 1 and 5 steps"
 
 
@@ -55,12 +47,11 @@ def other_noise_other_bytes(subject: Subject) -> str:
     """Other noise gives another value: what is sent can't be computed without it."""
     batch = subject.batch()
     one, two = (subject.once(batch, seed, world=seed).value for seed in (1, 2))
-    if bits(one) == bits(two):
-        raise CheckError(
-            "another value under other noise",
-            "two sources of noise gave the same bytes, so nothing random hides the gradient",
-            "add noise from the source; what has none can only be a first link of a chain, before one that has",
-        )
+    require(
+        bits(one) != bits(two), "another value under other noise",
+        "two sources of noise gave the same bytes, so nothing random hides the gradient",
+        "add noise from the source; what has none can only be a first link of a chain, before one that has",
+    )  # fmt: skip
     return "two seeds, two values"
 
 
@@ -72,12 +63,11 @@ def no_randomness_of_its_own(subject: Subject) -> str:
     """
     batch, state = subject.batch(), subject.after(2)
     for call in (subject.once, lambda *a, **k: subject.update(a[0], state, a[1], **k)):
-        if bits(call(batch, 7, world=1).value) != bits(call(batch, 7, world=2).value):
-            raise CheckError(
-                "the same bytes whatever the global generators hold",
-                "a torch.manual_seed between the calls changed what was sent",
-                _FROM_SOURCE,
-            )
+        require(
+            bits(call(batch, 7, world=1).value) == bits(call(batch, 7, world=2).value),
+            "the same bytes whatever the global generators hold",
+            "a torch.manual_seed between the calls changed what was sent", _FROM_SOURCE,
+        )  # fmt: skip
     return "global generators at two seeds, the same bytes"
 
 
@@ -87,15 +77,15 @@ def takes_a_noise_source(subject: Subject) -> str:
     batch, state = subject.batch(), subject.after(2)
     first, again, other = (subject.update(batch, state, keyed.at(step)).value for step in (0, 0, 1))
     subject.update(batch, state, subject.noise())
-    if not bool(first.isfinite().all()) or bits(first) != bits(again):
-        raise CheckError(
-            "the same finite value for the same step of a keyed stream",
-            "it differs" if bool(first.isfinite().all()) else "it is not finite",
-            _FROM_SOURCE,
-        )
+    require(
+        finite(first) and bits(first) == bits(again), "the same finite value for the same step of a keyed stream",
+        "it differs" if finite(first) else "it is not finite", _FROM_SOURCE,
+    )  # fmt: skip
     drawn = bits(subject.update(batch, state, 1).value) != bits(subject.update(batch, state, 2).value)
-    if drawn and bits(first) == bits(other):
-        raise CheckError("another value at another step", "a keyed stream makes no difference", _FROM_SOURCE)
+    require(
+        not drawn or bits(first) != bits(other), "another value at another step",
+        "a keyed stream makes no difference", _FROM_SOURCE,
+    )  # fmt: skip
     return "both kinds"
 
 
@@ -107,21 +97,20 @@ def unbiased(subject: Subject) -> str:
     """
     batch, farthest = subject.batch(), 0.0
     for steps in (0, 3):
-        added, _ = _drawn(subject, steps)
-        each, names = _means(added, batch)
+        each, names = _means(_drawn(subject, steps)[0], batch)
         limit = _limit(subject.draws, 2 * each.shape[1])
         size = float(batch.grad.abs().max())
         mean, error = each.mean(0), each.std(0) / subject.draws**0.5 + 1e-9 * size
         off = torch.where(mean.abs() <= 1e-6 * size, 0.0, mean.abs() / error)
         worst = int(off.argmax())
         farthest = max(farthest, float(off[worst]))
-        if float(off[worst]) > limit:
-            raise CheckError(
-                f"a mean of zero, within {limit:.1f} standard errors over {subject.draws} draws",
-                f"{names(worst)}, at step {steps}, it is {float(mean[worst]):.3g}, with a standard error of "
-                f"{float(error[worst]):.2g}",
-                "add noise of mean zero to the gradient as it is; scaling or clipping the gradient moves its mean",
-            )
+        require(
+            float(off[worst]) <= limit,
+            f"a mean of zero, within {limit:.1f} standard errors over {subject.draws} draws",
+            f"{names(worst)}, at step {steps}, it is {float(mean[worst]):.3g}, with a standard error of "
+            f"{float(error[worst]):.2g}",
+            "add noise of mean zero to the gradient as it is; scaling or clipping the gradient moves its mean",
+        )
     return f"at most {farthest:.1f} standard errors from zero over {subject.draws} draws"
 
 
@@ -153,19 +142,19 @@ def reported_power(subject: Subject) -> str:
         measured = added.square().sum(-1).mean(-1)  # (draws,)
         error = float((measured - told).std()) / subject.draws**0.5
         off = abs(float((measured - told).mean()))
-        if off > _limit(subject.draws, 2) * error + 1e-6 * float(told.mean()):
-            raise CheckError(
-                f"a power of {float(measured.mean()):.4g}, as measured over {subject.draws} draws",
-                f"the report says {float(told.mean()):.4g}, at step {steps}",
-                "report the expected squared norm of a row's noise, the mean over rows, in the gradient's units",
-            )
+        require(
+            off <= _limit(subject.draws, 2) * error + 1e-6 * float(told.mean()),
+            f"a power of {float(measured.mean()):.4g}, as measured over {subject.draws} draws",
+            f"the report says {float(told.mean()):.4g}, at step {steps}",
+            "report the expected squared norm of a row's noise, the mean over rows, in the gradient's units",
+        )
         ratio = float(measured.mean() / told.mean()) if float(told.mean()) > 0 else 1.0
     return f"measured over reported: {ratio:.3f}"
 
 
 def _limit(draws: int, count: int) -> float:
     """How many standard errors so many means may be away, all together, at the chance of a false alarm."""
-    return student(draws - 1, NormalDist().inv_cdf(1 - FALSE_ALARM / 2 / count))
+    return float(scipy.stats.t.isf(FALSE_ALARM / 2 / count, draws - 1))
 
 
 def _drawn(subject: Subject, steps: int) -> tuple[Tensor, Tensor | None]:
@@ -181,3 +170,9 @@ def _drawn(subject: Subject, steps: int) -> tuple[Tensor, Tensor | None]:
         told = [torch.as_tensor(one.report["power"]).double() for one in done if "power" in one.report]
         subject.drawn[steps] = added, torch.stack(told).to(added.device) if len(told) == len(done) else None
     return subject.drawn[steps]
+
+
+CHECKS: tuple[Callable[[Subject], str], ...] = (
+    same_noise_same_bytes, other_noise_other_bytes, no_randomness_of_its_own, takes_a_noise_source, unbiased,
+    reported_power,
+)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +13,9 @@ from typing import Any
 
 from tacit.contracts import EmbeddingProtection, Protection
 from tacit.errors import UsageError
-from tacit.lab.conformance.checking import where
-from tacit.lab.sweeping.grids import value_of
-from tacit.lab.sweeping.settings import Option
+from tacit.testing.examining import where
 
-__all__ = ["Loaded", "load", "options_of"]
+__all__ = ["Loaded", "load"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Loaded:
 
     file: Path
     factory: str
-    options: Mapping[str, Option]
+    options: Mapping[str, object]
     protection: Protection | EmbeddingProtection
 
     @property
@@ -42,24 +40,7 @@ class Loaded:
         return f"{self.factory}({', '.join(f'{key}={value!r}' for key, value in self.options.items())})"
 
 
-def options_of(pairs: Sequence[str]) -> dict[str, Option]:
-    """Options as they stand on a command line; numbers, true, false and none are read as such.
-
-    >>> options_of(["scale=4", "noise=uniform", "clip=none"])
-    {'scale': 4, 'noise': 'uniform', 'clip': None}
-    """
-    options: dict[str, Option] = {}
-    for pair in pairs:
-        key, equals, text = (part.strip() for part in pair.partition("="))
-        if not equals or not key.isidentifier():
-            raise UsageError(f"--option {pair!r} is no option: write it as name=value")
-        if key in options:
-            raise UsageError(f"--option gives {key} twice: leave one of them out")
-        options[key] = value_of(text)
-    return options
-
-
-def load(spec: str, options: Mapping[str, Option]) -> Loaded:
+def load(spec: str, options: Mapping[str, object]) -> Loaded:
     """The protection that a file makes.
 
     Args:
@@ -141,7 +122,7 @@ def _candidates(module: ModuleType) -> dict[str, Callable[..., Any]]:
     return functions or classes
 
 
-def _made(file: Path, name: str, factory: Callable[..., Any], options: Mapping[str, Option]) -> Any:
+def _made(file: Path, name: str, factory: Callable[..., Any], options: Mapping[str, object]) -> Any:
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:

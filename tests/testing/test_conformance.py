@@ -8,12 +8,11 @@ import torch
 
 from tacit.contracts import Event, Protected, noise_source
 from tacit.errors import LabelsError, TensorError
-from tacit.lab.conformance import CHECKS, CheckError, Subject, examine, randomness
-from tacit.lab.conformance.checking import asked
-from tacit.lab.conformance.embedding import EMBEDDING_CHECKS, Shielded
-from tacit.lab.conformance.subject import bits, generator, global_randomness, make_batch, same_tree
 from tacit.protect.embedding import embedding_protection
 from tacit.protect.gradient import protection
+from tacit.testing import CHECKS, EMBEDDING_CHECKS, CheckError, Shielded, Subject, examine, randomness
+from tacit.testing.examining import asked
+from tacit.testing.subject import bits, generator, global_randomness, make_batch, same_tree
 
 DRAWS = 80
 OPEN = {"hides_every_row", "one_class", "one_of_a_class", "no_spread", "zero_rows", "extreme_sizes"}

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import EmbeddingProtection, NoiseSource, Regularizer, noise_source
-from tacit.lab.conformance.books import check_event
-from tacit.lab.conformance.subject import CheckError, bits, generator, seed_world
 from tacit.protect.embedding import names
+from tacit.testing.form import check_event
+from tacit.testing.subject import CheckError, bits, finite, generator, require, seed_world
 
 __all__ = ["EMBEDDING_CHECKS", "Shielded"]
 
@@ -60,20 +60,18 @@ def says_who_it_is(subject: Shielded) -> str:
     """It has a name, an event in plain values, and a repr that is the same in every process."""
     one = subject.protection
     check_event(one.event)
-    if one.name != one.event.mechanism:
-        raise CheckError(
-            "the name to be the event's mechanism", f"they are {one.name!r} and {one.event.mechanism!r}", "use one"
-        )
-    if one.name in names() and type(one).__module__.partition(".")[0] != "tacit":
-        raise CheckError(
-            "a name of its own", f"it calls itself {one.name!r}, as one of ours does", "name it after your file"
-        )
-    if " at 0x" in repr(one):
-        raise CheckError(
-            "a repr of the options alone, which a resumed run compares",
-            f"it is {one!r}, with an address in memory",
-            "make it a frozen dataclass of its options",
-        )
+    require(
+        one.name == one.event.mechanism, "the name to be the event's mechanism",
+        f"they are {one.name!r} and {one.event.mechanism!r}", "use one",
+    )  # fmt: skip
+    require(
+        one.name not in names() or type(one).__module__.partition(".")[0] == "tacit", "a name of its own",
+        f"it calls itself {one.name!r}, as one of ours does", "name it after your file",
+    )  # fmt: skip
+    require(
+        " at 0x" not in repr(one), "a repr of the options alone, which a resumed run compares",
+        f"it is {one!r}, with an address in memory", "make it a frozen dataclass of its options",
+    )  # fmt: skip
     return repr(one)
 
 
@@ -81,12 +79,10 @@ def does_something(subject: Shielded) -> str:
     """It changes the embedding, adds a loss, or both."""
     x, z = subject.rows()
     changes, loss = bits(subject.sent(z)) != bits(z), subject.made(x, z) is not None
-    if not changes and not loss:
-        raise CheckError(
-            "that transform changes the embedding, or regularizer gives a loss",
-            "the embedding goes out as it is, and nothing is learned from a loss",
-            "return something else than z and None",
-        )
+    require(
+        changes or loss, "that transform changes the embedding, or regularizer gives a loss",
+        "the embedding goes out as it is, and nothing is learned from a loss", "return something else than z and None",
+    )  # fmt: skip
     return " and ".join([*(["changes the embedding"] if changes else []), *(["adds a loss"] if loss else [])])
 
 
@@ -97,42 +93,40 @@ def keeps_the_embeddings_form(subject: Shielded) -> str:
             x, z = subject.rows(size, cut, dtype=dtype)
             before = bits(x), bits(z)
             sent = subject.sent(z)
-            if (sent.shape, sent.dtype) != (z.shape, dtype) or not bool(sent.isfinite().all()):
-                raise CheckError(
-                    f"finite numbers of shape {tuple(z.shape)} and {dtype}",
-                    f"it made {tuple(sent.shape)} of {sent.dtype}",
-                    "keep z's shape and dtype, for one row and for cuts of several dimensions",
-                )
+            require(
+                (sent.shape, sent.dtype) == (z.shape, dtype) and finite(sent),
+                f"finite numbers of shape {tuple(z.shape)} and {dtype}", f"it made {tuple(sent.shape)} of {sent.dtype}",
+                "keep z's shape and dtype, for one row and for cuts of several dimensions",
+            )  # fmt: skip
             made = subject.made(x, z)
             if made is not None:
                 _loss(subject, made, x, z, f"{size} rows and a cut {cut}")
-            if (bits(x), bits(z)) != before:
-                raise CheckError(
-                    "that inputs and embedding stay as they are", "a call changed them in place", "work on a copy"
-                )
+            require(
+                (bits(x), bits(z)) == before, "that inputs and embedding stay as they are",
+                "a call changed them in place", "work on a copy",
+            )  # fmt: skip
     return f"{len(_SHAPES)} shapes, float32 and float64"
 
 
 def _loss(subject: Shielded, made: Regularizer, x: Tensor, z: Tensor, what: str) -> Tensor:
     loss: Tensor = made(x, z, subject.noise())
-    if loss.ndim or not bool(loss.isfinite()):
-        raise CheckError(f"one finite number as the loss of {what}", f"it is {loss.tolist()}", "return a mean or a sum")
+    holds = not loss.ndim and finite(loss)
+    require(holds, f"one finite number as the loss of {what}", f"it is {loss.tolist()}", "return a mean or a sum")
     return loss
 
 
 def same_source_same_bytes(subject: Shielded) -> str:
     """The same source gives the same bytes, and torch's, numpy's and Python's own generators make no difference."""
     x, z = subject.rows()
-    if bits(subject.sent(z)) != bits(subject.sent(z, world=1)):
-        raise CheckError("the same bytes from the same source", "what is sent differs", _FROM_SOURCE)
+    equal = bits(subject.sent(z)) == bits(subject.sent(z, world=1))
+    require(equal, "the same bytes from the same source", "what is sent differs", _FROM_SOURCE)
     made = subject.made(x, z)
     if made is not None:
         losses = []
         for world in (0, 1):
             seed_world(world)
             losses.append(bits(made(x, z, subject.noise())))
-        if losses[0] != losses[1]:
-            raise CheckError("the same loss from the same source", "the losses differ", _FROM_SOURCE)
+        require(losses[0] == losses[1], "the same loss from the same source", "the losses differ", _FROM_SOURCE)
     return "with the global generators at two seeds"
 
 
@@ -145,15 +139,13 @@ def lets_gradients_through(subject: Shielded) -> str:
     total = total if made is None else total + _loss(subject, made, x, z, "an ordinary batch")
     if total.requires_grad:
         total.backward()
-    if z.grad is None or not bool(z.grad.isfinite().all()) or not bool((z.grad != 0).any()):
-        raise CheckError(
-            "a finite gradient at z that is not zero",
-            "there is none" if z.grad is None else "it is zero or not finite",
-            "keep transform differentiable; for a step function pass the gradient straight through, as "
-            "z + (stepped - z).detach()",
-        )
-    if x.grad is not None:
-        raise CheckError("no gradient at the inputs", "there is one", "begin the loss with x = x.detach()")
+    require(
+        z.grad is not None and finite(z.grad) and bool((z.grad != 0).any()), "a finite gradient at z that is not zero",
+        "there is none" if z.grad is None else "it is zero or not finite",
+        "keep transform differentiable; for a step function pass the gradient straight through, as "
+        "z + (stepped - z).detach()",
+    )  # fmt: skip
+    require(x.grad is None, "no gradient at the inputs", "there is one", "begin the loss with x = x.detach()")
     return "to z, and none to the inputs"
 
 
@@ -177,12 +169,11 @@ def odd_batches(subject: Shielded) -> str:
         made = subject.made(x, z)
         total = sent.sum() if made is None else sent.sum() + _loss(subject, made, x, z, name)
         total.backward()
-        if not bool(sent.isfinite().all()) or z.grad is None or not bool(z.grad.isfinite().all()):
-            raise CheckError(
-                f"finite numbers for {name}",
-                "what is sent, or its gradient, is not",
-                "look for a root, a logarithm or a division at 0: its gradient is not finite either",
-            )
+        require(
+            finite(sent) and z.grad is not None and finite(z.grad), f"finite numbers for {name}",
+            "what is sent, or its gradient, is not",
+            "look for a root, a logarithm or a division at 0: its gradient is not finite either",
+        )  # fmt: skip
     return ", ".join(_ODD)
 
 
@@ -217,12 +208,11 @@ def what_it_learns_survives(subject: Shielded) -> str:
     other.load_state_dict({key: value.clone() for key, value in one.state_dict().items()})
     if one.optimizer is not None and other.optimizer is not None:
         other.optimizer.load_state_dict(copy.deepcopy(one.optimizer.state_dict()))
-    if _learn(subject, one, range(3, 6)) != _learn(subject, other, range(3, 6)):
-        raise CheckError(
-            "the same losses from a stored state as from the one in memory",
-            "they differ",
-            "keep what it learns in parameters and buffers, and its optimizer in the attribute optimizer",
-        )
+    require(
+        _learn(subject, one, range(3, 6)) == _learn(subject, other, range(3, 6)),
+        "the same losses from a stored state as from the one in memory", "they differ",
+        "keep what it learns in parameters and buffers, and its optimizer in the attribute optimizer",
+    )  # fmt: skip
     return "stored after 3 steps, 3 more the same"
 
 
@@ -240,13 +230,7 @@ def _learn(subject: Shielded, made: Regularizer, steps: range) -> list[bytes]:
 
 
 EMBEDDING_CHECKS: tuple[Callable[[Shielded], str], ...] = (
-    says_who_it_is,
-    does_something,
-    keeps_the_embeddings_form,
-    same_source_same_bytes,
-    lets_gradients_through,
-    odd_batches,
-    refuses_a_broken_embedding,
-    what_it_learns_survives,
-)
+    says_who_it_is, does_something, keeps_the_embeddings_form, same_source_same_bytes, lets_gradients_through,
+    odd_batches, refuses_a_broken_embedding, what_it_learns_survives,
+)  # fmt: skip
 """What an embedding protection owes."""

@@ -1,4 +1,4 @@
-"""The checks of a gradient protection, and what comes of running them."""
+"""Running checks, and what comes of them."""
 
 from __future__ import annotations
 
@@ -6,49 +6,15 @@ import inspect
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.lab.conformance import books, closed, form, randomness
-from tacit.lab.conformance.subject import CheckError, Subject, global_randomness
+from tacit.testing.subject import CheckError, global_randomness
 
-__all__ = ["CHECKS", "Outcome", "asked", "examine"]
+__all__ = ["Outcome", "asked", "examine", "where"]
 
 Examined = TypeVar("Examined")
-
-CHECKS: tuple[Callable[[Subject], str], ...] = (
-    form.keeps_shape,
-    form.keeps_dtype,
-    form.keeps_device,
-    form.inputs_untouched,
-    form.new_tensor,
-    form.labels_of_any_dtype,
-    form.strides,
-    form.call_equals_update,
-    randomness.same_noise_same_bytes,
-    randomness.other_noise_other_bytes,
-    randomness.no_randomness_of_its_own,
-    randomness.takes_a_noise_source,
-    randomness.unbiased,
-    randomness.reported_power,
-    closed.hides_every_row,
-    closed.one_class,
-    closed.one_of_a_class,
-    closed.no_spread,
-    closed.zero_rows,
-    closed.zeros_of_one_class,
-    closed.extreme_sizes,
-    closed.refuses_what_is_not_finite,
-    closed.refuses_wrong_shapes,
-    closed.refuses_other_labels,
-    books.state_survives,
-    books.event_for_the_ledger,
-    books.report_of_tensors,
-    books.counts_untouched_rows,
-    books.time_per_call,
-)
-"""What a gradient protection owes, one function each: it returns a detail, or raises a `CheckError`."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +68,7 @@ def examine(
         start = time.perf_counter()
         with global_randomness(0):
             outcome = _outcome(subject, check)
-        found.append(Outcome(**{**outcome.as_dict(), "seconds": time.perf_counter() - start}))
+        found.append(replace(outcome, seconds=time.perf_counter() - start))
     return found
 
 
@@ -120,7 +86,7 @@ def _outcome(subject: Examined, check: Callable[[Examined], str]) -> Outcome:
 def where(error: BaseException, file: Path | None = None) -> str:
     """The last line of somebody else's code that an error came through, as ` (file.py, line 12)`; empty if none."""
     frames = traceback.extract_tb(error.__traceback__)
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     theirs = [one for one in frames if Path(one.filename) == file or (file is None and _foreign(one.filename, root))]
     return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
 
