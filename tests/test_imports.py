@@ -15,7 +15,7 @@ ALLOWED = {
     "disk": {"errors"},
     "config": {"errors"},
     "dependence": {"errors"},  # mathematics that a protection and a metric share
-    "align": {"disk", "contracts", "errors"},
+    "align": {"disk", "contracts", "errors", "wire"},
     "models": {"contracts", "errors"},
     "protect": {"contracts", "errors", "dependence"},
     "wire": {"disk", "contracts", "errors"},
