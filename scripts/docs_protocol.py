@@ -11,9 +11,9 @@ from tacit.align import psi
 from tacit.align.ids import LONGEST
 from tacit.cut import handshake, session
 from tacit.cut.handshake import Hello
-from tacit.ledger import _frames as ledger
-from tacit.wire import _control, _limits, _segment, checkpoint, codec, network
-from tacit.wire._limits import short_name
+from tacit.ledger import log as ledger
+from tacit.wire import checkpoint, codec, messages, network, segment
+from tacit.wire.messages import short_name
 
 _KINDS = {
     "hello": ("both", "control", "0", "the first word of a connection"),
@@ -69,7 +69,7 @@ def tables() -> dict[str, str]:
     """Every table of the page, by its name."""
     kinds = [
         (str(number), f"`{kind}`", *map(cell, _KINDS[kind][:3]), cell(_KINDS[kind][3]))
-        for number, kind in enumerate(_limits.KINDS)
+        for number, kind in enumerate(messages.KINDS)
     ]
     return {
         "versions": grid(("what", "value"), _versions()),
@@ -77,7 +77,7 @@ def tables() -> dict[str, str]:
         "header": grid(("field", "at", "bytes", "meaning"), _layout(codec.LAYOUT, _HEADER)),
         "kinds": grid(("number", "kind", "sent by", "payload", "step", "what it is"), kinds),
         "dtypes": grid(
-            ("number", "dtype"), [(str(number), short_name(one)) for number, one in enumerate(_limits.DTYPES)]
+            ("number", "dtype"), [(str(number), short_name(one)) for number, one in enumerate(messages.DTYPES)]
         ),
         "hello": grid(
             ("field", "type", "must be equal", "meaning"),
@@ -86,8 +86,8 @@ def tables() -> dict[str, str]:
                 for name, said in attributes(Hello).items()
             ],
         ),
-        "segment": grid(("field", "at", "bytes"), _places(_segment._HEAD, _HEAD)),
-        "record": grid(("field", "at", "bytes"), _places(_segment._FIXED, _RECORD)),
+        "segment": grid(("field", "at", "bytes"), _places(segment._HEAD, _HEAD)),
+        "record": grid(("field", "at", "bytes"), _places(segment._FIXED, _RECORD)),
     }
 
 
@@ -96,9 +96,9 @@ def _versions() -> list[tuple[str, str]]:
         ("protocol, in every hello", str(handshake.PROTOCOL)),
         ("magic of a frame", f"`{_spelled(codec.MAGIC)}`"),
         ("alignment, in its first commitment", f'`"{psi._PROTOCOL}"`'),
-        ("magic and version of a journal's segment", f"`{_spelled(_segment._MAGIC)}`, {_segment.VERSION}"),
+        ("magic and version of a journal's segment", f"`{_spelled(segment._MAGIC)}`, {segment.VERSION}"),
         ("format of a checkpoint", f'`"{checkpoint._FORMAT}"`'),
-        ("magic of the ledger's file", f"`{_spelled(ledger._MAGIC)}`"),
+        ("magic of the ledger's file", f"`{_spelled(ledger.MAGIC)}`"),
         ("gRPC method", f"`/{network._SERVICE}/{network._METHOD}`, a stream of bytes each way"),
     ]
 
@@ -107,9 +107,9 @@ def _bounds() -> list[tuple[str, str]]:
     return [
         ("header of a frame", f"{codec.HEADER} bytes"),
         ("longest frame, header included", f"{codec.FRAME:,} bytes"),
-        ("longest control message", f"{_control.LARGEST:,} bytes of JSON, nested at most {_control._DEPTH} deep"),
+        ("longest control message", f"{messages.LONGEST:,} bytes of JSON, nested at most {messages.DEPTH} deep"),
         ("largest number in an embedding or gradient", f"{session.LARGEST:,.0f} either way, and finite"),
-        ("dimensions of a tensor", str(_limits.DIMENSIONS)),
+        ("dimensions of a tensor", str(messages.DIMENSIONS)),
         ("rows of a full chunk of points", f"{psi.CHUNK:,}"),
         ("bytes that are kept of a product", str(psi.SHORT)),
         ("longest id", f"{LONGEST:,} bytes"),
@@ -117,8 +117,8 @@ def _bounds() -> list[tuple[str, str]]:
         ("time to show a certificate, and then to open a stream", "10 s each"),
         ("links of one peer at a time", str(network.STREAMS)),
         ("ping, and how long its answer may take", f"{network.PING_SECONDS} s, {network.PONG_SECONDS} s"),
-        ("parts of a journal's record, at most", str(_segment.MAX_PARTS)),
-        ("peer's name, at most", f"{_segment.MAX_PEER} bytes in the journal, 63 characters in a certificate"),
+        ("parts of a journal's record, at most", str(segment.MAX_PARTS)),
+        ("peer's name, at most", f"{segment.MAX_PEER} bytes in the journal, 63 characters in a certificate"),
     ]
 
 
@@ -138,7 +138,7 @@ def _spans(layout: struct.Struct, fields: Sequence[str]) -> Iterator[tuple[str, 
     """Each field with its place; the four sides of a shape are one field."""
     at, sizes = 0, list(_sizes(layout))
     for name in fields:
-        size = sum(sizes.pop(0) for _ in range(_limits.DIMENSIONS if name == "shape" else 1))
+        size = sum(sizes.pop(0) for _ in range(messages.DIMENSIONS if name == "shape" else 1))
         yield name, str(at), str(size)
         at += size
     if sizes or at != layout.size:

@@ -16,7 +16,7 @@ ALLOWED = {
     "config": {"errors", "protect"},
     "plugins": {"errors"},
     "dependence": {"errors"},  # mathematics that a protection and a metric share
-    "align": {"disk", "contracts", "errors"},
+    "align": {"disk", "contracts", "errors", "wire"},
     "models": {"contracts", "errors"},
     "protect": {"contracts", "errors", "dependence", "plugins"},
     "wire": {"disk", "contracts", "errors"},

@@ -77,7 +77,7 @@ class Channel(Protocol):
         """Hand a message over. It belongs to the other side from now on."""
 
     def recv(self, kind: str, step: int) -> Message:
-        """The next message, which must be of this kind and step; anything else is a `ProtocolError`."""
+        """The next message, which must be of this kind and step and of finite numbers; anything else is an error."""
 
 
 class Link(Protocol):

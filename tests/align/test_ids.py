@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.align import _sources, ids
+from tacit.align import ids, sources
 from tacit.align.ids import LONGEST, read_ids
 from tacit.align.tables import load
 from tacit.errors import DataError, UsageError
@@ -89,7 +89,7 @@ def _table():
 @pytest.mark.parametrize("columns", ["id", "name", ["name", "id"]])
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_a_file_gives_what_the_table_gives_in_many_batches(columns, suffix, table, tmp_path, monkeypatch):
-    monkeypatch.setattr(_sources, "_BATCH", 700)
+    monkeypatch.setattr(sources, "_BATCH", 700)
     path = tmp_path / f"ids[1]{suffix}"
     if suffix == ".parquet":
         table.write_parquet(path, row_group_size=900)
@@ -145,7 +145,7 @@ def test_every_row_is_kept_or_counted(values, batch):
     expected = [row for row, value in enumerate(values) if value is not None and values.count(value) == 1]
     table = pl.DataFrame({"id": pl.Series(values, dtype=pl.String)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_sources, "_BATCH", batch)
+        patch.setattr(sources, "_BATCH", batch)
         if not expected:
             with pytest.raises(DataError, match="no row has an id that can be used"):
                 read_ids(table, "id")

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tacit.align import psi
-from tacit.align._control import decoded, expect, told
-from tacit.align._exchange import _DOMAIN
+from tacit.align.control import decoded, expect
 from tacit.align.curve import Engine, hash_to_points
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.wire.messages import control
 
 OWN, ASKED, MINIMUM = 60, 40, 20  # ids of the honest party, of the liar, and the smallest intersection
 PATIENCE = 20.0
@@ -44,11 +44,11 @@ class Liar:
     def ask(self, points=None):
         """Everything up to the liar's own products; None stands for honest points."""
         hello = {"protocol": psi._PROTOCOL, "count": len(self.asked), "cap": 1000, "minimum": MINIMUM}
-        self.link.send(told("commitment", 0, {**hello, "nonce": self.nonce.hex()}))
+        self.link.send(control("commitment", 0, {**hello, "nonce": self.nonce.hex()}))
         said = decoded(expect(self.link, "commitment", 0, PATIENCE), psi._HELLO)
         self.peer_nonce = bytes.fromhex(said["nonce"])
         self.points = expect(self.link, "points", 0, PATIENCE).payload.numpy()
-        chosen = self.engine.blind(self.asked, self.key, domain=_DOMAIN) if points is None else points(self)
+        chosen = self.engine.blind(self.asked, self.key, domain=psi.DOMAIN) if points is None else points(self)
         self.link.send(Message(0, "points", torch.from_numpy(chosen.copy()), b""))
         self.products = expect(self.link, "matches", 0, PATIENCE).payload.numpy()
 
@@ -132,7 +132,7 @@ def multiples(liar):
     def times(point):
         return np.concatenate([liar.engine.multiply(point, key) for key in keys])
 
-    liar.ask(lambda liar: times(hash_to_points(liar.asked[:1], domain=_DOMAIN)))
+    liar.ask(lambda liar: times(hash_to_points(liar.asked[:1], domain=psi.DOMAIN)))
     (row,) = [row for row in range(OWN) if (times(liar.points[[row]])[:, : psi.SHORT] == liar.products).all()]
     liar.claim(times(liar.points[[row]])[:30, : psi.SHORT])
     liar.prove(liar.asked[:30])

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tacit.align import _exchange, psi
-from tacit.align._control import told
 from tacit.align._x25519 import LOW_ORDER
 from tacit.align.curve import Engine, hash_to_points
 from tacit.align.psi import Matched, common, intersect, recv_mask, send_mask
@@ -17,6 +16,7 @@ from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
 from tacit.wire.codec import CONTROL, AtMost, Limit
 from tacit.wire.memory import links as wire_links
+from tacit.wire.messages import control
 
 PATIENCE = 20.0
 
@@ -234,7 +234,7 @@ def test_limits_that_make_no_sense(party, links):
 
 def hello(count, **changed):
     fields = {"protocol": psi._PROTOCOL, "count": count, "cap": 100_000, "minimum": 0, "nonce": "ab" * 16}
-    return told("commitment", 0, fields | changed)
+    return control("commitment", 0, fields | changed)
 
 
 def tensor(numbers):
@@ -330,10 +330,10 @@ def test_something_else_in_the_middle(cheated):
 
 def test_a_refusal_of_the_peer_is_passed_on(cheated):
     for messages in ([], [hello(5)]):
-        error = cheated(*messages, told("refusal", 0, {"field": "history", "reason": "asked too often"}))
+        error = cheated(*messages, control("refusal", 0, {"field": "history", "reason": "asked too often"}))
         assert isinstance(error, RefusedError)
         assert error.field == "history"
-        assert "features refused to go on: asked too often" in str(error)
+        assert "features refused to go on, about 'history': asked too often" in str(error)
 
 
 def test_a_peer_that_falls_silent(cheated):
@@ -374,7 +374,7 @@ def test_a_hello_that_is_none(text, cheated):
     payload = torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else torch.empty(0, dtype=torch.uint8)
     error = cheated(Message(0, "commitment", payload, b""))
     assert isinstance(error, ProtocolError)
-    assert "commitment 0" in str(error)
+    assert "commitment of step 0" in str(error)
 
 
 def test_a_peer_that_sends_one_point_twice(links, both, party):

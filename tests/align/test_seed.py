@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.align._control import told
 from tacit.align.seed import as_features, as_label, check, commit, joint_seed, new_nonce, rows_digest
 from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
+from tacit.wire.messages import control
 
 PATIENCE = 10.0
 ONE, TWO, THREE = (bytes([n]) * 32 for n in (1, 2, 3))
@@ -117,8 +117,8 @@ def from_features(reveal, name="features", commitment=None):
     """What a feature party says."""
     shown = commitment or commit("features", TWO).hex()
     return [
-        told("commitment", 0, {"name": name, "commitment": shown}),
-        told("reveal", 0, {"name": name, "nonce": reveal}),
+        control("commitment", 0, {"name": name, "commitment": shown}),
+        control("reveal", 0, {"name": name, "nonce": reveal}),
     ]
 
 
@@ -143,8 +143,8 @@ def test_a_feature_party_that_changes_its_mind_is_refused(messages, field, links
 
 def from_label(commitments, nonces):
     return [
-        told("commitment", 1, {"commitments": commitments}),
-        told("reveal", 1, {"nonces": nonces}),
+        control("commitment", 1, {"commitments": commitments}),
+        control("reveal", 1, {"nonces": nonces}),
     ]
 
 

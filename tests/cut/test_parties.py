@@ -262,10 +262,10 @@ def test_a_label_party_that_can_not_be(options, error, says):
 # --- what the feature party refuses ----------------------------------------------------------------------------------
 
 BAD_GRADIENTS = {
-    "nan": (torch.full((BATCH, WIDTH), torch.nan), "step 1: the gradient is not finite; the model was not changed"),
+    "nan": (torch.full((BATCH, WIDTH), torch.nan), "step 1: the gradient is not finite; .*the model was not changed"),
     "inf": (
         torch.ones(BATCH, WIDTH).index_fill(0, torch.tensor(2), torch.inf),
-        "not finite; the model was not changed",
+        "not finite; .*the model was not changed",
     ),
     "rows": (torch.ones(BATCH - 1, WIDTH), r"step 1: a gradient \(5, 4\) of torch.float32 came for .*\(6, 4\)"),
     "one": (torch.ones(1), r"\(1,\) .*came for an embedding \(6, 4\)"),

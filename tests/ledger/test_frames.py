@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import StorageError
-from tacit.ledger import _frames as frames
-from tacit.ledger._frames import Answer
+from tacit.ledger import log as frames
+from tacit.ledger.log import Answer
 
 NUMBER = st.integers(0, 2**32 - 1)
 ANSWER = st.builds(

@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from tacit.errors import StorageError
-from tacit.ledger import _frames as frames
-from tacit.ledger._disk import Reader
+from tacit.ledger import log as frames
 from tacit.ledger.ledger import Ledger
+from tacit.ledger.log import Reader
 
 SYNCED, TURNS = 6, 10  # turns
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tacit.align._control import decoded, raise_refusal
+from tacit.align.control import decoded, expect
 from tacit.errors import ProtocolError, RefusedError
 from tacit.wire.codec import control
 from tacit.wire.line import refused_by
+from tacit.wire.memory import links
 
 NASTY = "a\x1b[2J\x1b]0;title\x07b\nc\rd\x00e\x9bf\u202eg\u2028h"
 
@@ -15,8 +16,10 @@ def from_line(message):
 
 
 def from_alignment(message):
+    said, heard = links(names=("airport", "airline"))
+    said.send(message)
     with pytest.raises(RefusedError) as caught:
-        raise_refusal("airport", message)
+        expect(heard, "commitment", 0, patience=1.0)
     return caught.value
 
 

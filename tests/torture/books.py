@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 from tacit.cut.plan import Plan
-from tacit.ledger import _frames as frames
-from tacit.ledger._disk import Reader
+from tacit.ledger import log
 from tacit.ledger.ledger import Ledger
+from tacit.ledger.log import Reader
 from tacit.party.alignment import read
 from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, check
 
@@ -68,4 +68,4 @@ def counted(training: Training, name: str, size: Size) -> Counter[int]:
 
 def _entries(folder: Path) -> list[bytes]:
     """Every answer as it lies in a ledger, without what binds it to those before: secrets differ between folders."""
-    return [frame.body for frame in Reader(folder).new() if frame.kind in frames.ANSWERS]
+    return [frame.body for frame in Reader(folder).new() if frame.kind in log.ANSWERS]

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from tacit.align import psi
-from tacit.align._control import decoded, expect, told
-from tacit.align._exchange import _DOMAIN
+from tacit.align.control import decoded, expect
 from tacit.align.curve import Engine, Points, byte_order
 from tacit.align.ids import read_ids
 from tacit.contracts import Link, Message
 from tacit.errors import RefusedError
 from tacit.party.folder import Folder
 from tacit.party.meeting import alignment_limits, said_hello
+from tacit.wire.messages import control
 from tests.torture.intruder import reach
 
 __all__ = ["echo"]
@@ -49,9 +49,9 @@ def echo(path: str | Path) -> str:
 def _echo(link: Link, folder: Folder, asked: Points, engine: Engine) -> None:
     agreed, nonce = folder.contract.alignment, secrets.token_bytes(16)
     hello = {"protocol": psi._PROTOCOL, "count": len(asked), "cap": agreed.largest_set, "minimum": agreed.smallest_set}
-    link.send(told("commitment", 0, {**hello, "nonce": nonce.hex()}))
+    link.send(control("commitment", 0, {**hello, "nonce": nonce.hex()}))
     said = decoded(expect(link, "commitment", 0, _WAIT), psi._HELLO)
-    points = engine.blind(asked, secrets.token_bytes(32), domain=_DOMAIN)
+    points = engine.blind(asked, secrets.token_bytes(32), domain=psi.DOMAIN)
     link.send(Message(0, "points", torch.from_numpy(points.copy()), b""))
     expect(link, "points", 0, _WAIT)
     products = expect(link, "matches", 0, _WAIT).payload

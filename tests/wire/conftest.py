@@ -1,20 +1,16 @@
-"""Both ends of every kind of channel, for the tests that all of them must pass.
+"""Both ends of every kind of link, for the tests that all of them must pass.
 
-A new kind is one more entry in `MAKERS`: a function that takes pytest's request and yields `Ends`.
+A new kind is one more entry in `MAKERS`: a function that takes pytest's request and yields the two ends.
 """
 
-from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pytest
 import torch
 
-from tacit.contracts import Channel
 from tacit.wire import certificates, network
-from tacit.wire.channel import LinkChannel
 from tacit.wire.codec import CONTROL, AtMost, Limit
-from tacit.wire.memory import links, pair
+from tacit.wire.memory import links
 
 SECONDS = 10.0  # the most that anything may wait
 LIMITS = {
@@ -27,38 +23,14 @@ LIMITS = {
 }
 
 
-@dataclass(frozen=True)
-class Ends:
-    """Two channels that are connected.
-
-    Attributes:
-        left: one end.
-        right: the other end.
-        copies: whether the sender may change its tensor after it was sent; otherwise it belongs to the other side.
-        close: ends the connection at the left; None where there is nothing to end.
-    """
-
-    left: Channel
-    right: Channel
-    copies: bool = True
-    close: Callable[[], None] | None = None
-
-
-@contextmanager
-def memory_pair(request):
-    yield Ends(*pair(), copies=False)
-
-
 @contextmanager
 def memory_links(request):
-    left, right = links()
-    yield Ends(LinkChannel(left, SECONDS), LinkChannel(right, SECONDS), close=left.close)
+    yield links()
 
 
 @contextmanager
 def memory_links_of_bytes(request):
-    left, right = links(LIMITS)
-    yield Ends(LinkChannel(left, SECONDS), LinkChannel(right, SECONDS), close=left.close)
+    yield links(LIMITS)
 
 
 @contextmanager
@@ -67,7 +39,7 @@ def grpc_client_and_server(request):
     left = network.connect(server.address, airport, "airline", airline.cert_pem, LIMITS)
     right = server.accept(SECONDS)
     try:
-        yield Ends(LinkChannel(left, SECONDS), LinkChannel(right, SECONDS), close=left.close)
+        yield left, right
     finally:
         left.close()
         right.close()
@@ -75,11 +47,11 @@ def grpc_client_and_server(request):
 
 @contextmanager
 def grpc_server_and_client(request):
-    with grpc_client_and_server(request) as ends:
-        yield Ends(ends.right, ends.left, close=ends.right.link.close)
+    with grpc_client_and_server(request) as (left, right):
+        yield right, left
 
 
-MAKERS = [memory_pair, memory_links, memory_links_of_bytes, grpc_client_and_server, grpc_server_and_client]
+MAKERS = [memory_links, memory_links_of_bytes, grpc_client_and_server, grpc_server_and_client]
 
 
 @pytest.fixture(name="grpc_server", scope="module")

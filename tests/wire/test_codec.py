@@ -6,6 +6,7 @@ import math
 import sys
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tacit.wire.codec import (
     Limit,
     control,
     encode,
+    encoded,
 )  # fmt: skip
 
 ROWS = bytes(range(1, 17))
@@ -264,6 +266,32 @@ def test_the_largest_finite_numbers_and_both_zeros_pass():
         info = torch.finfo(dtype)
         sent = Message(0, "gradient", torch.tensor([info.max, info.min, info.tiny, -0.0, 0.0], dtype=dtype), b"")
         assert_same(through(sent), sent)
+
+
+def test_numbers_that_are_too_large_are_refused():
+    limits = {"gradient": Limit(torch.float32, (2,), largest=1e6)}
+    for value in (2e6, -2e6):
+        with pytest.raises(ProtocolError, match=r"gradient of step 0: it holds numbers beyond 1e\+06: look at inputs"):
+            Assembler(limits).feed(*encode(Message(0, "gradient", torch.tensor([0.0, value]), b"")))
+    assert Assembler(limits).feed(*encode(Message(0, "gradient", torch.tensor([1e6, -1e6]), b""))) is not None
+
+
+def test_a_message_is_encoded_once():
+    plain = Message(3, "gradient", torch.ones(2, 3), ROWS)
+    once = encoded(plain)
+    assert all(one is other for one, other in zip(once.frames, encode(once), strict=True))
+    assert encoded(once) is once
+    assert list(once.frames) == encode(plain)
+    assert once.fingerprint == plain.fingerprint
+    other = replace(once, step=4)  # a copy with other content is another message
+    assert encode(other) == encode(Message(4, "gradient", torch.ones(2, 3), ROWS))
+
+
+def test_what_came_in_one_frame_keeps_it():
+    (frame,) = encode(Message(3, "gradient", torch.ones(2, 3), ROWS))
+    assert encode(through(Message(3, "gradient", torch.ones(2, 3), ROWS))) == [frame]
+    sent, many = chunks()
+    assert encode(through(sent)) == many
 
 
 def chunks():

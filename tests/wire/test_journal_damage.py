@@ -16,8 +16,8 @@ import pytest
 
 from tacit import disk
 from tacit.errors import StorageError
-from tacit.wire._segment import HEAD_SIZE
 from tacit.wire.journal import Journal, Record
+from tacit.wire.segment import HEAD_SIZE
 
 
 def record(turn, *parts, kind="sent", peer="clinic"):

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.align._control import raise_refusal
 from tacit.align.curve import Engine, Points
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError
+from tacit.wire.line import refused_by
 
-__all__ = ["CHUNK", "SHORT", "Exchange", "receive", "rows_of"]
+__all__ = ["CHUNK", "DOMAIN", "SHORT", "Exchange", "receive", "rows_of"]
 
 CHUNK = 16_384
 """Rows of every message but the last one, so that each party knows what must come."""
@@ -30,7 +30,9 @@ CHUNK = 16_384
 SHORT = 16
 """Bytes that are kept of a product."""
 
-_DOMAIN = b"tacit psi point 1"
+DOMAIN = b"tacit psi point 1"
+"""What the points of an intersection are for, so that they mean nothing elsewhere."""
+
 _POINT = 32
 _PULSE = 0.2  # seconds between two looks at whether another thread has failed
 
@@ -53,7 +55,8 @@ def receive(link: Link, patience: float, look: Callable[[], None]) -> Message:
         message = link.recv(timeout=_PULSE)
         look()
         if message is not None:
-            raise_refusal(link.peer, message)
+            if message.kind == "refusal":
+                raise refused_by(message, link.peer)
             return message
         if time.monotonic() > end:
             raise LinkError(f"{link.peer} was silent for {patience:g} s in the middle of the alignment: align again")
@@ -148,7 +151,7 @@ class Exchange:
         _raise_failure(working)
 
     def _send_points(self) -> None:
-        chunks = self._engine.blind_each(self._own_chunks(), self._key, domain=_DOMAIN)
+        chunks = self._engine.blind_each(self._own_chunks(), self._key, domain=DOMAIN)
         for step, chunk in enumerate(chunks):
             self._send("points", step, chunk)
 

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align._sources import batches
+from tacit.align.sources import batches
 from tacit.errors import DataError, UsageError
 
 __all__ = ["LONGEST", "IdReport", "Ids", "read_ids"]

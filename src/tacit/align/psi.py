@@ -34,13 +34,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.align._control import decoded, expect, told, unhex
-from tacit.align._exchange import CHUNK, SHORT, Exchange, rows_of
+from tacit.align._exchange import CHUNK, DOMAIN, SHORT, Exchange, rows_of
+from tacit.align.control import decoded, expect, unhex
 from tacit.align.curve import Engine, Points, byte_order
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
+from tacit.wire.messages import control
 
-__all__ = ["CHUNK", "SHORT", "Matched", "common", "intersect", "recv_mask", "send_mask"]
+__all__ = ["CHUNK", "DOMAIN", "SHORT", "Matched", "common", "intersect", "recv_mask", "send_mask"]
 
 _PROTOCOL = "tacit psi 2"
 _AGREEMENT = b"tacit psi agreement 2"
@@ -99,7 +100,7 @@ def intersect(
         raise UsageError(f"minimum = {minimum} and cap = {cap}: choose 0 <= minimum <= cap, as in the contract")
     nonce = random(_NONCE)
     hello = {"protocol": _PROTOCOL, "count": len(hashes), "cap": cap, "minimum": minimum, "nonce": nonce.hex()}
-    link.send(told("commitment", 0, hello))
+    link.send(control("commitment", 0, hello))
     peer_count, peer_nonce = _peer_hello(link, hello, patience)
     if admit is not None:
         admit(peer_count)
@@ -226,10 +227,10 @@ def _confirm(
         patience: how many seconds the peer may be silent.
     """
     own = engine.blind(_base(ids, nonce, peer_nonce), key, domain=_AGREEMENT)
-    link.send(told("commitment", 1, {"share": own.tobytes().hex()}))
+    link.send(control("commitment", 1, {"share": own.tobytes().hex()}))
     share = unhex("share", decoded(expect(link, "commitment", 1, patience), {"share": str})["share"], 32)
     secret = engine.multiply(np.frombuffer(share, np.uint8).reshape(1, -1), key).tobytes()
-    link.send(told("commitment", 2, {"agreement": _proof(secret, nonce, peer_nonce).hex()}))
+    link.send(control("commitment", 2, {"agreement": _proof(secret, nonce, peer_nonce).hex()}))
     said = decoded(expect(link, "commitment", 2, patience), {"agreement": str})
     if not hmac.compare_digest(unhex("agreement", said["agreement"], 32), _proof(secret, peer_nonce, nonce)):
         raise RefusedError(

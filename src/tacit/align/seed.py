@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.align._control import decoded, expect, told, unhex
+from tacit.align.control import decoded, expect, unhex
 from tacit.contracts import Link
 from tacit.errors import RefusedError, UsageError
+from tacit.wire.messages import control
 
 __all__ = ["Agreed", "as_features", "as_label", "check", "commit", "joint_seed", "new_nonce", "rows_digest"]
 
@@ -98,7 +99,7 @@ def as_label(links: Mapping[str, Link], name: str, nonce: bytes, *, patience: fl
         _same_name(peer, said["name"])
         commitments[peer] = unhex("commitment", said["commitment"], _SIZE)
     for link in links.values():
-        link.send(told("commitment", 1, {"commitments": _hexed(commitments)}))
+        link.send(control("commitment", 1, {"commitments": _hexed(commitments)}))
     nonces = {name: nonce}
     for peer, link in links.items():
         said = decoded(expect(link, "reveal", 0, patience), {"name": str, "nonce": str})
@@ -106,7 +107,7 @@ def as_label(links: Mapping[str, Link], name: str, nonce: bytes, *, patience: fl
         nonces[peer] = unhex("nonce", said["nonce"], _SIZE)
         check(peer, commitments[peer], nonces[peer])
     for link in links.values():
-        link.send(told("reveal", 1, {"nonces": _hexed(nonces)}))
+        link.send(control("reveal", 1, {"nonces": _hexed(nonces)}))
     return _agreed(commitments, nonces)
 
 
@@ -120,7 +121,7 @@ def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0)
         patience: how many seconds the peer may be silent.
     """
     own = commit(name, nonce)
-    link.send(told("commitment", 0, {"name": name, "commitment": own.hex()}))
+    link.send(control("commitment", 0, {"name": name, "commitment": own.hex()}))
     said = decoded(expect(link, "commitment", 1, patience), {"commitments": list})
     commitments = _unhexed("commitments", said["commitments"])
     if commitments.get(name) != own or link.peer not in commitments:
@@ -129,7 +130,7 @@ def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0)
             f"{link.peer} passed on commitments that lack its own or this party's ({name}): the names of the parties "
             "differ, or it is choosing batches",
         )
-    link.send(told("reveal", 0, {"name": name, "nonce": nonce.hex()}))
+    link.send(control("reveal", 0, {"name": name, "nonce": nonce.hex()}))
     said = decoded(expect(link, "reveal", 1, patience), {"nonces": list})
     nonces = _unhexed("nonces", said["nonces"])
     if nonces.keys() != commitments.keys():

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.align._sources import SEPARATORS, scan
 from tacit.align.encoder import Columns, Encoder, Inputs, require, to_float
+from tacit.align.sources import SEPARATORS, scan
 from tacit.errors import DataError, LabelsError, UsageError
 
 __all__ = [

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.contracts import EmbeddingProtection, Message, Noise, NoiseSource, Regularizer, StepNoise, noise_source
-from tacit.cut._tensors import evaluating, finite
+from tacit.cut.tensors import evaluating, finite
 from tacit.errors import TensorError, UsageError
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from tacit.align.batches import batches
+from tacit.align.batches import batches, digest
 from tacit.errors import UsageError
 
 __all__ = ["Plan", "Task"]
@@ -31,6 +32,11 @@ class Task:
     epoch: int
     rows: Tensor
     last: bool = False
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of the batch: what a message of this turn says that it is about."""
+        return digest(self.rows) if len(self.rows) else b""
 
 
 @dataclass(frozen=True)

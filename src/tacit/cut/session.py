@@ -17,7 +17,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from tacit.align.batches import digest
 from tacit.contracts import Message, NoiseSource, Protected, StepNoise
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
@@ -147,16 +146,11 @@ class _Session(ABC, Generic[_C]):
 
     def judge(self, message: Message) -> str | None:
         """What is wrong with what a peer says in this turn; a channel asks before it writes anything down."""
-        rows = b"" if self.now.what == "done" else digest(self.now.rows)
         count = self._length(self.now)
-        if message.rows != rows:
+        if message.rows != self.now.digest:
             return "it is about other rows: compare data, alignment and contract"
         if count is not None and len(message.payload) != count:
             return f"{len(message.payload)} rows or figures came, {count} are due"
-        if message.payload.is_floating_point() and message.payload.numel():
-            low, high = torch.aminmax(message.payload)
-            if max(-float(low), float(high)) > LARGEST:
-                return f"it holds numbers beyond {LARGEST:.0e}: look at inputs and learning rate"
         if message.kind == "embedding" and _alike(message.payload) > ALIKE:
             return f"over {ALIKE:.0%} of its rows are alike: the bottom has died, or asks one thing of many rows"
         return None
@@ -390,7 +384,7 @@ class LabelSession(_Session[AnsweringChannel]):
         if values:
             self.guard.leaving(task, None)
         for channel in self.channels:
-            channel.send(Message(step, "figures", torch.tensor(values, dtype=torch.float64), digest(task.rows)))
+            channel.send(Message(step, "figures", torch.tensor(values, dtype=torch.float64), task.digest))
         return figures
 
     def _state(self) -> dict[str, Any]:

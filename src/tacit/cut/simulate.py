@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from tacit.align.batches import batches
 from tacit.contracts import EmbeddingProtection, Noise, Protection
-from tacit.cut._tensors import evaluating, tensors
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
+from tacit.cut.tensors import evaluating, tensors
 from tacit.errors import TensorError, UsageError
 from tacit.wire.memory import pair
 from tacit.wire.record import Recorder

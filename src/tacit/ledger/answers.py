@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from tacit.align.batches import digest
 from tacit.contracts import Event
 from tacit.errors import StorageError, UsageError
-from tacit.ledger import _frames as frames
-from tacit.ledger._book import Book
-from tacit.ledger._disk import Writer
-from tacit.ledger._frames import Answer
-from tacit.ledger._state import Declared
+from tacit.ledger.book import Book
+from tacit.ledger.log import ANSWERS, Answer, Writer, read_answer
 from tacit.ledger.mechanisms import facts_of
+from tacit.ledger.run import Declared
 from tacit.ledger.summary import Spent
 
 __all__ = ["RunLedger"]
@@ -31,12 +29,12 @@ class RunLedger:
         self._book = book
         self._writer = writer
         self._number = number
-        self._events = {_name(event): place for place, event in enumerate(book.state.events)}
-        self._forms = {form: place for place, form in enumerate(book.state.forms)}
+        self._events = {_name(event): place for place, event in enumerate(book.events)}
+        self._forms = {form: place for place, form in enumerate(book.forms)}
 
     @property
     def _declared(self) -> Declared:
-        return self._book.state.runs[self._number]
+        return self._book.runs[self._number]
 
     def answered(self, kind: str) -> int:
         """How many steps of this kind are written down: those before it, without a gap."""
@@ -59,8 +57,8 @@ class RunLedger:
             figures: a few numbers; the worst case looks at `untouched_rows` and `row_kl`.
         """
         declared, run = self._declared, self._declared.run
-        if kind not in frames.ANSWERS:
-            raise UsageError(f"an answer of kind {kind!r}: the kinds are {', '.join(frames.ANSWERS)}")
+        if kind not in ANSWERS:
+            raise UsageError(f"an answer of kind {kind!r}: the kinds are {', '.join(ANSWERS)}")
         if not 0 <= step < run.planned(kind) or turn != run.turn(kind, step):
             raise self._wrong(f"{kind} step {step} in turn {turn} is not in the plan of the run {run.name!r}")
         done = declared.places[kind]
@@ -70,14 +68,14 @@ class RunLedger:
                 "older copy, and what was answered meanwhile is not counted"
             )
         if step < len(done):
-            self._compare(frames.read_answer(self._writer.at(done[step]).body), turn, rows, event)
+            self._compare(read_answer(self._writer.at(done[step]).body), turn, rows, event)
             return
         if step % (run.steps if kind == "train" else run.tests) == 0 and digest(run.rows(kind, step)) != rows:
             raise self._wrong(f"{kind} step {step} is about other rows than the plan of the run {run.name!r} says")
         names = tuple(sorted(figures or {}))
         values = tuple(float((figures or {})[name]) for name in names)
         answer = Answer(kind, self._number, step, turn, rows, self._known(event), self._form(names), values)
-        self._book.state.take(self._writer.answer(answer))
+        self._book.take(self._writer.answer(answer))
 
     def _compare(self, then: Answer, turn: int, rows: bytes, event: Event) -> None:
         """Refuse a second answer to a step; what comes from a replay is the same."""
@@ -96,24 +94,24 @@ class RunLedger:
         """The number of a mechanism, which is written down when it first occurs."""
         name = _name(event)
         if name not in self._events:
-            self._book.state.take(self._writer.fact("event", facts_of(event)))
+            self._book.take(self._writer.fact("event", facts_of(event)))
             self._events[name] = len(self._events)
         return self._events[name]
 
     def _form(self, names: tuple[str, ...]) -> int:
         if names not in self._forms:
-            self._book.state.take(self._writer.fact("figures", names))
+            self._book.take(self._writer.fact("figures", names))
             self._forms[names] = len(self._forms)
         return self._forms[names]
 
     def tell(self, epoch: int, labels: int) -> None:
         """Write down that figures of an epoch are told, over so many labels. Before they leave."""
         if epoch not in self._declared.told:
-            self._book.state.take(self._writer.fact("told", {"run": self._number, "epoch": epoch, "labels": labels}))
+            self._book.take(self._writer.fact("told", {"run": self._number, "epoch": epoch, "labels": labels}))
 
     def resume(self, turn: int) -> None:
         """Before going on from a checkpoint at this turn: every step before it must be written down."""
-        for kind in frames.ANSWERS if self._declared.run.role == "features" else ("train",):
+        for kind in ANSWERS if self._declared.run.role == "features" else ("train",):
             done, due = len(self._declared.places[kind]), self._declared.run.due(kind, turn)
             if done < due:
                 raise self._wrong(
@@ -135,7 +133,7 @@ class RunLedger:
 
     def _wrong(self, what: str) -> StorageError:
         return StorageError(
-            f"{self._book.folder}: {what}. Bring the ledger and the run's folder back from one moment, or start a "
+            f"{self._writer.folder}: {what}. Bring the ledger and the run's folder back from one moment, or start a "
             "new run under another name"
         )
 

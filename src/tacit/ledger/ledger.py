@@ -27,13 +27,11 @@ from numpy.typing import NDArray
 
 from tacit.disk import make_folder, replaced
 from tacit.errors import StorageError, UsageError
-from tacit.ledger import _frames as frames
-from tacit.ledger._book import Book
-from tacit.ledger._disk import Reader, Writer
-from tacit.ledger._state import Declared
 from tacit.ledger.answers import RunLedger
+from tacit.ledger.book import Book
 from tacit.ledger.keys import Keys, digest_of, load_keys, store_keys
-from tacit.ledger.run import Run
+from tacit.ledger.log import ANSWERS, Reader, Writer
+from tacit.ledger.run import Declared, Run
 from tacit.ledger.summary import RunSummary, Summary, by_example, histogram
 from tacit.ledger.worst_case import auc_of
 
@@ -101,9 +99,9 @@ class Ledger:
             raise UsageError(f"{keys.shape} keys for {run.count} aligned rows: pass one for each, in their order")
         name = digest_of(keys)
         writer = self._opened()
-        known = [number for number, one in enumerate(self._book.state.runs) if one.run.identity == run.identity]
+        known = [number for number, one in enumerate(self._book.runs) if one.run.identity == run.identity]
         if known:
-            declared = self._book.state.runs[known[-1]]
+            declared = self._book.runs[known[-1]]
             if declared.run != run or declared.keys != name:
                 other = "another plan" if declared.run != run else "other keys"
                 raise StorageError(
@@ -113,10 +111,10 @@ class Ledger:
         else:
             if keys is not None:
                 store_keys(self.folder, keys, name)
-            self._book.state.take(writer.fact("run", {**run.facts(), "keys": name}))
-            known = [len(self._book.state.runs) - 1]
-        if self._book.state.runs[known[-1]].budget != budget:
-            self._book.state.take(writer.fact("budget", {"run": known[-1], "budget": budget}))
+            self._book.take(writer.fact("run", {**run.facts(), "keys": name}))
+            known = [len(self._book.runs) - 1]
+        if self._book.runs[known[-1]].budget != budget:
+            self._book.take(writer.fact("budget", {"run": known[-1], "budget": budget}))
         writer.sync()
         return RunLedger(self._book, writer, known[-1])
 
@@ -153,10 +151,10 @@ class Ledger:
         """Read all of it anew, the files of keys too; the first damage is a `StorageError`."""
         book = Book(Reader(self.folder))
         book.refresh()
-        for declared in book.state.runs:
+        for declared in book.runs:
             if declared.keys:
                 load_keys(self.folder, declared.keys, check=True)
-        return Checked(book.state.count, book.file.end, book.file.chain.hex(), book.file.tail)
+        return Checked(book.count, book.file.end, book.file.chain.hex(), book.file.tail)
 
     def summary(self, *, budget: float | None = None) -> Summary:
         """What has been spent so far.
@@ -196,12 +194,12 @@ class Ledger:
     def records(self) -> int:
         """How many there are."""
         self._book.refresh()
-        return self._book.state.count
+        return self._book.count
 
     def runs(self) -> list[Declared]:
         """All runs, with what was answered in them so far."""
         self._book.refresh()
-        return self._book.state.runs
+        return self._book.runs
 
     def spent_by(self, keys: Keys | None, *, but: Run | None = None) -> NDArray[np.float64]:
         """For each of these examples what all runs together have left of its secret: a sumKL.
@@ -236,11 +234,11 @@ class Ledger:
 
     def _line(self, declared: Declared) -> RunSummary:
         run, left = declared.run, self._book.spent(declared)
-        trained, evaluated = (len(declared.places[kind]) for kind in frames.ANSWERS)
+        trained, evaluated = (len(declared.places[kind]) for kind in ANSWERS)
         return RunSummary(
             name=run.name, role=run.role, rows=run.count, epochs=run.epochs, trained=trained, evaluated=evaluated,
             answers=int(declared.visits().sum(dtype=np.int64)), known=bool(declared.keys),
-            mechanisms=tuple(self._book.state.events[number].mechanism for number in sorted(declared.events)),
+            mechanisms=tuple(self._book.events[number].mechanism for number in sorted(declared.events)),
             sum_kl=left.sum_kl, notes=left.notes,
         )  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from torch import Tensor
 
 from tacit.align.batches import batches, shuffled
 from tacit.errors import UsageError
+from tacit.ledger.log import ANSWERS
 
-__all__ = ["Run"]
+__all__ = ["Declared", "Run"]
 
 _BLOCK = 1 << 22  # rows that are counted at a time
 
@@ -142,3 +144,39 @@ class Run:
         """The rows at some places of an epoch's order, which is that of `tacit.align.batches.batches`."""
         for first in range(start, stop, _BLOCK):
             yield shuffled(self.train_count, first, min(first + _BLOCK, stop), key=f"{self.seed}:{epoch}").numpy()
+
+
+@dataclass
+class Declared:
+    """A run, and what was answered in it.
+
+    Attributes:
+        run: as it was declared.
+        keys: digest of its keys; empty where it has none.
+        places: where the record of each step lies, by kind.
+        events: numbers of the mechanisms that acted on rows.
+        untouched: rows that were sent as they were.
+        row_kl: for each epoch the largest sumKL that a step of it left of a row; infinite where one did not say.
+        budget: that was set for all runs when this one was last started.
+        told: over how many labels figures were told, by epoch.
+    """
+
+    run: Run
+    keys: str
+    places: dict[str, array[int]] = field(default_factory=lambda: {kind: array("Q") for kind in ANSWERS})
+    events: set[int] = field(default_factory=set)
+    untouched: float = 0.0
+    row_kl: dict[int, float] = field(default_factory=dict)
+    budget: float | None = None
+    told: dict[int, int] = field(default_factory=dict)
+
+    def visits(self) -> NDArray[np.uint32]:
+        """How often each row was visited."""
+        return self.run.visits(*(len(self.places[kind]) for kind in ANSWERS))
+
+    @property
+    def most(self) -> int:
+        """How often the most visited row was visited, whatever sat an epoch out."""
+        trained = -(-len(self.places["train"]) // self.run.steps)
+        tests = self.run.tests if self.run.role == "features" else 0
+        return max(trained, -(-len(self.places["evaluate"]) // tests) if tests else 0)

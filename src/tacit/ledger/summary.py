@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.contracts import Event
-from tacit.ledger._state import Declared
 from tacit.ledger.keys import Keys
 from tacit.ledger.mechanisms import embedding_sum_kl, promise, strange
+from tacit.ledger.run import Declared
 
 __all__ = ["RunSummary", "Spent", "Summary", "by_example", "histogram", "spent_in"]
 

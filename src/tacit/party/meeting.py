@@ -14,6 +14,7 @@ from tacit.align.psi import CHUNK, SHORT
 from tacit.config import Contract, Terms
 from tacit.contracts import Link
 from tacit.cut.handshake import PROTOCOL
+from tacit.cut.session import LARGEST
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.party.folder import Folder
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
@@ -41,10 +42,10 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
     cut = contract.cut.widths[party]
     return {
         **dict.fromkeys(("hello", "refusal", "done"), CONTROL),
-        "embedding": Limit(dtype, (contract.batch_size, *cut)),
-        "gradient": Limit(dtype, (contract.batch_size, *cut)),
-        "evaluation": Limit(dtype, (AtMost(contract.batch_size), *cut)),
-        "figures": Limit(torch.float64, (AtMost(len(contract.share.metrics)),)),
+        "embedding": Limit(dtype, (contract.batch_size, *cut), LARGEST),
+        "gradient": Limit(dtype, (contract.batch_size, *cut), LARGEST),
+        "evaluation": Limit(dtype, (AtMost(contract.batch_size), *cut), LARGEST),
+        "figures": Limit(torch.float64, (AtMost(len(contract.share.metrics)),), LARGEST),
     }
 
 

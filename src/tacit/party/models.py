@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tacit.align.tables import Inputs
 from tacit.config import LEARNING_RATES, Contract, Party
-from tacit.cut._tensors import evaluating
+from tacit.cut.tensors import evaluating
 from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
 from tacit.models.layers import glorot_linear

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 
@@ -10,7 +9,7 @@ from tacit.errors import LinkError, RefusedError, TacitError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
-__all__ = ["explain", "show_identity"]
+__all__ = ["explain"]
 
 _PROBE_SECONDS = 3.0
 
@@ -64,7 +63,7 @@ def _hangs_up(address: str, identity: Identity, pinned: Certificate) -> bool:
     context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
     context.set_alpn_protocols(["h2"])
     try:
-        show_identity(context, identity)
+        certificates.show(context, identity)
         with (
             socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as plain,
             context.wrap_socket(plain) as secured,
@@ -74,13 +73,3 @@ def _hangs_up(address: str, identity: Identity, pinned: Certificate) -> bool:
             return its_own and not secured.recv(1)
     except (OSError, ValueError):  # of the network, of TLS, of an address or a certificate that is none
         return False
-
-
-def show_identity(context: ssl.SSLContext, identity: Identity) -> None:
-    """Let a probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
-    fd = os.memfd_create("identity", os.MFD_CLOEXEC)
-    try:
-        os.write(fd, identity.key_pem + identity.cert_pem)
-        context.load_cert_chain(f"/proc/self/fd/{fd}")
-    finally:
-        os.close(fd)

@@ -21,23 +21,23 @@ from torch import Tensor
 
 from tacit.contracts import Message
 from tacit.errors import ProtocolError, TensorError, UsageError
-from tacit.wire._control import CONTROL, control, read_control
-from tacit.wire._limits import DIMENSIONS, DTYPES, KINDS, AtMost, Limit, short_name
+from tacit.wire.messages import (
+    CONTROL,
+    DIMENSIONS,
+    DTYPES,
+    KINDS,
+    AtMost,
+    Limit,
+    control,
+    read_control,
+    short_name,
+    wrong_numbers,
+)  # fmt: skip
 
 __all__ = [
-    "CONTROL",
-    "DTYPES",
-    "FRAME",
-    "HEADER",
-    "KINDS",
-    "Assembler",
-    "AtMost",
-    "Limit",
-    "control",
-    "encode",
-    "frames",
-    "read_control",
-]
+    "CONTROL", "DTYPES", "FRAME", "HEADER", "KINDS", "Assembler", "AtMost", "Encoded", "Limit", "control", "encode",
+    "encoded", "frames", "read_control",
+]  # fmt: skip
 
 if sys.byteorder != "little":
     raise ImportError("tacit.wire.codec sends tensors as they lie in memory, least byte first: this machine's are not")
@@ -68,11 +68,19 @@ def _bytes(payload: Tensor, what: str) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _number(message: Message) -> int:
-    """The step, if it is one that the wire has room for."""
-    if isinstance(message.step, bool) or not isinstance(message.step, int) or not 0 <= message.step < 2**64:
-        raise UsageError(f"{message.kind}: step {message.step!r} is not a whole number from 0 to 2**64 - 1")
-    return message.step
+class Encoded(Message):
+    """A message that has its frames: what the journal keeps and what the wire carries are the same bytes, made once."""
+
+    frames: tuple[bytes, ...] = ()  # no field: a copy with other content is encoded anew
+
+
+def encoded(message: Message, known: tuple[bytes, ...] = ()) -> Encoded:
+    """The message with its frames: those that are known, as it came in them, or new ones."""
+    if isinstance(message, Encoded) and message.frames:
+        return message
+    made = Encoded(message.step, message.kind, message.payload, message.rows)
+    object.__setattr__(made, "frames", known or tuple(frames(message)))  # the class is frozen, and this is its making
+    return made
 
 
 def frames(message: Message) -> Iterator[bytes]:
@@ -81,7 +89,9 @@ def frames(message: Message) -> Iterator[bytes]:
     The tensor is read as the frames are taken: leave it alone until the last one is out. What can't be sent is a
     `UsageError` (kind, step, rows) or a `TensorError` (dtype, shape), before the first frame.
     """
-    payload, what = message.payload, f"{message.kind} of step {message.step}"
+    if isinstance(message, Encoded) and message.frames:
+        return iter(message.frames)
+    payload, what = message.payload, _name(message)
     if message.kind not in KINDS:
         raise UsageError(f"no message is of kind {message.kind!r}: one of {', '.join(KINDS)}")
     if payload.dtype not in DTYPES:
@@ -90,10 +100,12 @@ def frames(message: Message) -> Iterator[bytes]:
         raise TensorError(f"{what}: shape {tuple(payload.shape)} has no place in a header: 4 dimensions below 2**32")
     if len(message.rows) not in (0, _ROWS):
         raise UsageError(f"{what}: rows are {len(message.rows)} bytes: pass a digest of {_ROWS}, or none")
+    if isinstance(message.step, bool) or not isinstance(message.step, int) or not 0 <= message.step < 2**64:
+        raise UsageError(f"{message.kind}: step {message.step!r} is not a whole number from 0 to 2**64 - 1")
     content = _bytes(payload, what)
     fields = (
         MAGIC, KINDS.index(message.kind), DTYPES.index(payload.dtype), payload.ndim, len(message.rows),
-        _number(message), message.rows, *payload.shape, *(0,) * (DIMENSIONS - payload.ndim), len(content),
+        message.step, message.rows, *payload.shape, *(0,) * (DIMENSIONS - payload.ndim), len(content),
     )  # fmt: skip
     return _pieces(fields, content)
 
@@ -125,6 +137,7 @@ class _Pending:
 
     head: bytes
     message: Message
+    limit: Limit
     room: memoryview
     filled: int = 0
 
@@ -175,8 +188,11 @@ class Assembler:
             if pending.filled < len(pending.room):
                 return None
             self._pending = None
-            _check_finite(pending.message)
-            return pending.message
+            wrong = wrong_numbers(pending.message.payload, pending.limit.largest)
+            if wrong:
+                raise ProtocolError(f"{_name(pending.message)}: {wrong}")
+            whole = len(frame) == HEADER + len(pending.room)  # larger messages are not kept in memory twice
+            return encoded(pending.message, (bytes(frame),)) if whole else pending.message
         except ProtocolError as error:
             self._refusal, self._pending = str(error), None
             raise
@@ -221,17 +237,8 @@ class Assembler:
             raise ProtocolError(f"{name}: {total} bytes are announced for {short_name(content)} {shape}")
         payload = torch.empty(shape, dtype=content)
         room = payload.reshape(-1).view(torch.uint8).numpy().data
-        return _Pending(bytes(frame[:_SAME]), Message(step, KINDS[kind], payload, rows[:rows_length]), room)
-
-
-def _check_finite(message: Message) -> None:
-    payload = message.payload
-    if not payload.is_floating_point() or not payload.numel():
-        return
-    low, high = torch.aminmax(payload)  # one pass; not a number wins over all numbers
-    if not (math.isfinite(low.item()) and math.isfinite(high.item())):
-        wrong = int((~torch.isfinite(payload)).sum())
-        raise ProtocolError(f"{_name(message)}: {wrong} of {payload.numel()} numbers are not finite")
+        message = Message(step, KINDS[kind], payload, rows[:rows_length])
+        return _Pending(bytes(frame[:_SAME]), message, limit, room)
 
 
 def _name(message: Message) -> str:

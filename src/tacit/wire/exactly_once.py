@@ -13,6 +13,7 @@ import torch
 
 from tacit.contracts import Message
 from tacit.errors import ProtocolError, RefusedError, StorageError
+from tacit.wire.codec import encoded
 from tacit.wire.exchange import Exchange
 
 __all__ = ["CONFIRMED", "AnsweringChannel", "AnsweringLine", "AskingChannel", "AskingLine", "Judge", "Line", "Trace"]
@@ -89,6 +90,7 @@ class AskingChannel:
         stored = self.exchange.request(self.turn)
         if stored is None:
             self._trace("request computed")
+            message = encoded(message)
             self.exchange.write_request(self.turn, message)
             self.exchange.journal.sync()
             self._leaving()
@@ -183,6 +185,7 @@ class AnsweringChannel:
         stored = self.exchange.answer(self.turn)
         if stored is None:
             self._trace("answer computed")
+            message = encoded(message)
             self.exchange.write_answer(self.turn, message)
             self.exchange.journal.sync()
             self._leaving()

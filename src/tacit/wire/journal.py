@@ -13,8 +13,8 @@ from types import TracebackType
 
 from tacit.disk import as_bytes, locked, make_folder, remove, storing, sync_file, sync_folder, write_at
 from tacit.errors import StorageError, UsageError
-from tacit.wire import _segment as layout
-from tacit.wire._segment import Record
+from tacit.wire import segment as layout
+from tacit.wire.segment import Record
 
 __all__ = ["Journal", "Place", "Record"]
 

@@ -10,7 +10,7 @@ from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.wire.codec import control, read_control
 
-__all__ = ["Alarm", "Desk", "DeskLine", "Dialer", "Waiting", "last_words", "refusal", "refused_by"]
+__all__ = ["Alarm", "Desk", "DeskLine", "Dialer", "Waiting", "last_words", "plain", "refusal", "refused_by"]
 
 Waiting = Callable[[str, float, str], None]
 """Called about once a second while nothing comes: the peer's name, the seconds so far, and why, as far as known."""
@@ -56,11 +56,13 @@ def refused_by(message: Message, peer: str) -> RefusedError:
         said = read_control(message)
     except ProtocolError as error:
         said = {"reason": str(error)}
-    field, reason = (
-        "".join(letter if letter.isprintable() else "?" for letter in str(said.get(name, "?"))[:most])
-        for name, most in (("field", 100), ("reason", 2000))
-    )
+    field, reason = plain(said.get("field", "?"), 100), plain(said.get("reason", "?"), 2000)
     return RefusedError(field, f"{peer} refused to go on, about {field!r}: {reason}")
+
+
+def plain(words: object, most: int) -> str:
+    """At most so many characters of what a peer said, each of which only shows."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(words)[:most])
 
 
 def last_words(link: Link, error: RefusedError) -> None:

@@ -1,19 +1,34 @@
-"""A channel, or a link, between two parties in one process."""
+"""Channels and links between two parties in one process, and what these links share with those between machines.
+
+That is a bounded queue with an end for each direction, and the codec between it and messages.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from tacit.contracts import Link, Message
-from tacit.errors import ProtocolError
-from tacit.wire._link import FrameLink, Pipe
-from tacit.wire.codec import Limit
+from tacit.errors import LinkError, ProtocolError, TensorError
+from tacit.wire.codec import Assembler, Limit, frames
+from tacit.wire.messages import wrong_numbers
 
-__all__ = ["MemoryChannel", "MemoryLink", "links", "pair"]
+__all__ = ["FrameLink", "MemoryChannel", "MemoryLink", "Pipe", "links", "pair"]
+
+SEND_SECONDS = 30.0
+"""How long a peer may take nothing of what is sent before it counts as gone."""
+
+HANDOVER_SECONDS = 0.01
+"""How long a sender waits for its frames to be taken. Where it goes on computing at once, it keeps the interpreter from
+the thread that sends, and the message leaves milliseconds later."""
 
 _ROOM = 64  # messages that may wait to be taken, so that a fast sender waits and memory stays bounded
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,11 @@ class MemoryChannel:
                 f"expected the {kind} of step {step}, got the {message.kind} of step {message.step}: "
                 "the two parties are not at the same step"
             )
+        if message.payload.device.type == "cpu" and wrong_numbers(message.payload):  # elsewhere looking would wait
+            raise TensorError(
+                f"step {step}: the {kind} is not finite; no label was touched, and the model was not changed: look at "
+                "inputs, loss and learning rates"
+            )
         return self.incoming.popleft()
 
 
@@ -52,6 +72,122 @@ def pair() -> tuple[MemoryChannel, MemoryChannel]:
     one: deque[Message] = deque()
     two: deque[Message] = deque()
     return MemoryChannel(one, two), MemoryChannel(two, one)
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+class Pipe(Generic[T]):
+    """Items in order between threads, at most `room` of them at a time.
+
+    Once it has ended nothing more goes in; what is in it can still be taken out, and after that taking is a
+    `LinkError` that says why it ended.
+
+    Args:
+        room: how many items may wait; whoever puts one more waits for a free place.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._items: deque[T] = deque()
+        self._reason: str | None = None
+        lock = threading.Lock()
+        self._filled = threading.Condition(lock)
+        self._freed = threading.Condition(lock)
+
+    def put(self, item: T, timeout: float | None = None) -> None:
+        """Wait for a free place and put an item into it; a `LinkError` where none gets free in so many seconds."""
+        with self._freed:
+            free = self._freed.wait_for(lambda: self._reason is not None or len(self._items) < self._room, timeout)
+            if self._reason is not None:
+                raise LinkError(self._reason)
+            if not free:
+                raise LinkError(f"nothing was taken for {timeout:g} s")
+            self._items.append(item)
+            self._filled.notify()
+
+    def get(self, timeout: float | None = None) -> T | None:
+        """The next item, or None where none came in so many seconds."""
+        with self._filled:
+            if not self._filled.wait_for(lambda: self._items or self._reason is not None, timeout):
+                return None
+            if not self._items:
+                raise LinkError(self._reason)
+            self._freed.notify_all()
+            return self._items.popleft()
+
+    def taken(self, timeout: float) -> None:
+        """Wait a moment until everything was taken out."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._reason is not None or not self._items, timeout)
+
+    def end(self, reason: str) -> None:
+        """Let nothing more in. The first reason given stays."""
+        with self._filled:
+            if self._reason is None:
+                self._reason = reason
+            self._filled.notify_all()
+            self._freed.notify_all()
+
+    def cut(self, reason: str) -> None:
+        """End it at once: what nobody took yet is gone."""
+        with self._filled:
+            self._items.clear()
+        self.end(reason)
+
+
+class FrameLink:
+    """Messages over two pipes of frames. Any thread may send; one at a time receives.
+
+    Args:
+        peer: the other end's name.
+        limits: what may come from there.
+        outgoing: the frames that go there.
+        incoming: the frames that come from there.
+    """
+
+    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[bytes], incoming: Pipe[bytes]) -> None:
+        self._peer = peer
+        self.outgoing = outgoing
+        self.incoming = incoming
+        self._assembler = Assembler(limits)
+        self._one_message = threading.Lock()
+
+    @property
+    def peer(self) -> str:
+        """The other end's name."""
+        return self._peer
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """What may come; frames are judged as `recv` takes them, so new limits hold from the next call on."""
+        return self._assembler.limits
+
+    @limits.setter
+    def limits(self, limits: Mapping[str, Limit]) -> None:
+        self._assembler.limits = limits
+
+    def send(self, message: Message) -> None:
+        """Hand a message over; wait while the queue is full, but not for ever: a peer that takes nothing is gone.
+
+        The tensor is copied and may be changed afterwards.
+        """
+        with self._one_message:
+            for frame in frames(message):
+                self.outgoing.put(frame, SEND_SECONDS)
+            self.outgoing.taken(HANDOVER_SECONDS)
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            frame = self.incoming.get(left)
+            if frame is None:
+                return None
+            message = self._assembler.feed(frame)
+            if message is not None:
+                return message
 
 
 class MemoryLink(FrameLink):

@@ -18,10 +18,10 @@ from typing import Any
 from tacit.contracts import Link
 from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
-from tacit.wire._link import FrameLink, Pipe
 from tacit.wire._tls import explain
 from tacit.wire.certificates import Identity
 from tacit.wire.codec import FRAME, Limit
+from tacit.wire.memory import FrameLink, Pipe
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log of failed handshakes; ours says who and why. Read at import
 import grpc

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tacit.align._sources import scan
+from tacit.align.sources import scan
 from tacit.config import Contract, OneShotContract
 from tacit.errors import TacitError
 from tacit.party.doctor.finding import Finding, of_error

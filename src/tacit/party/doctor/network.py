@@ -8,7 +8,6 @@ import ssl
 
 from tacit.party.doctor.finding import Finding
 from tacit.wire import certificates
-from tacit.wire._tls import show_identity
 from tacit.wire.certificates import Identity
 
 __all__ = ["port", "reach"]
@@ -92,7 +91,7 @@ def _handshake(name: str, plain: socket.socket, address: str, identity: Identity
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
     context.set_alpn_protocols(["h2"])
-    show_identity(context, identity)
+    certificates.show(context, identity)
     try:
         with context.wrap_socket(plain) as secured:
             shown = secured.getpeercert(binary_form=True) or b""

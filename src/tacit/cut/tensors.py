@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from tacit.errors import UsageError
 
+__all__ = ["evaluating", "finite", "tensors"]
+
 
 def tensors(name: str, given: Tensor | Sequence[Tensor], *, rows: int | None = None) -> tuple[Tensor, ...]:
     """One tensor or several as a tuple, if all have `rows` rows.
