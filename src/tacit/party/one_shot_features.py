@@ -36,7 +36,16 @@ from tacit.party.aligning import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
 from tacit.party.models import load_factory
-from tacit.party.one_shot_common import Telling, columns_of, id_hashes, own_inputs, run_id, seed_of, threads_of
+from tacit.party.one_shot_common import (
+    Telling,
+    columns_of,
+    every_row,
+    id_hashes,
+    own_inputs,
+    run_id,
+    seed_of,
+    threads_of,
+)
 from tacit.wire.line import Dialer
 
 __all__ = ["FeatureOutcome", "sent_before", "shown", "train_features"]
@@ -75,7 +84,7 @@ def train_features(folder: Folder, telling: Telling) -> FeatureOutcome:
     asking = _asking(folder, contract, rows, train, telling)
     try:
         sent, mechanism = _told(folder, contract, asking, inputs[:train], telling)
-        bottom = _learnt(folder, contract, inputs[:train], sent, mechanism, telling)
+        bottom = _learnt(folder, contract, rows, inputs[:train], sent, mechanism, telling)
         codes, told = _released(folder, contract, rows, inputs, sent, mechanism, bottom, telling)
         telling.status.update(release={**told["form"], "worst": told["audit"]["worst"]}, at_once=True)
         _enter(folder, contract, rows, told, codes)
@@ -163,6 +172,7 @@ def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
 def _learnt(
     folder: Folder,
     contract: OneShotContract,
+    rows: Aligned,
     inputs: Inputs,
     sent: NDArray[Any],
     mechanism: Flipping | Averages,
@@ -171,8 +181,11 @@ def _learnt(
     """What was learnt of one's own columns; columns that are withheld never reach the learner."""
 
     def make(path: Path) -> None:
+        learn = folder.config.learn or Learn()
+        unlabelled = learn.factory is None and learn.learner == "network" and learn.pretrain
+        seen = every_row(folder, contract, rows, len(inputs)) if unlabelled else inputs
         _learner(folder).fit(
-            shown(folder, inputs), sent, mechanism, contract.exchange.width,
+            shown(folder, seen), sent, mechanism, contract.exchange.width,
             seed=seed_of(folder), threads=threads_of(folder), progress=telling.part,
         ).save(path)  # fmt: skip
 
