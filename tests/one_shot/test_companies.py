@@ -9,9 +9,12 @@ import sqlite3
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipments
+from tacit.party.align import aligned
+from tacit.party.one_shot_common import every_row, own_inputs
 from tacit.party.train import train_one_shot
 
 from .companies import Companies, OverError, table
@@ -234,3 +237,19 @@ def test_labels_are_reissued_for_all_rows_at_the_price_of_all(companies):
     assert not np.array_equal(sent(companies), sent(companies, run="anew"))
     assert certificate.auc == pytest.approx(0.6)
     assert certificate.total_auc == pytest.approx(0.648)
+
+
+def test_a_network_learns_without_labels_from_all_rows_that_its_owner_has(companies):
+    path = companies.path / "airport" / "data.parquet"
+    others = table(300, seed=9).with_columns(pl.concat_str(pl.lit("other"), "id").alias("id"))
+    pl.concat([pl.read_parquet(path), others]).write_parquet(path)
+    columns = 'categorical = ["port"], numeric = ["wind", "rain"]'
+    companies.set("airport", columns=columns, more='learn = { learner = "network" }\n')
+    companies.align()
+    sound(companies.train())
+    folder = companies.folder("airport")
+    rows, contract = aligned(folder), folder.one_shot
+    every, known = every_row(folder, contract, rows, 1200), own_inputs(folder, contract, rows, 1200)
+    assert (len(every), len(known)) == (1800, 1500)
+    assert all(torch.equal(a[:1500], b) for a, b in zip(every.tensors, known.tensors, strict=True))
+    assert (companies.run("airport") / "inputs of all rows").exists(), "it learnt from them"

@@ -25,6 +25,7 @@ from tacit.one_shot._rows import Progress, Target, loss
 __all__ = [
     "Fitting",
     "HeadNetwork",
+    "Members",
     "PictureTrunk",
     "Scorer",
     "TableTrunk",
@@ -38,37 +39,46 @@ __all__ = [
 ]
 
 _BATCH = 8192  # rows that are sent through at once where nothing is learnt
+_SMALL = 0.4  # times the usual size of the first weights
+_FAR = 4.0  # deviations from a number's mean, beyond which it counts as so far
 
 
 class TableTrunk(nn.Module):
     """The columns of a table to hidden units.
 
+    Every code has a weight vector of its own in the first layer, small at first: one that few rows have shall not be a
+    fingerprint before anything is learnt. Numbers far from their mean are drawn in.
+
     Args:
         cardinalities: the number of codes of each categorical column.
         numeric: the number of numeric columns.
         width: the units of each layer.
-        embedding: the width of a category.
+        layers: how many there are.
         dropout: the share of units that are left out while learning.
     """
 
     def __init__(
-        self, cardinalities: Sequence[int], numeric: int, width: int = 64, embedding: int = 8, dropout: float = 0.1
+        self, cardinalities: Sequence[int], numeric: int, width: int = 64, layers: int = 1, dropout: float = 0.1
     ) -> None:
         super().__init__()
-        self.shape = {"cardinalities": list(cardinalities), "numeric": numeric, "width": width, "embedding": embedding}
-        self.bare = not len(cardinalities) and not numeric  # then there is a number that is always 0
-        self.columns = Columns(list(cardinalities), max(numeric, int(self.bare)), embedding)
-        layers: list[nn.Module] = []
-        for inputs in (self.columns.width, width):
-            layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
-        self.layers = nn.Sequential(*layers)
-        self.width = width
+        self.shape = {"cardinalities": list(cardinalities), "numeric": numeric, "width": width, "layers": layers}
+        self.width, self.bare = width, not numeric  # without numbers there is one that is always 0
+        self.codes = Columns(list(cardinalities), 0, width) if len(cardinalities) else None
+        self.numbers = nn.Linear(max(numeric, 1), width)
+        with torch.no_grad():
+            for weight in (*(self.codes.parameters() if self.codes else ()), self.numbers.weight):
+                weight.mul_(_SMALL)
+        rest: list[nn.Module] = [nn.ReLU(), nn.Dropout(dropout)]
+        for _ in range(layers - 1):
+            rest += [nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout)]
+        self.rest = nn.Sequential(*rest)
 
     def forward(self, categorical: Tensor, numeric: Tensor) -> Tensor:
         """Codes (batch, c) and numbers (batch, m) to units (batch, width)."""
-        if self.bare:
-            numeric = torch.zeros(len(numeric), 1, device=numeric.device)
-        units: Tensor = self.layers(self.columns(categorical, numeric))
+        first = self.numbers(numeric.new_zeros(len(numeric), 1) if self.bare else numeric.clamp(-_FAR, _FAR))
+        if self.codes is not None:
+            first = first + self.codes(categorical).unflatten(1, (-1, self.width)).sum(1)
+        units: Tensor = self.rest(first)
         return units
 
 
@@ -93,6 +103,18 @@ class PictureTrunk(nn.Module):
         """Pictures (batch, channels, height, width) to units (batch, width)."""
         units: Tensor = self.layers(pictures.float()).mean(dim=(2, 3))
         return units
+
+
+class Members(nn.Module):
+    """Several trunks of one shape side by side: all their units."""
+
+    def __init__(self, trunks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.trunks = nn.ModuleList(trunks)
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """Rows to the units of all (batch, members x width)."""
+        return torch.cat([trunk(*tensors) for trunk in self.trunks], dim=1)
 
 
 class Scorer(nn.Module):
@@ -274,7 +296,7 @@ def fit_network(
     scaled = Target((target.values - shift) / scale, None) if target.classes is None else target
     with same_draws(seed, threads):
         if trunk is None:
-            trunk = TableTrunk(() if own is None else own.cardinalities, tensors[1].shape[1])
+            trunk = TableTrunk(() if own is None else own.cardinalities, tensors[1].shape[1], layers=2)
         else:
             trunk = copy.deepcopy(trunk)
         net = Scorer(trunk, units_of(trunk, tensors), target.outputs)

@@ -21,7 +21,7 @@ from tacit.align.encoder import Inputs
 from tacit.config import Exchange
 from tacit.config.contract import WIDEST
 from tacit.errors import TensorError, UsageError
-from tacit.models._checks import count
+from tacit.models import count
 from tacit.one_shot._network import TableTrunk
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.certificate import Certificate, certify
@@ -193,7 +193,7 @@ def one_shot(
         _seen(rows, table.readers[0], tuple(withheld), made), looked_for(rows, train), table.readers[0].columns, train,
         width, key, limit=feature_limit, attacked=audit, seed=seed, threads=threads, progress=tell,
     )  # fmt: skip
-    bottom = made.fit(home.shown[:train], sent, mechanism, width, seed=seed, threads=threads, progress=tell)
+    bottom = made.fit(home.shown, sent, mechanism, width, seed=seed, threads=threads, progress=tell)
     released = release(bottom, Form(width, ranks, noise), home)
     if floor:
         released = above_floor(released, made, sent, mechanism, home)

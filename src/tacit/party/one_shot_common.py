@@ -23,7 +23,7 @@ from tacit.party.align import Aligned
 from tacit.party.folder import Folder
 from tacit.party.status import Telling
 
-__all__ = ["ExchangeTelling", "columns_of", "id_hashes", "own_inputs", "run_id", "seed_of", "threads_of"]
+__all__ = ["ExchangeTelling", "columns_of", "every_row", "id_hashes", "own_inputs", "run_id", "seed_of", "threads_of"]
 
 
 @dataclass(frozen=True)
@@ -115,3 +115,15 @@ def own_inputs(folder: Folder, contract: OneShotContract, rows: Aligned, train: 
         return Inputs(empty.long(), empty, ())
     cache = folder.run_folder(contract) / "inputs"
     return prepare(folder.data, rows.rows, columns, cache, train=train).inputs
+
+
+def every_row(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Inputs:
+    """The party's own columns of all its rows, the aligned ones first: some learning needs no label.
+
+    They are encoded as the aligned ones are, by what the training rows say.
+    """
+    total = read_ids(folder.data, folder.table.ids, duplicates="drop").report.total
+    others = np.setdiff1d(np.arange(total, dtype=np.int64), rows.rows)
+    numbers = np.concatenate([np.asarray(rows.rows, dtype=np.int64), others])
+    cache = folder.run_folder(contract) / "inputs of all rows"
+    return prepare(folder.data, numbers, columns_of(folder), cache, train=train).inputs

@@ -37,7 +37,16 @@ from tacit.party.align import Aligned, aligned
 from tacit.party.folder import Folder
 from tacit.party.meeting import dial
 from tacit.party.models import load_factory
-from tacit.party.one_shot_common import ExchangeTelling, columns_of, id_hashes, own_inputs, run_id, seed_of, threads_of
+from tacit.party.one_shot_common import (
+    ExchangeTelling,
+    columns_of,
+    every_row,
+    id_hashes,
+    own_inputs,
+    run_id,
+    seed_of,
+    threads_of,
+)
 from tacit.wire.line import Dialer
 
 __all__ = ["FeatureOutcome", "sent_before", "shown", "train_features"]
@@ -196,8 +205,10 @@ def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> 
     folder = side.folder
 
     def make(path: Path) -> None:
+        unlabelled = side.learn.factory is None and side.learn.learner == "network" and side.learn.pretrain
+        every = every_row(folder, side.contract, side.rows, side.train) if unlabelled else side.inputs[: side.train]
         _learner(side).fit(
-            shown(folder, side.inputs[: side.train]), sent, mechanism, side.contract.exchange.width,
+            shown(folder, every), sent, mechanism, side.contract.exchange.width,
             seed=seed_of(folder), threads=threads_of(folder), progress=side.telling.part,
         ).save(path)  # fmt: skip
 

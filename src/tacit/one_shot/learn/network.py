@@ -20,8 +20,10 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
+from tacit.models import count
 from tacit.one_shot._network import (
     Fitting,
+    Members,
     PictureTrunk,
     Scorer,
     TableTrunk,
@@ -30,7 +32,7 @@ from tacit.one_shot._network import (
     scores_of,
     units_of,
 )
-from tacit.one_shot._rows import Progress, learnable
+from tacit.one_shot._rows import Progress, Target, learnable
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
@@ -38,6 +40,7 @@ from tacit.one_shot.pretrain import pretrain, trunk_for
 __all__ = ["Network", "NetworkBottom", "load", "network"]
 
 _BLOCK = 8192
+_MOST_MEMBERS = 64
 _WEIGHTS = "network.safetensors"
 
 
@@ -71,11 +74,13 @@ class NetworkBottom:
 
     def save(self, folder: Path) -> None:
         """Write weights as safetensors and the trunk's shape as JSON."""
-        if not isinstance(self.trunk, TableTrunk | PictureTrunk):
+        members = list(self.trunk.trunks) if isinstance(self.trunk, Members) else [self.trunk]
+        if not isinstance(members[0], TableTrunk | PictureTrunk):
             raise UsageError("a bottom around a trunk of your own can't be built again from a file: save its weights")
         folder.mkdir(parents=True, exist_ok=True)
         save_file(self._tensors(), folder / _WEIGHTS)
-        state = {"learner": self.name, "kind": type(self.trunk).__name__, "trunk": self.trunk.shape}
+        kind, shape = type(members[0]).__name__, members[0].shape
+        state = {"learner": self.name, "kind": kind, "trunk": shape, "members": len(members)}
         (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -87,9 +92,10 @@ def load(folder: Path, state: Mapping[str, Any]) -> NetworkBottom:
     """What `NetworkBottom.save` wrote; `state` is its JSON."""
     kinds: dict[str, type[TableTrunk | PictureTrunk]] = {"TableTrunk": TableTrunk, "PictureTrunk": PictureTrunk}
     try:
-        trunk = kinds[state["kind"]](**state["trunk"])
+        members = count("members", state["members"], high=_MOST_MEMBERS)
+        trunk = Members([kinds[state["kind"]](**state["trunk"]) for _ in range(members)])
         tensors = load_file(folder / _WEIGHTS)
-        mix = tensors.pop("mix").double().numpy().reshape(trunk.width, -1)
+        mix = tensors.pop("mix").double().numpy().reshape(members * state["trunk"]["width"], -1)
         trunk.load_state_dict({key.removeprefix("trunk."): value for key, value in tensors.items()})
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise DataError(f"{folder} holds no network ({error!r}): learn again") from None
@@ -103,13 +109,16 @@ class Network:
     Attributes:
         fitting: how it is fitted.
         pretraining: True to learn without labels first, False not to, or a trunk of the user's (rows to units).
-        corrected: whether the loss is that of the flipped label, BCE(sent, b + (a - b) p): for probabilities. The plain
-            one ranks as well.
+        members: how many networks there are, each stopped on rows of its own that it has not seen: the mean of their
+            scores is steadier. Of pictures and of trunks of the user's there is one.
+        corrected: whether the loss of two classes is that of the flipped label, BCE(sent, b + (a - b) p): then scores
+            are of true labels, and a network ranks better by them too.
     """
 
     fitting: Fitting
     pretraining: bool | nn.Module = True
-    corrected: bool = False
+    corrected: bool = True
+    members: int = 4
     name: str = field(default="network", init=False)
 
     def fit(
@@ -126,31 +135,51 @@ class Network:
         """Learn from the first `len(sent)` rows; those after them help without labels."""
         target = learnable(inputs, sent, mechanism, width).scaled
         link = _flipped(mechanism) if self.corrected and target.classes == 2 else None
-        trunk = self._trunk(inputs, seed, threads, progress)
+        trunks = self._trunks(inputs, seed, threads, progress)
         tensors = [tensor[: len(sent)] for tensor in _tensors_of(inputs)]
-        with same_draws(seed + 1, threads):
-            net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
-            fit_scorer(net, tensors, target, self.fitting, link=link, progress=progress)
-            weights = net.score.weight.detach().double().numpy().T
-            mix = mixing(covariance(_units(trunk, tensors)), weights, width)
-        return NetworkBottom(trunk, mix)
-
-    def _trunk(self, inputs: Inputs | Tensor, seed: int, threads: int, progress: Progress) -> nn.Module:
-        if isinstance(self.pretraining, nn.Module):
-            return copy.deepcopy(self.pretraining)
-        if self.pretraining and len(inputs) > 1:
-            return pretrain(inputs, seed=seed, threads=threads, progress=progress)
+        weights = []
+        for place, trunk in enumerate(trunks):
+            with same_draws(seed + 1 + place, threads):
+                net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
+                _start(net, target, mechanism if link else None)
+                fit_scorer(net, tensors, target, self.fitting, link=link, progress=progress)
+                weights.append(net.score.weight.detach().double().numpy().T / len(trunks))
+        whole = Members(trunks).eval()
         with same_draws(seed, threads):
-            return trunk_for(inputs)
+            return NetworkBottom(whole, mixing(covariance(_units(whole, tensors)), np.concatenate(weights), width))
+
+    def _trunks(self, inputs: Inputs | Tensor, seed: int, threads: int, progress: Progress) -> list[nn.Module]:
+        """What is fitted: the user's trunk, or ours that has learnt without labels or nothing yet."""
+        if isinstance(self.pretraining, nn.Module):
+            return [copy.deepcopy(self.pretraining)]
+        members = self.members if isinstance(inputs, Inputs) else 1
+        if self.pretraining and len(inputs) > 1:
+            learnt = pretrain(inputs, seed=seed, threads=threads, progress=progress)
+            return [copy.deepcopy(learnt) for _ in range(members)]
+        with same_draws(seed, threads):
+            return [trunk_for(inputs) for _ in range(members)]
 
 
-def network(*, pretraining: bool | nn.Module = True, corrected: bool = False, **fitting: Any) -> Network:
+def network(
+    *, pretraining: bool | nn.Module = True, corrected: bool = True, members: int = 4, **fitting: Any
+) -> Network:
     """A small network; further options are those of `Fitting`.
 
     >>> network(pretraining=False, epochs=3).fitting.epochs
     3
     """
-    return Network(Fitting(**({"decay": 0.1, "rate": 1e-3} | fitting)), pretraining, corrected)
+    usual = {"epochs": 24, "patience": 4, "batch": 512, "rate": 1e-3, "decay": 0.01}
+    return Network(Fitting(**(usual | fitting)), pretraining, corrected, count("members", members, high=_MOST_MEMBERS))
+
+
+def _start(net: Scorer, target: Target, mechanism: Any) -> None:
+    """Begin at the share of the second of two classes, so that the first steps are not spent on it."""
+    if target.classes == 2:
+        share = float(target.values.mean())
+        if mechanism is not None:
+            share = (share - float(mechanism.b)) / float(mechanism.a - mechanism.b)
+        with torch.no_grad():
+            net.score.bias.fill_(float(np.log((share := min(max(share, 0.01), 0.99)) / (1 - share))))
 
 
 def _flipped(mechanism: Any) -> Any:
