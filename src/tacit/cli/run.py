@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,6 @@ from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, pa
 from tacit.cli._progress import Show, one_bar
 from tacit.cli._show import figures, plain, print_report
 from tacit.errors import TacitError
-
-if TYPE_CHECKING:
-    from tacit.party.train import Trained
 
 
 def align(
@@ -109,7 +106,10 @@ def train(
             told |= {"verdict": report.verdict, "worst": report.worst and report.worst.model_dump()}
         typer.echo(json.dumps(told))
     else:
-        _print_trained(trained)
+        for line in trained.history:
+            typer.echo(f"epoch {int(line['epoch']) + 1}: {figures(line) or 'nothing is shared'}")
+        half = trained.folder / "model.safetensors"
+        typer.echo(f"The run {trained.folder.name!r} is finished; this party's half is {half}")
         if report is not None and paths is not None:
             print_report(report, paths)
     if report is not None and report.verdict in ("broken", "not judged"):
@@ -154,14 +154,6 @@ def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet:
         _print_state(one)
         if not quiet:
             _print_details(one)
-
-
-def _print_trained(trained: Trained) -> None:
-    for line in trained.history:
-        typer.echo(f"epoch {int(line['epoch']) + 1}: {figures(line) or 'nothing is shared'}")
-    typer.echo(
-        f"The run {trained.folder.name!r} is finished; this party's half is {trained.folder / 'model.safetensors'}"
-    )
 
 
 def _print_state(run: dict[str, Any]) -> None:

@@ -79,17 +79,24 @@ class Named:
 
     def rows(self, start: int, end: int) -> Tensor:
         """Some rows, as numbers."""
-        found, place = [], 0
+        numbers, place = [], 0
         for part in self._flat:
+            if not isinstance(part, Tensor):
+                raise DataError(f"{self.name} holds text where numbers belong: pass numbers")
             if start < place + len(part) and end > place:
-                found.append(part[max(0, start - place) : end - place])
+                some = part[max(0, start - place) : end - place]
+                numbers.append(some if some.is_floating_point() else some.float())
             place += len(part)
-        return torch.cat([_numbers(one, self.name) for one in found])
+        return torch.cat(numbers)
 
     def column(self) -> NDArray[Any]:
         """All rows as one column of numbers or texts."""
-        flat = [part.numpy() if isinstance(part, Tensor) else part for part in map(_plain, self._flat)]
-        return np.concatenate([one.reshape(-1) for one in flat])
+        columns = []
+        for part in self._flat:
+            if isinstance(part, Tensor):
+                part = (part.float() if part.dtype == torch.bfloat16 else part).numpy()
+            columns.append(part.reshape(-1))
+        return np.concatenate(columns)
 
 
 def read_named(spelled: str | Path, what: str) -> Named:
@@ -133,16 +140,6 @@ def _checked(name: str, what: str, path: Path, parts: list[Part], *, listed: boo
     if len(shapes) > 1:
         raise DataError(f"{name} holds batches of different rows, {sorted(shapes)}: pass batches of one cut")
     return named
-
-
-def _numbers(part: Part, name: str) -> Tensor:
-    if not isinstance(part, Tensor):
-        raise DataError(f"{name} holds text where numbers belong: pass numbers")
-    return part if part.is_floating_point() else part.float()
-
-
-def _plain(part: Part) -> Part:
-    return part.float() if isinstance(part, Tensor) and part.dtype == torch.bfloat16 else part
 
 
 def _tensor(part: Any, name: str) -> Part:
@@ -221,13 +218,10 @@ def _pt(path: Path, key: str | None, what: str) -> Any:
             path, key, what, [str(name) for name in found], {str(k): v for k, v in found.items()}.__getitem__
         )
     _no_key(path, key)
-    if isinstance(found, Tensor) or (isinstance(found, list | tuple) and found and _all_tensors(found)):
+    several = isinstance(found, list | tuple) and found and all(isinstance(part, Tensor) for part in found)
+    if isinstance(found, Tensor) or several:
         return found
     raise DataError(f"{path} holds a {type(found).__name__}: save a tensor, a list or a dict of tensors")
-
-
-def _all_tensors(found: Sequence[object]) -> bool:
-    return all(isinstance(one, Tensor) for one in found)
 
 
 def _parquet(path: Path, key: str | None, what: str) -> Any:
@@ -256,14 +250,13 @@ def _table(path: Path, key: str | None, what: str, read: Callable[[], pl.DataFra
         raise DataError(
             f"{path} has a column {wrong[0]!r} of {table.schema[wrong[0]]}: pass numbers alone, or PATH:COLUMN"
         )
-    return _whole(path, table).to_numpy()
+    for column in table.iter_columns():
+        _full(path, column)
+    return table.to_numpy()
 
 
 def _column(path: Path, column: pl.Series) -> Any:
-    missing = int(column.null_count())
-    if missing:
-        row = int(column.is_null().arg_max() or 0)
-        raise DataError(f"{path}:{column.name}: row {row} (counted from 0) is empty: leave such rows out of all files")
+    _full(path, column)
     if not isinstance(column.dtype, pl.List | pl.Array):
         return column.cast(pl.String).to_numpy().astype(str) if column.dtype == pl.String else column.to_numpy()
     lengths = column.list.len() if isinstance(column.dtype, pl.List) else None
@@ -277,12 +270,11 @@ def _column(path: Path, column: pl.Series) -> Any:
     return inner.to_numpy().reshape(len(column), -1)
 
 
-def _whole(path: Path, table: pl.DataFrame) -> pl.DataFrame:
-    for column in table.iter_columns():
-        if column.null_count():
-            row = int(column.is_null().arg_max() or 0)
-            raise DataError(f"{path}:{column.name}: row {row} (counted from 0) is empty: leave such rows out")
-    return table
+def _full(path: Path, column: pl.Series) -> None:
+    """Refuse a column with gaps."""
+    if column.null_count():
+        row = int(column.is_null().arg_max() or 0)
+        raise DataError(f"{path}:{column.name}: row {row} (counted from 0) is empty: leave such rows out of all files")
 
 
 def _one(path: Path, key: str | None, what: str, names: list[str]) -> str:

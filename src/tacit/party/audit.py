@@ -23,7 +23,7 @@ from tacit.errors import TensorError, UsageError
 from tacit.party.align import aligned
 from tacit.party.feature_run import build_feature_party
 from tacit.party.folder import Folder
-from tacit.party.foreign_files import Messages, read_messages
+from tacit.party.foreign_files import read_messages
 from tacit.party.label_run import build_label_party
 from tacit.party.one_shot_report import exchange_report
 from tacit.party.run_record import with_records
@@ -95,14 +95,18 @@ def audit_files(
             read.view, read.view if read.revisited else None, lambda ids: hidden[ids], missing, progress
         )
     if not read.revisited:
-        missing.append(Missing("all visits of an example together", _no_visits(files)))
+        unnamed = files.get("ids") is None
+        why = "without --ids every row counts as another example" if unnamed else "no example comes more than once"
+        missing.append(Missing("all visits of an example together", why))
     shape = read.view.rows.shape
+    notes = [f"The files were audited as {shape[0]} batches of {shape[1]} rows."]
+    notes += [note[0].upper() + note[1:] + "." for note in read.notes]
     payload = read.view.gradient if side == "features" else read.view.embedding
     subject = Subject(
         kind="files", side=side, run=Path(files[needed[0]]).name, rows=int(read.view.rows.max()) + 1,
         width=payload.shape[2], steps=shape[0], versions=versions(), files=read.files,
     )  # fmt: skip
-    return _report(subject, leaks, missing, limit=limit, notes=_notes(read, shape), repeat=repeat)
+    return _report(subject, leaks, missing, limit=limit, notes=notes, repeat=repeat)
 
 
 def audit_run(
@@ -336,17 +340,6 @@ def _check_limit(side: Side, limit: float | None) -> None:
     if limit is not None and not least < limit < 1:
         figure = "leak AUC is 0.5 for a coin flip" if side == "features" else "0 is nothing, 1 is everything"
         raise UsageError(f"limit = {limit:g} is not between {least:g} and 1 ({figure}): choose a number in between")
-
-
-def _notes(read: Messages, shape: Sequence[int]) -> tuple[str, ...]:
-    told = f"The files were audited as {shape[0]} batches of {shape[1]} rows."
-    return (told, *(note[0].upper() + note[1:] + "." for note in read.notes))
-
-
-def _no_visits(files: dict[str, Any]) -> str:
-    if files.get("ids") is None:
-        return "without --ids every row counts as another example"
-    return "no example comes more than once in the files"
 
 
 def _report(

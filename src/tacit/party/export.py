@@ -85,7 +85,8 @@ def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     if report.limit is None or report.limit > limit:
         said = "none" if report.limit is None else f"{report.limit:g}"
         return f"it was trained under a limit of {limit:g}, and its report judges another one ({said}): audit it again"
-    done, planned = report.subject.steps or 0, _planned(folder)
+    plan = plan_of(folder.contract, aligned(folder))
+    done, planned = report.subject.steps or 0, plan.epochs * plan.steps
     if done < planned:
         return f"its report is about {done} of {planned} steps: run `tacit audit {where}` now that the training is over"
     if broken(where):
@@ -107,12 +108,6 @@ def _exchange_problem(folder: Folder, where: Path, report: Report | None) -> str
     if report.verdict == "broken":
         return f"its limit is broken, as {where / 'report.html'} says"
     return None
-
-
-def _planned(folder: Folder) -> int:
-    """Steps of the whole training."""
-    plan = plan_of(folder.contract, aligned(folder))
-    return plan.epochs * plan.steps
 
 
 def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:

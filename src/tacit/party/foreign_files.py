@@ -86,25 +86,21 @@ def read_messages(
             f"{sent['clean'].name} is {sent['clean'].shape} and {first.name} is {first.shape}: clean gradients have as "
             "many numbers for each row as those that were sent"
         )
-    rows, seen, codes = _ids(ids, cuts)
-    owned = [read_named(path, name) for name, path in (("labels", labels), ("inputs", inputs)) if path is not None]
-    truth = next((_labels(one, cuts, codes, seen) for one in owned if one.what == "labels"), (None, ()))
-    hidden = next((_inputs(one, cuts, codes, seen) for one in owned if one.what == "inputs"), None)
+    owned = {
+        name: read_named(path, name)
+        for name, path in (("labels", labels), ("inputs", inputs), ("ids", ids)) if path is not None
+    }  # fmt: skip
+    rows, seen, codes = _ids(owned.get("ids"), cuts)
+    truth, notes = _labels(owned["labels"], cuts, codes, seen) if "labels" in owned else (None, ())
+    hidden = _inputs(owned["inputs"], cuts, codes, seen) if "inputs" in owned else None
     if "gradients" in batched:
         view = View.of(batched["gradients"], rows=rows, embedding=batched.get("embeddings"))
     else:
         view = View.of_embeddings(batched["embeddings"], rows=rows)
-    paths = [one.path for one in (*sent.values(), *owned)] + ([] if ids is None else [read_path(ids)])
     return Messages(
-        view, truth[0], batched.get("clean"), hidden, bool(rows.numel() > rows.unique().numel()),
-        (*cuts.notes, *truth[1]), {path.name: _digest(path) for path in paths},
+        view, truth, batched.get("clean"), hidden, bool(rows.numel() > rows.unique().numel()), (*cuts.notes, *notes),
+        {file.path.name: _digest(file.path) for file in (*sent.values(), *owned.values())},
     )  # fmt: skip
-
-
-def read_path(spelled: str | Path) -> Path:
-    """The path of what may be spelled with the name of a part after a colon."""
-    path = Path(spelled)
-    return path if path.exists() else Path(str(spelled).rpartition(":")[0])
 
 
 @dataclass(frozen=True)
@@ -194,13 +190,12 @@ def _finite(part: Tensor, named: Named, start: int) -> None:
         )
 
 
-def _ids(path: str | Path | None, cuts: _Cuts) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
+def _ids(named: Named | None, cuts: _Cuts) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
     """The code of the example in each audited row, the audited rows, and their codes again, flat."""
     places = cuts.places()
-    if path is None:
+    if named is None:
         codes = np.arange(places.size)
     else:
-        named = read_named(path, "ids")
         values = cuts.column(named)
         if values.dtype.kind == "f" and not np.array_equal(values, np.round(values.astype(np.float64))):
             raise DataError(f"{named.name}: ids are whole numbers or texts, and these have fractions")

@@ -149,8 +149,10 @@ class Gate(ABC):
         action = "resume" if paused and verdict.action in ("keep", "raise", "lower") else verdict.action
         self._write(task, replace(verdict, action=action))
         if verdict.action in ("pause", "stop"):
+            place = task.turn % self.plan.epoch_turns
+            when = f"at step {place + 1} of epoch {task.epoch + 1}" if place else f"before epoch {task.epoch + 1}"
             raise LimitError(
-                f"training {'pauses' if verdict.action == 'pause' else 'is stopped'} {_when(task, self.plan)}: "
+                f"training {'pauses' if verdict.action == 'pause' else 'is stopped'} {when}: "
                 f"{verdict.reason}. {_NEXT[verdict.action]}"
             )
         self.level = verdict.level
@@ -226,11 +228,6 @@ class Gate(ABC):
     @abstractmethod
     def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
         """The same from one batch alone, as long as none was kept whole."""
-
-
-def _when(task: Task, plan: Plan) -> str:
-    place = task.turn % plan.epoch_turns
-    return f"at step {place + 1} of epoch {task.epoch + 1}" if place else f"before epoch {task.epoch + 1}"
 
 
 _NEXT = {

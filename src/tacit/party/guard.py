@@ -107,19 +107,17 @@ class Guard(ABC):
         """A turn is over: record it, look at it, and bring to the disk what belongs to a checkpoint."""
         self.watch.step(turned)
         task = turned.task
-        if (task.turn + 1) % self._plan.epoch_turns == 0 and self._due(task.epoch):
+        if (task.turn + 1) % self._plan.epoch_turns == 0:
             self._look_closely(task)
         if turned.kept:
             self.watch.keep(task.turn + 1)
             self.books.keep()
 
-    def _due(self, epoch: int) -> bool:
-        """Whether it is time for the attacks that take longer; a matter of the steps that lie behind alone."""
-        steps, apart = self._plan.steps, self.watch.live.fitted
-        return bool(self.watch.live.every) and (epoch + 1) * steps // apart > epoch * steps // apart
-
     def _look_closely(self, task: Task) -> None:
-        if self._observer is None or self.watch.recorder is None or not self.watch.recorder.follow:
+        """Where it is time, a matter of the steps that lie behind alone, try the attacks that take longer."""
+        steps, apart = self._plan.steps, self.watch.live.fitted
+        due = self.watch.live.every and (task.epoch + 1) * steps // apart > task.epoch * steps // apart
+        if not due or self._observer is None or self.watch.recorder is None or not self.watch.recorder.follow:
             return
         try:
             found = self._observer.seen(task.turn + 1)

@@ -184,21 +184,19 @@ def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[LabelPart
         folder.data, rows.rows, Columns(table.categorical, table.numeric, table.flagged),
         folder.run_folder(contract) / "inputs", train=plan.train_count, label=table.label, loss=contract.loss,
     )  # fmt: skip
-    labels = prepared.labels
+    labels, gradient = prepared.labels, config.protect.gradient
     assert labels is not None
+    assert gradient is not None
+    protect: Protection = protection(gradient.name, **gradient.options(contract.epochs))
+    weight = config.protect.label_distance_correlation
+    if weight is not None:
+        protect = chain(protection("label_distance_correlation", weight=weight), protect)
     top = build(folder, config, contract, prepared.inputs, classes=int(labels.max()) + 1)
     party = LabelParty(
         top=top, labels=labels, features=prepared.inputs.tensors, optimizer=optimizer(top, config),
-        protect=_gradient_protection(config.protect, contract), loss=contract.loss,
+        protect=protect, loss=contract.loss,
     )  # fmt: skip
     return party, prepared.digest
-
-
-def _gradient_protection(protect: Protect, contract: Contract) -> Protection:
-    assert protect.gradient is not None
-    made = protection(protect.gradient.name, **protect.gradient.options(contract.epochs))
-    weight = protect.label_distance_correlation
-    return made if weight is None else chain(protection("label_distance_correlation", weight=weight), made)
 
 
 def _checked(folder: Folder, rows: Aligned, own: LabelParty) -> bytes:

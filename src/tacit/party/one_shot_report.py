@@ -114,7 +114,14 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
             coins = book.coins(column, target.definition, folder.table.coin_epoch)
             drawn = measured.canaries(coins, mechanism, min(_CANARIES, max(1000, train)), folder.secret)
         certified = _certified(folder, certificate, book)
-        checked = _checked(book) if again else ""
+        checked = ""
+        if again:
+            drawn_again = book.check()
+            checked = (
+                f"All {drawn_again.bits:,} flipped labels of {count(drawn_again.releases, 'exchange')} were drawn "
+                "again, and "
+                "are what the secret and the labels as they were first sent give."
+            )
     finally:
         book.close()
     told_truth = None if answers.sent is None else measured.told_truth(mechanism, answers.sent, labels)
@@ -153,14 +160,6 @@ def _certified(folder: Folder, certificate: Certificate, book: Book) -> Certifie
         odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
         releases=len(total.releases),
         labels=total.labels,
-    )
-
-
-def _checked(book: Book) -> str:
-    checked = book.check()
-    return (
-        f"All {checked.bits:,} flipped labels of {count(checked.releases, 'exchange')} were drawn again, and are what "
-        "the secret and the labels as they were first sent give."
     )
 
 

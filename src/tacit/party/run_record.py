@@ -83,6 +83,8 @@ def _moments(
 ) -> tuple[Moment, ...]:
     """An epoch each: the strength that was decided for it, the worst that was seen, and how good the model was then."""
     history = _history(where)
+    # what the audit found after the last epoch; not of an attacker who knew something anyway, which is told apart
+    final = worst_of([leak for leak in report.leaks if leak.baseline is None])
     epochs = sorted({one["epoch"] for one in seen} | {int(line["epoch"]) for line in history})
     found = []
     for epoch in epochs:
@@ -96,7 +98,7 @@ def _moments(
                 strength=before[-1]["strength"] if before else report.subject.protection or "none",
                 level=before[-1]["level"] if before else 0,
                 worst=_measured(told, epoch, measure)
-                or (_final(report) if told and epoch == epochs[-1] else None)
+                or (final if told and epoch == epochs[-1] else None)
                 or _worst([one for one in seen if one["epoch"] == epoch], measure),
                 figures=figures,
             )
@@ -114,11 +116,6 @@ def _measured(told: Sequence[dict[str, Any]], epoch: int, measure: Measure) -> W
         attack=worst["attack"], value=value, low=min(worst["low"], value), high=max(worst["upper"], value),
         measure=measure,
     )  # fmt: skip
-
-
-def _final(report: Report) -> Worst | None:
-    """What the audit found after the last epoch; not of an attacker who knew something anyway, which is told apart."""
-    return worst_of([one for one in report.leaks if one.baseline is None])
 
 
 def _worst(seen: Sequence[dict[str, Any]], measure: Measure) -> Worst | None:

@@ -6,6 +6,7 @@ removed, a port is taken and let go, and the peer sees a TLS handshake and no mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -194,21 +195,11 @@ def _data(opened: Folder) -> Finding:
 def _needed(opened: Folder, agreed: Contract) -> int:
     """Bytes that a run may take: the journal, what is recorded for the attacks, and some models."""
     config = opened.config
-    width = sum(_product(agreed.cut.widths[name]) for name in _cuts(opened, agreed))
+    widths = agreed.cut.widths
+    cuts = [widths[config.name]] if config.role == "features" and config.name in widths else widths.values()
+    width = sum(map(math.prod, cuts))
     step = 2 * 4 * agreed.batch_size * width  # an embedding and its gradient
     return _SEGMENTS * config.training.checkpoint_every * step + config.record.last * step + 2 * _FOLLOWED
-
-
-def _cuts(opened: Folder, agreed: Contract) -> tuple[str, ...]:
-    mine = opened.config.role != "label" and opened.config.name in agreed.cut.widths
-    return (opened.config.name,) if mine else tuple(agreed.cut.widths)
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    size = 1
-    for side in shape:
-        size *= side
-    return size
 
 
 # --- what runs -------------------------------------------------------------------------------------------------------
