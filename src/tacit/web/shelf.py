@@ -127,16 +127,16 @@ class Shelf:
         """All readers that can be read, fresh; locked in the order of ids, so that no two threads wait in a ring."""
         self.places()
         with ExitStack() as stack:
-            found = []
+            readers = []
             for _, slot in sorted(self._slots.items()):
                 stack.enter_context(slot.lock)
                 try:
                     self._refresh(slot)
                 except DAMAGE:  # its card says so
                     continue
-                found.append(slot.reader)
+                readers.append(slot.reader)
             try:
-                yield found
+                yield readers
             except DAMAGE as error:
                 where = ", ".join(map(str, self._roots))
                 raise DataError(
@@ -147,9 +147,9 @@ class Shelf:
     def glances(self) -> list[Glance]:
         """A glance at each place, newest first; only those are read whose files have changed."""
         self.places()
-        found = [self._look(slot) for slot in list(self._slots.values())]
+        glances = [self._look(slot) for slot in list(self._slots.values())]
         self._let_go()
-        return found
+        return glances
 
     def marks(self) -> dict[str, str]:
         """A short word for each place, by its id, that changes with its files; it waits for nobody who reads them."""
@@ -209,7 +209,7 @@ def _glance(reader: Reader) -> Glance:
     card = reader.card()
     if not isinstance(reader, RunReader):
         return Glance(card, as_json(card))
-    leaks = [(one.name, one.y[-1]) for one in reader.series.values() if one.group == "leak" and len(one)]
+    leaks = [(curve.name, curve.y[-1]) for curve in reader.series.values() if curve.group == "leak" and len(curve)]
     waits = card["state"] == "waiting" and card["alive"]
     since = None
     for when, _, state, _ in reversed(reader.pace):
