@@ -1,6 +1,7 @@
 """The pictures: what stands where, whatever the values are."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -8,8 +9,8 @@ from tacit.report.bars import Mark, histogram, interval, scale
 from tacit.report.document import Decision, LiveCurve, Moment, Worst
 from tacit.report.measures import MEASURES, Judged
 from tacit.report.plots import curves, strengths
-from tacit.report.scatters import tradeoff
-from tacit.report.svg import at, el, near, stretched, ticks
+from tacit.report.scatters import Dot, Panel, tradeoff, tradeoff_file
+from tacit.report.svg import Axis, at, el, near, stretched, ticks
 
 AUC, READ = MEASURES["leak_auc"], MEASURES["variance_read"]
 
@@ -113,3 +114,22 @@ def test_the_gate_stands_where_it_decided():
     drawn = strengths(moments, [raised, raised.model_copy(update={"decision": "keep", "epoch": 4})])
     assert re.findall(r'<svg x="([\d.]+)%" y="([\d.]+)%"', drawn) == [("50.00", "0.00")]  # where the third one begins
     assert "before epoch 3: raise" in drawn
+
+
+def test_settings_side_by_side_are_a_file_that_brings_all_it_needs():
+    dots = [Dot(0.6, 0.7, across=(0.55, 0.7)), Dot(0.8, 0.75, "<2>", up=(0.74, 0.76))]
+    chosen = Panel("leak", {"no protection": [Dot(1.0, 0.8)], "<b>&": dots}, Axis(0.5, 1.0), 0.65, (dots[0], False))
+    text = tradeoff_file(
+        "a & b", [chosen, Panel("mean", {"<b>&": dots}, Axis(0, 1))], worth="AUC", levels={"alone": 0.6}
+    )
+    drawn = ElementTree.fromstring(text)
+    circles = [one.get("class") for one in drawn.findall(".//{*}circle")]
+    assert circles.count("dots s2") == 5, "two in each panel, and one in the key"
+    assert circles.count("dots bare") == 2
+    assert circles.count("ring bad") == 2
+    assert "prefers-color-scheme: dark" in text
+    words = [one.text for one in drawn.findall(".//{*}text")]
+    assert {"a & b", "<b>&", "<2>", "limit 0.650", "alone: 0.600", "leak", "mean"} <= set(words)
+    whiskers = [(one.get("x1"), one.get("x2")) for one in drawn.findall(".//{*}line") if "whisker" in one.get("class")]
+    assert whiskers[0] == ("10.00%", "40.00%")
+    assert "nan" not in tradeoff_file("one", [Panel("leak", {"a": dots[:1]}, Axis(0.5, 1.0))], worth="AUC")

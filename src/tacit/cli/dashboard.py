@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.cli._options import Json, Quiet, Runs, run_folders
+from tacit.disk import replaced
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ def _tell(server: Dashboard, roots: list[Path], *, as_json: bool, quiet: bool) -
         typer.echo(address)
     if quiet and not as_json:
         return
-    found = len(server.shelf.places())
+    places = len(server.shelf.places())
     if as_json:
         token = server.access.token
-        typer.echo(json.dumps({"address": address, "port": server.port, "token": token, "places": found}))
+        typer.echo(json.dumps({"address": address, "port": server.port, "token": token, "places": places}))
         return
     where = ", ".join(str(path.resolve()) for path in roots)
-    if found:
-        typer.echo(f"{found} {'run or sweep' if found == 1 else 'runs and sweeps'} under {where}; Ctrl-C ends it")
+    if places:
+        typer.echo(f"{places} {'run or sweep' if places == 1 else 'runs and sweeps'} under {where}; Ctrl-C ends it")
     else:
         typer.echo(
             f"No run or sweep is under {where} yet: it appears on the page once `tacit train` or `tacit sweep` begins "
@@ -111,8 +111,7 @@ def _browser(address: str | None) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
         way = Path(folder) / "page.html"
         text = f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(address)}">'
-        with os.fdopen(os.open(way, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
+        replaced(way, lambda file: file.write(text.encode()), durable=False)
         if not webbrowser.open(way.as_uri()):
             typer.echo("tacit: no browser could be opened: open the address above yourself", err=True)
         yield

@@ -91,15 +91,15 @@ def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: b
     from tacit.report.words import count
     from tacit.track import Tables
 
-    told: dict[str, Any] = {"to": to, "out": out}
+    summary: dict[str, Any] = {"to": to, "out": out}
     if isinstance(export, Tables):
-        told |= {"rows": export.rows, "sweeps": [str(path) for path in export.sweeps]}
+        summary |= {"rows": export.rows, "sweeps": [str(path) for path in export.sweeps]}
     else:
-        told |= {
+        summary |= {
             "runs": [{"id": place, "name": export.names[place], "new": new} for place, new in export.brought.items()]
         }
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(summary, indent=2))
     elif quiet:
         typer.echo(out)
     elif isinstance(export, Tables):

@@ -46,9 +46,9 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
     height = top + 92
     axis, band = (top + 30) / height, [(top + 12) / height, (top + 48) / height]
     drawn = []
-    for one in marks:
-        place = measure.share(one.value)
-        if one.kind == "limit":
+    for mark in marks:
+        place = measure.share(mark.value)
+        if mark.kind == "limit":
             size = {"width": at(1 - place), "height": at(band[1] - band[0])}
             drawn.append(el("rect", x=at(place), y=at(band[0]), class_="beyond", **size))
     drawn.append(line(0, axis, 1, axis, "axis"))
@@ -61,20 +61,20 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
         text(measure.highest, 1, 1, "tick", dy=-5, anchor="end"),
     ]
     names = []  # above all lines
-    for row, one in enumerate(marks):
-        place, below = measure.share(one.value), 16 * (row + 1) + 2
-        drawn.append(line(place, below / height, place, band[1], one.kind))
-        words = f"{one.name} {decimals(one.value)}"
-        names.append(text(words, place, 0, f"{one.kind} name", dy=below - 6, anchor=near(place)))
+    for row, mark in enumerate(marks):
+        place, below = measure.share(mark.value), 16 * (row + 1) + 2
+        drawn.append(line(place, below / height, place, band[1], mark.kind))
+        words = f"{mark.name} {decimals(mark.value)}"
+        names.append(text(words, place, 0, f"{mark.kind} name", dy=below - 6, anchor=near(place)))
     drawn += names
     if figure is not None:
         drawn.append(line(measure.share(figure.low), axis, measure.share(figure.high), axis, "range"))
         drawn.append(el("circle", cx=at(measure.share(figure.value)), cy=at(axis), r=9, class_="dot"))
-    said = [f"{one.name} {decimals(one.value)}" for one in marks]
+    shown = [f"{mark.name} {decimals(mark.value)}" for mark in marks]
     if figure is not None:
-        said.insert(0, f"{decimals(figure.value)}, between {decimals(figure.low)} and {decimals(figure.high)}")
-    told = f"From {measure.chance:g}, {measure.lowest}, to 1, {measure.highest}: {'; '.join(said)}."
-    return picture(title, told, *drawn, height=height, class_="scale")
+        shown.insert(0, f"{decimals(figure.value)}, between {decimals(figure.low)} and {decimals(figure.high)}")
+    words = f"From {measure.chance:g}, {measure.lowest}, to 1, {measure.highest}: {'; '.join(shown)}."
+    return picture(title, words, *drawn, height=height, class_="scale")
 
 
 def interval(name: str, measure: Measure, figure: Judged, limit: float | None, *, over: bool | None = None) -> Markup:
@@ -96,8 +96,8 @@ def interval(name: str, measure: Measure, figure: Judged, limit: float | None, *
     drawn.append(line(low, 0.5, high, 0.5, "range over" if over else "range"))
     drawn.append(line(value, 0.12, value, 0.88, "estimate over" if over else "estimate"))
     bounds = f"between {decimals(figure.low)} and {decimals(figure.high)}"
-    told = f"{decimals(figure.value)}, {bounds}{', over the limit' if over else ''}"
-    return picture(name, told, *drawn, height=22, class_="interval")
+    words = f"{decimals(figure.value)}, {bounds}{', over the limit' if over else ''}"
+    return picture(name, words, *drawn, height=22, class_="interval")
 
 
 def histogram(visits: Mapping[int, int]) -> Markup:
@@ -124,8 +124,8 @@ def histogram(visits: Mapping[int, int]) -> Markup:
             drawn.append(text(name, middle, 1, "tick", dy=18))
         if few and number:
             drawn.append(text(f"{number:,}", middle, 1 - high, "tick", dy=-6))
-    told = "; ".join(f"{first} to {last}: {number:,}" for first, last, number in bars)
-    return picture("Examples by how often each was visited", told, *drawn, height=160, class_="plot")
+    words = "; ".join(f"{first} to {last}: {number:,}" for first, last, number in bars)
+    return picture("Examples by how often each was visited", words, *drawn, height=160, class_="plot")
 
 
 def _binned(visits: Mapping[int, int]) -> list[tuple[int, int, int]]:

@@ -42,8 +42,8 @@ class Measure:
     def reaches(self, value: float, baseline: float | None = None) -> str:
         """What an attacker with this figure does, and what it does without messages, in words that follow its name."""
         spell = _times if self.chance else _percent
-        said = f"guesses right {spell(value)}" if self.chance else f"reads {spell(value)} of {self.secret}"
-        return said if baseline is None else f"{said} ({spell(baseline)} without any message)"
+        act = f"guesses right {spell(value)}" if self.chance else f"reads {spell(value)} of {self.secret}"
+        return act if baseline is None else f"{act} ({spell(baseline)} without any message)"
 
     def explained(self, value: float) -> str:
         """What that means, for a reader who has never seen such a figure."""
@@ -92,7 +92,7 @@ def judged(leak: Leak) -> Judged:
         return Judged(leak.value, leak.low, leak.high)
     chance = MEASURES[leak.measure].chance
     most = leak.high if leak.quantile is None else leak.quantile  # which was taken of the difference to the baseline
-    value, low, high = (max(chance, chance + one - leak.baseline) for one in (leak.value, leak.low, most))
+    value, low, high = (max(chance, chance + end - leak.baseline) for end in (leak.value, leak.low, most))
     return Judged(value, min(low, value), max(high, value), leak.baseline)
 
 

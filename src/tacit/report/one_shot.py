@@ -8,7 +8,7 @@ from tacit.report.bars import Mark, interval, scale
 from tacit.report.document import Report
 from tacit.report.exchanged import Certified, ColumnRead, Figure, Released
 from tacit.report.measures import MEASURES, Judged
-from tacit.report.words import STAMPS, Headline, count, decimals
+from tacit.report.words import STAMPS, Headline, decimals
 
 __all__ = ["content"]
 
@@ -17,62 +17,63 @@ _LONGEST = 400  # letters of exact parameters that are shown; report.json has al
 
 def content(report: Report) -> dict[str, object]:
     """Everything that the template places on the page."""
-    told = report.exchange
-    assert told is not None
+    exchange = report.exchange
+    assert exchange is not None
     limit = [] if report.limit is None else [Mark("limit", report.limit, "limit")]
-    if told.certificate is not None:
-        head, measure = _certificate(report, told.certificate), MEASURES["leak_auc"]
-        limit += [] if told.certificate.budget is None else [Mark("budget", told.certificate.budget)]
+    if exchange.certificate is not None:
+        head, measure = _certificate(report, exchange.certificate), MEASURES["leak_auc"]
+        limit += [] if exchange.certificate.budget is None else [Mark("budget", exchange.certificate.budget)]
     else:
-        assert told.release is not None
-        head, measure = _release(report, told.release), MEASURES["variance_read"]
+        assert exchange.release is not None
+        head, measure = _release(report, exchange.release), MEASURES["variance_read"]
     return {
         "head": head,
         "scale": scale(measure, head.figure, limit, title="On a scale from nothing to everything"),
-        "columns": [] if told.release is None else _columns(told.release, report.limit),
-        "figures": [(one, _bar(one)) for one in told.figures],
-        "parameters": "" if told.certificate is None else told.certificate.parameters[:_LONGEST],
+        "columns": [] if exchange.release is None else _columns(exchange.release, report.limit),
+        "figures": [(figure, _bar(figure)) for figure in exchange.figures],
+        "parameters": "" if exchange.certificate is None else exchange.certificate.parameters[:_LONGEST],
         "asked": asked,
     }
 
 
-def _certificate(report: Report, told: Certified) -> Headline:
+def _certificate(report: Report, certificate: Certified) -> Headline:
     stamp, tone = ("Certified", "good") if report.verdict == "held" else STAMPS[report.verdict]
+    budget = "" if certificate.budget is None else f", of a budget of {decimals(certificate.budget)}"
+    exchanges = "the one exchange" if certificate.releases == 1 else f"all {certificate.releases:,} exchanges"
     meaning = [
-        f"Show somebody who has all that was sent two {told.unit}s whose labels differ. They point at the right one at "
-        f"most {100 * told.total_auc:.1f} times in 100; by tossing a coin it would be 50.",
-        *([told.posterior] if told.posterior else []),
-        f"The limit of {decimals(report.limit)} is on one exchange; over all {count(told.releases, 'exchange')} so far "
-        f"it comes to the figure above"
-        + ("." if told.budget is None else f", of a budget of {decimals(told.budget)}."),
+        f"Show somebody who has all that was sent two {certificate.unit}s whose labels differ. They point at the right "
+        f"one at most {100 * certificate.total_auc:.1f} times in 100; by tossing a coin it would be 50.",
+        *([certificate.posterior] if certificate.posterior else []),
+        f"The limit of {decimals(report.limit)} is on one exchange; over {exchanges} so far it comes to "
+        f"the figure above{budget}.",
     ]
-    figure = Judged(told.total_auc, told.total_auc, told.total_auc)
-    return Headline(stamp, tone, told.sentence, tuple(meaning), figure, "leak AUC over all exchanges, at most")
+    figure = Judged(certificate.total_auc, certificate.total_auc, certificate.total_auc)
+    return Headline(stamp, tone, certificate.sentence, tuple(meaning), figure, "leak AUC over all exchanges, at most")
 
 
-def _release(report: Report, told: Released) -> Headline:
+def _release(report: Report, release: Released) -> Headline:
     stamp, tone = STAMPS[report.verdict]
-    worst = told.columns[0] if told.columns else None
+    worst = release.columns[0] if release.columns else None
     most = "nothing was asked" if worst is None else f"{worst.column!r}: {asked(worst.question)}"
-    said = {
+    limit = {
         "held": f"The limit of {decimals(report.limit)} was held before anything left",
         "broken": f"The limit of {decimals(report.limit)} does not hold for what was sent",
     }.get(report.verdict, "No limit was set")
-    value, low = (told.worst, told.worst) if worst is None else (worst.value, worst.low)
+    value, low = (release.worst, release.worst) if worst is None else (worst.value, worst.low)
     meaning = [
         "This is a measurement, not a bound: decoders that know some of the rows with all their columns read the "
         "others from what was sent. Somebody who knows more rows, or has a better decoder, may read more.",
-        f"The largest of {told.questions:,} figures counts, never a mean: one category that is given away is one too "
-        "many. The limit is held against its upper end.",
+        f"The largest of {release.questions:,} figures counts, never a mean: one category that is given away is one "
+        "too many. The limit is held against its upper end.",
     ]
-    verdict = f"{said}: at most {decimals(told.worst)} was read of anything, by the upper end of {most}."
+    verdict = f"{limit}: at most {decimals(release.worst)} was read of anything, by the upper end of {most}."
     return Headline(
         stamp,
         tone,
         verdict,
         tuple(meaning),
-        Judged(value, low, told.worst),
-        f"read of {most}; 95% interval {decimals(low)} to {decimals(told.worst)}",
+        Judged(value, low, release.worst),
+        f"read of {most}; 95% interval {decimals(low)} to {decimals(release.worst)}",
     )
 
 
@@ -86,14 +87,14 @@ def asked(question: str) -> str:
     return {**words, "codes": "its codes", "rare categories": "its rare categories"}.get(question, question)
 
 
-def _columns(told: Released, limit: float | None) -> list[tuple[ColumnRead, Markup, bool]]:
+def _columns(release: Released, limit: float | None) -> list[tuple[ColumnRead, Markup, bool]]:
     return [
         (
             column,
             interval(column.column, MEASURES["variance_read"], Judged(column.value, column.low, column.high), limit),
             limit is not None and column.high > limit,
         )
-        for column in told.columns
+        for column in release.columns
     ]
 
 

@@ -9,11 +9,11 @@ from itertools import groupby
 from markupsafe import Markup
 
 from tacit.report.bars import Mark, histogram, interval, scale
-from tacit.report.document import Decision, Leak, LiveCurve, Measured, Moment, Report
+from tacit.report.document import Decision, Leak, LiveCurve, Moment, Report
 from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
 from tacit.report.plots import SERIES, curves, strengths
 from tacit.report.scatters import tradeoff
-from tacit.report.words import decimals, headline, moment, said, spelled, worst_leak
+from tacit.report.words import decimals, headline, plain_words, spelled, when, worst_leak
 
 __all__ = ["content"]
 
@@ -62,13 +62,13 @@ def content(report: Report) -> dict[str, object]:
         "worst": worst_leak(report),
         "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
         "groups": _groups(report),
-        "baselines": any(one.baseline is not None for one in report.leaks),
-        "layers": sorted({one.layer for one in report.leaks}),
+        "baselines": any(leak.baseline is not None for leak in report.leaks),
+        "layers": sorted({leak.layer for leak in report.leaks}),
         **_over_time(report),
         "charts": _charts(report),
         "trade": _trade(report),
         **_ledger(report),
-        "said": said,
+        "plain_words": plain_words,
         "spelled": spelled,
     }
 
@@ -79,11 +79,11 @@ def _groups(report: Report) -> list[_Group]:
     groups = []
     for on, (title, told) in _GROUPS.items():
         for name, measure in sorted(MEASURES.items(), key=lambda item: item[0] != main):
-            some = [one for one in report.leaks if (one.on, one.measure) == (on, name)]
-            if not some:
+            leaks = [leak for leak in report.leaks if (leak.on, leak.measure) == (on, name)]
+            if not leaks:
                 continue
             limit = report.limit if name == main else None
-            rows = [_row(leak, limit, worst=leak is most) for leak in some]
+            rows = [_row(leak, limit, worst=leak is most) for leak in leaks]
             rows.sort(key=lambda row: row.judged.value, reverse=True)
             after = "" if name == main else f", after {measure.secret}"
             groups.append(_Group(title + after, told, measure, rows))
@@ -98,27 +98,27 @@ def _row(leak: Leak, limit: float | None, *, worst: bool) -> _Row:
 
 
 def _over_time(report: Report) -> dict[str, object]:
-    moments = sorted(report.moments, key=lambda one: one.epoch)
-    changed = len({(one.strength, one.level) for one in moments}) > 1
+    moments = sorted(report.moments, key=lambda moment: moment.epoch)
+    changed = len({(moment.strength, moment.level) for moment in moments}) > 1
     shown = _telling(moments) if len(moments) > _MOST_ROWS else moments
     return {
         "stairs": strengths(moments, report.decisions) if changed else None,
         "moments": shown,
         "left_out": len(moments) - len(shown),
-        "figures": sorted({name for one in moments for name in one.figures}),
+        "figures": sorted({name for moment in moments for name in moment.figures}),
         "bars": {
-            one.epoch: interval(
+            moment.epoch: interval(
                 worst.attack,
                 MEASURES[worst.measure],
                 Judged(worst.value, worst.low, worst.high),
                 report.limit if worst.measure == main_measure(report) else None,
-                over=_over(report, one),
+                over=_over(report, moment),
             )
-            for one in shown
-            if (worst := one.worst) is not None
+            for moment in shown
+            if (worst := moment.worst) is not None
         },
         "decisions": _decisions(report.decisions),
-        "over": [one for one in moments if _over(report, one)],
+        "over": [moment for moment in moments if _over(report, moment)],
     }
 
 
@@ -134,27 +134,24 @@ def _telling(moments: Sequence[Moment]) -> list[Moment]:
     for i in range(1, len(moments)):
         if (moments[i].strength, moments[i].level) != (moments[i - 1].strength, moments[i - 1].level):
             keep |= {i - 1, i}
-    known = [i for i, one in enumerate(moments) if one.worst is not None]
-    if known:
-        keep.add(max(known, key=lambda i: one.value if (one := moments[i].worst) is not None else 0.0))
-    for i in range(0, len(moments), max(1, -(-len(moments) // 12))):
-        keep.add(i)
+    worst = {i: moment.worst.value for i, moment in enumerate(moments) if moment.worst is not None}
+    if worst:
+        keep.add(max(worst, key=worst.__getitem__))
+    keep.update(range(0, len(moments), max(1, -(-len(moments) // 12))))
     return [moments[i] for i in sorted(keep)]
 
 
 def _decisions(decisions: Sequence[Decision]) -> list[tuple[str, str, str, str]]:
     """Time, epochs, what was decided and why; where there are many, the ordinary ones in a row are one line."""
-    if len(decisions) <= _MOST_ROWS:
-        return [(moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in decisions]
     lines: list[tuple[str, str, str, str]] = []
-    for decision, some in groupby(decisions, key=lambda one: one.decision):
-        row = list(some)
+    for kind, alike in groupby(decisions, key=lambda decision: decision.decision):
+        row = list(alike)
         first, last = row[0], row[-1]
-        if decision != "keep" or len(row) == 1:
-            lines += [(moment(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in row]
+        if kind == "keep" and len(row) > 1 and len(decisions) > _MOST_ROWS:
+            why = f"{first.reason} (and {len(row) - 1:,} more: see report.json)"
+            lines.append((when(first.time), f"{first.epoch:,} to {last.epoch:,}", kind, why))
         else:
-            told = f"{first.reason} (and {len(row) - 1:,} more: see report.json)"
-            lines.append((moment(first.time), f"{first.epoch:,} to {last.epoch:,}", decision, told))
+            lines += [(when(one.time), f"{one.epoch:,}", one.decision, one.reason) for one in row]
     return lines
 
 
@@ -162,21 +159,21 @@ def _charts(report: Report) -> list[tuple[Measure, Markup, list[tuple[str, str, 
     """For each measure the picture of its curves, and for each curve its style, name, highest and last figure."""
     charts = []
     for name, measure in MEASURES.items():
-        some = [one for one in report.curves if one.measure == name and any(v is not None for v in one.values)]
-        if not some:
+        shown = [curve for curve in report.curves if curve.measure == name and any(v is not None for v in curve.values)]
+        if not shown:
             continue
-        some.sort(key=_highest, reverse=True)
+        shown.sort(key=_highest, reverse=True)
         limit = report.limit if name == main_measure(report) else None
         key = [
             (
                 f"s{place + 1}" if place < SERIES else "rest",
-                one.attack,
-                decimals(_highest(one)),
-                decimals(next(value for value in reversed(one.values) if value is not None)),
+                curve.attack,
+                decimals(_highest(curve)),
+                decimals(next(value for value in reversed(curve.values) if value is not None)),
             )
-            for place, one in enumerate(some)
+            for place, curve in enumerate(shown)
         ]
-        charts.append((measure, curves(measure, some, limit), key))
+        charts.append((measure, curves(measure, shown, limit), key))
     return charts
 
 
@@ -187,22 +184,23 @@ def _highest(curve: LiveCurve) -> float:
 def _trade(report: Report) -> tuple[str, Markup] | None:
     """The model's figure that is shown against the leak, and the picture; None where no epoch has both."""
     main = main_measure(report)
-    both = [one for one in report.moments if one.worst is not None and one.worst.measure == main]
-    names = {name for one in both for name, value in one.figures.items() if value is not None}
+    both = [moment for moment in report.moments if moment.worst is not None and moment.worst.measure == main]
+    names = {name for moment in both for name, value in moment.figures.items() if value is not None}
     if not names:
         return None
     name = "test_auc" if "test_auc" in names else min(names)
-    both = sorted((one for one in both if one.figures.get(name) is not None), key=lambda one: one.epoch)
+    both = sorted((moment for moment in both if moment.figures.get(name) is not None), key=lambda moment: moment.epoch)
     every = -(-len(both) // _MOST_POINTS)
     return name, tradeoff(MEASURES[main], both[::-every][::-1], name, report.limit)
 
 
 def _ledger(report: Report) -> dict[str, object]:
-    ledger, measure = report.ledger, MEASURES[_accumulated_measure(report)]
+    ledger = report.ledger
+    measure = MEASURES["leak_auc" if report.subject.side == "features" else "variance_read"]
     if ledger is None:
         return {"visited": None, "spent": None, "accumulated": None}
-    together = [one for one in report.leaks if one.on == "visits" and MEASURES[one.measure] is measure]
-    most = max(together, key=lambda one: judged(one).value, default=None)
+    together = [leak for leak in report.leaks if leak.on == "visits" and MEASURES[leak.measure] is measure]
+    most = max(together, key=lambda leak: judged(leak).value, default=None)
     marks = []
     if ledger.worst_case is not None:
         marks.append(Mark("worst case", ledger.worst_case))
@@ -215,7 +213,3 @@ def _ledger(report: Report) -> dict[str, object]:
         "spent": scale(measure, None if most is None else judged(most), marks, title=title) if shown else None,
         "accumulated": most,
     }
-
-
-def _accumulated_measure(report: Report) -> Measured:
-    return "leak_auc" if report.subject.side == "features" else "variance_read"

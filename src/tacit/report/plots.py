@@ -31,15 +31,15 @@ _SHAPES = {
 def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Markup:
     """How many steps above the configured strength each epoch was, as stairs, with what was decided before them."""
     first, last = moments[0].epoch, moments[-1].epoch
-    across, up = Axis(first - 1, last), Axis(0, max(1, *(one.level for one in moments)))
+    across, up = Axis(first - 1, last), Axis(0, max(1, *(moment.level for moment in moments)))
     drawn = grid_across(up, [level for level in ticks(0, up.high, 5) if level == int(level)], "{:.0f}")
     drawn += labels_below(Axis(first - 0.5, last + 0.5), [t for t in ticks(first, last, 10) if t == int(t)], "{:,.0f}")
     stairs = []
-    for one in moments:
-        height = 1 - up.share(one.level)
-        stairs += [(across.share(one.epoch - 1), height), (across.share(one.epoch), height)]
+    for moment in moments:
+        height = 1 - up.share(moment.level)
+        stairs += [(across.share(moment.epoch - 1), height), (across.share(moment.epoch), height)]
     drawn += [stretched(stairs, "stairs"), *names("epoch", "steps up")]
-    levels = {one.epoch: one.level for one in moments}
+    levels = {moment.epoch: moment.level for moment in moments}
     for decision in decisions:
         shape = _SHAPES.get(decision.decision)
         if shape is None:
@@ -49,9 +49,9 @@ def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Marku
         )
         height = 1 - up.share(levels.get(decision.epoch, moments[-1].level))
         drawn.append(el("svg", mark, x=at(across.share(decision.epoch - 1)), y=at(height), overflow="visible"))
-    steps = [one for before, one in pairwise((None, *moments)) if one and (before is None or before.level != one.level)]
-    told = "; ".join(f"from epoch {one.epoch}: {one.level}" for one in steps)
-    return picture("Steps above the configured strength, by epoch", told, *drawn, height=140, class_="plot")
+    steps = [moments[0], *(after for before, after in pairwise(moments) if before.level != after.level)]
+    words = "; ".join(f"from epoch {moment.epoch}: {moment.level}" for moment in steps)
+    return picture("Steps above the configured strength, by epoch", words, *drawn, height=140, class_="plot")
 
 
 def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) -> Markup:
@@ -62,20 +62,22 @@ def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) ->
         shown: the curves, those that matter most first.
         limit: drawn across, where there is one.
     """
-    values = [value for one in shown for value in one.values if value is not None]
-    steps = [step for one in shown for step in one.steps]
+    values = [value for curve in shown for value in curve.values if value is not None]
+    steps = [step for curve in shown for step in curve.steps]
     across, up = Axis(min(steps), max(steps)), zoomed(measure, values, limit)
     drawn = grid_across(up, ticks(up.low, up.high, 6), "{:.2f}") + labels_below(across, _round_steps(across), "{:,.0f}")
-    for place, one in reversed(list(enumerate(shown))):
-        points = [None if value is None else (across.share(step), 1 - up.share(value)) for step, value in _thinned(one)]
+    for place, curve in reversed(list(enumerate(shown))):
+        points = [
+            None if value is None else (across.share(step), 1 - up.share(value)) for step, value in _thinned(curve)
+        ]
         style = f"series s{place + 1}" if place < SERIES else "series rest"
         drawn.append(stretched(points, style))
         known = [point for point in points if point is not None]
         if len(known) == 1:  # a line of one point can't be seen
             drawn.append(el("circle", cx=at(known[0][0]), cy=at(known[0][1]), r=4, class_=style))
     drawn += [*limit_across(up, limit), *names("step", measure.name)]
-    told = "; ".join(f"{one.attack}: {_range(one)}" for one in shown)
-    return picture(f"{measure.name} while training ran", told, *drawn, height=240, class_="plot")
+    words = "; ".join(f"{curve.attack}: {_range(curve)}" for curve in shown)
+    return picture(f"{measure.name} while training ran", words, *drawn, height=240, class_="plot")
 
 
 def zoomed(measure: Measure, values: Sequence[float], limit: float | None) -> Axis:

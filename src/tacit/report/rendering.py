@@ -13,7 +13,7 @@ from tacit.disk import replaced, storing
 from tacit.errors import UsageError
 from tacit.report import one_shot, page
 from tacit.report.document import Report
-from tacit.report.words import count, moment
+from tacit.report.words import count, when
 
 __all__ = ["as_json", "read", "render", "write"]
 
@@ -40,8 +40,8 @@ def render(report: Report) -> str:
         content(report),
         report=report,
         digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
-        made=moment(report.made),
-        moment=moment,
+        made=when(report.made),
+        when=when,
         count=count,
     )
 

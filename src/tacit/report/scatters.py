@@ -96,9 +96,9 @@ def tradeoff(measure: Measure, moments: Sequence[Moment], figure: str, limit: fl
         drawn.append(el("circle", tip, cx=at(x), cy=at(y), r=5, class_="point"))
         if number in named:
             drawn.append(text(dot.name, x, y, "tick", dy=-10))
-    told = "; ".join(f"epoch {dot.name}: {decimals(dot.leak)}, {decimals(dot.worth)}" for dot in dots)
+    words = "; ".join(f"epoch {dot.name}: {decimals(dot.leak)}, {decimals(dot.worth)}" for dot in dots)
     title = f"{spelled(figure)} against {measure.name}, {count(len(dots), 'epoch')}"
-    return picture(title, told, *drawn, height=260, class_="plot")
+    return picture(title, words, *drawn, height=260, class_="plot")
 
 
 def tradeoff_file(title: str, panels: Sequence[Panel], *, worth: str, levels: Mapping[str, float] | None = None) -> str:

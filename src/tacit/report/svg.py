@@ -26,26 +26,26 @@ Number = float | int | str
 
 def el(tag: str, *inside: str | Markup, **attributes: Number | None) -> Markup:
     """An element; `class_` is the attribute class, other underscores are hyphens, None is left out."""
-    told = "".join(
+    spelled = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
-    return Markup(f"<{tag}{told}>{''.join(escape(one) for one in inside)}</{tag}>")  # both parts are escaped above
+    return Markup(f"<{tag}{spelled}>{''.join(escape(part) for part in inside)}</{tag}>")  # both parts are escaped above
 
 
-def picture(title: str, told: str, *inside: Markup, height: int, class_: str) -> Markup:
+def picture(title: str, words: str, *inside: Markup, height: int, class_: str) -> Markup:
     """A picture that says what it shows to those who can't see it.
 
     Args:
         title: what it is.
-        told: what is to be seen in it, in words.
+        words: what is to be seen in it, in words.
         inside: its elements.
         height: of the plot, in pixels.
         class_: how it is styled.
     """
     return el(
-        "svg", el("title", title), el("desc", told), *inside, role="img", width="100%", height=height, class_=class_
+        "svg", el("title", title), el("desc", words), *inside, role="img", width="100%", height=height, class_=class_
     )
 
 

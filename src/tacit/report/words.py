@@ -9,7 +9,8 @@ from tacit.report.document import Leak, Report
 from tacit.report.measures import MEASURES, Judged, judged, main_measure, upper_end
 
 __all__ = [
-    "STAMPS", "Headline", "count", "decimals", "headline", "moment", "over_limit", "said", "spelled", "worst_leak",
+    "STAMPS", "Headline", "count", "decimals", "headline", "over_limit", "plain_words", "spelled", "when",
+    "worst_leak",
 ]  # fmt: skip
 
 STAMPS = {
@@ -63,8 +64,8 @@ def worst_leak(report: Report) -> Leak | None:
     worst = report.worst
     if worst is None:
         return None
-    same = [one for one in report.leaks if (one.attack, one.measure) == (worst.attack, worst.measure)]
-    return min(same, key=lambda one: abs(one.value - worst.value), default=None)
+    same = [leak for leak in report.leaks if (leak.attack, leak.measure) == (worst.attack, worst.measure)]
+    return min(same, key=lambda leak: abs(leak.value - worst.value), default=None)
 
 
 def over_limit(report: Report) -> list[Leak]:
@@ -72,7 +73,7 @@ def over_limit(report: Report) -> list[Leak]:
     if report.limit is None:
         return []
     measure = main_measure(report)
-    return [one for one in report.leaks if one.measure == measure and upper_end(one) > report.limit]
+    return [leak for leak in report.leaks if leak.measure == measure and upper_end(leak) > report.limit]
 
 
 def count(number: int, noun: str) -> str:
@@ -85,15 +86,15 @@ def spelled(name: str) -> str:
     return " ".join("AUC" if part == "auc" else part for part in name.split("_"))
 
 
-def said(told: str) -> str:
+def plain_words(text: str) -> str:
     """What an attack's file says, for readers who don't know the code.
 
-    >>> said("the gradients; known.labels.")
+    >>> plain_words("the gradients; known.labels.")
     'the gradients; the labels that it is told.'
     """
     for name, words in _GRANTED.items():
-        told = told.replace(name, words)
-    return told
+        text = text.replace(name, words)
+    return text
 
 
 def decimals(value: float | None) -> str:
@@ -101,14 +102,14 @@ def decimals(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def moment(told: str) -> str:
+def when(time: str) -> str:
     """A point in time as people write it, to the minute; what is no time stays as it is."""
     try:
-        when = datetime.fromisoformat(told)
+        moment = datetime.fromisoformat(time)
     except ValueError:
-        return told
-    zone = " UTC" if when.tzinfo is not None and not when.utcoffset() else when.strftime(" %z").rstrip()
-    return f"{when.day} {when:%B %Y, %H:%M}{zone}"
+        return time
+    zone = " UTC" if moment.tzinfo is not None and not moment.utcoffset() else moment.strftime(" %z").rstrip()
+    return f"{moment.day} {moment:%B %Y, %H:%M}{zone}"
 
 
 def _figure(report: Report) -> Judged | None:
@@ -123,16 +124,16 @@ def _verdict(report: Report, figure: Judged | None) -> str:
         return "No attack could run, so nothing can be said about what these messages give away."
     measure = MEASURES[report.worst.measure]
     best = f"the best of {count(len(report.leaks), 'attack')}" if len(report.leaks) > 1 else "the one attack that ran"
-    found = f"{best} {measure.reaches(report.worst.value, figure.baseline)}"
+    best_attack = f"{best} {measure.reaches(report.worst.value, figure.baseline)}"
     if report.verdict == "no limit":
-        return f"No limit was set; {found}."
+        return f"No limit was set; {best_attack}."
     limit = decimals(report.limit)
     if report.verdict == "held":
-        return f"The limit of {limit} was held: {found}."
+        return f"The limit of {limit} was held: {best_attack}."
     if report.verdict == "broken":
-        return f"The limit of {limit} was broken: {found}{_beyond(report, figure)}."
+        return f"The limit of {limit} was broken: {best_attack}{_beyond(report, figure)}."
     whether = "Whether a limit was held" if report.limit is None else f"Whether the limit of {limit} was held"
-    return f"{whether} can't be said, because not everything was tested; {found}."
+    return f"{whether} can't be said, because not everything was tested; {best_attack}."
 
 
 def _beyond(report: Report, figure: Judged) -> str:
@@ -142,23 +143,23 @@ def _beyond(report: Report, figure: Judged) -> str:
     over = over_limit(report)
     if not over:
         return ", but the limit was passed while training ran"
-    return f", and {decimals(max(upper_end(one) for one in over))} can't be ruled out"
+    return f", and {decimals(max(upper_end(leak) for leak in over))} can't be ruled out"
 
 
 def _meaning(report: Report, figure: Judged | None) -> tuple[str, ...]:
     if figure is None or report.worst is None:
         return ("What was not tested, and why, is listed below.",)
     measure, worst = MEASURES[report.worst.measure], report.worst
-    said = [measure.explained(worst.value)]
+    sentences = [measure.explained(worst.value)]
     if figure.baseline is not None:
         reached, anyway = decimals(worst.value), decimals(figure.baseline)
-        said.append(
+        sentences.append(
             f"Its own data and the trained model tell this attacker much already: it reaches {anyway} without any "
             f"message, and {reached} with them. The large figure is what the messages add, counted from where nothing "
             f"is learnt: {decimals(measure.chance)} + {reached} − {anyway}."
         )
-    said.append(
+    sentences.append(
         f"With 95% confidence the figure lies between {decimals(figure.low)} and {decimals(figure.high)}. It is what "
         "the attacks listed below reached; a cleverer attack may reach more."
     )
-    return tuple(said)
+    return tuple(sentences)

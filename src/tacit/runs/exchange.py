@@ -23,13 +23,13 @@ def exchange_of(status: Mapping[str, Any], stalls: Sequence[Stall], report: Mapp
         stalls: when it stood still.
         report: of the run; empty where there is none yet.
     """
-    told = report.get("exchange") or {}
-    release = told.get("release") or {}
+    exchange = report.get("exchange") or {}
+    release = exchange.get("release") or {}
     return {
         "timeline": _timeline(status, stalls),
         "left": status.get("left", []),
-        "figures": told.get("figures", []),
-        "certificate": told.get("certificate"),
+        "figures": exchange.get("figures", []),
+        "certificate": exchange.get("certificate"),
         "columns": release.get("columns", [])[:_SHOWN],
         "tried": release.get("tried", []),
     }
@@ -48,33 +48,33 @@ def worst_of(status: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def figures_of(report: Mapping[str, Any]) -> Iterator[tuple[str, float | None, tuple[float, float] | None]]:
     """What a report says of an exchange, for those who compare runs: name, figure and its interval."""
-    told = report.get("exchange") or {}
-    certificate, release = told.get("certificate") or {}, told.get("release") or {}
+    exchange = report.get("exchange") or {}
+    certificate, release = exchange.get("certificate") or {}, exchange.get("release") or {}
     for name in ("auc", "odds", "total_auc", "total_odds"):
         if name in certificate:
             yield f"certified {name}", certificate[name], None
     if release:
         yield "most read", release["worst"], None
-    for one in release.get("columns", []):
-        yield f"read of {one['column']}", one["value"], (one["low"], one["high"])
-    for one in told.get("figures", []):
-        ends = (one["low"], one["high"])
-        yield one["name"], one["value"], None if None in ends else ends
+    for column in release.get("columns", []):
+        yield f"read of {column['column']}", column["value"], (column["low"], column["high"])
+    for figure in exchange.get("figures", []):
+        ends = (figure["low"], figure["high"])
+        yield figure["name"], figure["value"], None if None in ends else ends
 
 
 def part_left(status: Mapping[str, Any]) -> float | None:
     """Seconds until the part that is being done is over, at its rate so far."""
-    begun = [seconds(one["time"]) for one in status.get("parts", [])[-1:]]
+    parts = status.get("parts", [])
     now, done, total = seconds(status.get("time", "")), status.get("done", 0), status.get("total", 0)
-    if not status.get("alive") or status.get("state") != "training" or not begun or not 0 < done <= total:
+    if not status.get("alive") or status.get("state") != "training" or not parts or not 0 < done <= total:
         return None
-    since = begun[0]
+    since = seconds(parts[-1]["time"])
     return None if since is None or now is None or now <= since else (now - since) * (total - done) / done
 
 
 def _timeline(status: Mapping[str, Any], stalls: Sequence[Stall]) -> list[dict[str, Any]]:
     """Each part once, in the order in which they began, with the times in which it was done; standing still as well."""
-    begun = [(seconds(one["time"]), one["part"]) for one in status.get("parts", [])]
+    begun = [(seconds(part["time"]), part["part"]) for part in status.get("parts", [])]
     known = [(time, part) for time, part in begun if time is not None]
     end = seconds(status.get("time", ""))
     rows: dict[str, list[tuple[float, float]]] = {}

@@ -54,15 +54,15 @@ def find(roots: Sequence[Path | str]) -> list[Place]:
     Args:
         roots: parties' folders, run folders, sweeps, or any folder above them.
     """
-    found: dict[Path, tuple[float, Place]] = {}
+    places: dict[Path, tuple[float, Place]] = {}
     for root in roots:
         for folder, mark, kind in _marked(Path(root).resolve()):
             try:
                 changed = mark.stat().st_mtime
             except OSError:
                 continue
-            found[folder] = changed, Place(_id(folder), kind, folder, _name(folder, kind))
-    return [place for _, place in sorted(found.values(), key=lambda one: (-one[0], one[1].name))]
+            places[folder] = changed, Place(_id(folder), kind, folder, _name(folder, kind))
+    return [place for _, place in sorted(places.values(), key=lambda pair: (-pair[0], pair[1].name))]
 
 
 def _marked(root: Path) -> Iterator[tuple[Path, Path, Literal["run", "sweep"]]]:
@@ -70,7 +70,7 @@ def _marked(root: Path) -> Iterator[tuple[Path, Path, Literal["run", "sweep"]]]:
         folder = Path(at)
         deep = len(folder.relative_to(root).parts)
         never = () if folder.name == "runs" else _NEVER  # a run may have any name
-        inner[:] = sorted(one for one in inner if deep < _DEEPEST and one not in never and not one.startswith("."))
+        inner[:] = sorted(name for name in inner if deep < _DEEPEST and name not in never and not name.startswith("."))
         if "status.json" in files:
             yield folder, folder / "status.json", "run"
             inner.clear()

@@ -42,15 +42,15 @@ class NormsOverTime:
         }
 
 
-def _counted(told: Any) -> bool:
+def _counted(histogram: Any) -> bool:
     """Whether this is a histogram as `tacit.audit.norms` makes them."""
-    if not isinstance(told, dict) or not {"low", "high", "counts"} <= set(told):
+    if not isinstance(histogram, dict) or not {"low", "high", "counts"} <= set(histogram):
         return False
-    counts = told["counts"]
-    numbers = all(type(told[end]) in (int, float) for end in ("low", "high"))
+    counts = histogram["counts"]
+    numbers = all(type(histogram[end]) in (int, float) for end in ("low", "high"))
     return (
         numbers
-        and 0 < told["low"] < told["high"] < math.inf
+        and 0 < histogram["low"] < histogram["high"] < math.inf
         and isinstance(counts, list)
         and len(counts) == 2
         and all(isinstance(bins, list) and all(type(rows) is int for rows in bins) for bins in counts)

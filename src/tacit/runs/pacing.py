@@ -46,14 +46,14 @@ def pace_of(lines: Sequence[Line], events: Sequence[dict[str, Any]], points: int
     kept = list(lines[::every])
     if lines and kept[-1] != lines[-1]:
         kept.append(lines[-1])
-    met = [seconds(one["time"]) for one in events if one["event"] == "connected"]
+    met = [seconds(event["time"]) for event in events if event["event"] == "connected"]
     return {
-        "time": [one[0] for one in kept],
-        "turn": [one[1] for one in kept],
+        "time": [line[0] for line in kept],
+        "turn": [line[1] for line in kept],
         "rate": [None, *(_rate(before, after) for before, after in itertools.pairwise(kept))][: len(kept)],
-        "journal": [one[3] for one in kept],
+        "journal": [line[3] for line in kept],
         "stalls": _stalls(lines),
-        "connected": [one for one in met if one is not None],
+        "connected": [time for time in met if time is not None],
     }
 
 
@@ -66,19 +66,19 @@ def _rate(before: Line, after: Line) -> float | None:
 
 def _stalls(lines: Sequence[Line]) -> list[tuple[float, float, str]]:
     """When nothing moved: waiting for a peer, held by a limit, or stopped until somebody started it again."""
-    found: list[tuple[float, float, str]] = []
+    stalls: list[tuple[float, float, str]] = []
     for before, after in itertools.pairwise(lines):
         why = "stopped" if after[2] == "preparing" and before[2] != "preparing" else before[2]
         if why not in (*_STANDING, "stopped"):
             continue
-        if found and found[-1][2] == why and found[-1][1] == before[0]:
-            found[-1] = (found[-1][0], after[0], why)
+        if stalls and stalls[-1][1:] == (before[0], why):
+            stalls[-1] = (stalls[-1][0], after[0], why)
         else:
-            found.append((before[0], after[0], why))
-    return found
+            stalls.append((before[0], after[0], why))
+    return stalls
 
 
 def _since_start(lines: Sequence[Line]) -> Sequence[Line]:
     """Of some lines those since the run was last started and had prepared."""
-    starts = [place for place, one in enumerate(lines) if one[2] == "preparing"]
+    starts = [place for place, line in enumerate(lines) if line[2] == "preparing"]
     return lines[starts[-1] + 1 :] if starts else lines

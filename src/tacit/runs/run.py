@@ -93,7 +93,7 @@ class RunReader:
         self.problems += self._unread
         self._read_looks()
         self._read_pace()
-        self.series = self._looks | self._told()
+        self.series = self._looks | self._derived()
         self._seen = (*now[:-1], alive(self.status.get("pid")))  # what changed while this was read is read again
         return True
 
@@ -109,10 +109,10 @@ class RunReader:
     @property
     def steps(self) -> int | None:
         """Steps of an epoch."""
-        told = self.status.get("steps")
-        if told is None and self.status.get("epochs"):
-            told = max(1, self.status["turns"] // self.status["epochs"])
-        return told
+        steps = self.status.get("steps")
+        if steps is None and self.status.get("epochs"):
+            steps = max(1, self.status["turns"] // self.status["epochs"])
+        return steps
 
     def decided_at(self, decision: Mapping[str, Any]) -> int:
         """The step before which its gate has decided."""
@@ -120,19 +120,20 @@ class RunReader:
 
     def card(self) -> dict[str, Any]:
         """What an overview shows."""
-        status = self.status
-        gate = self.decisions[-1] if self.decisions else {}
+        status, report = self.status, self.report or {}
+        protection = (report.get("subject") or {}).get("protection")
+        gate = self.decisions[-1] if self.decisions else {"strength": protection}
         rate = rate_now(self.pace) if status.get("alive") else None
         left = max(0, status.get("turns", 0) - status.get("turn", 0))
-        met = sum(one["event"] == "connected" for one in self.events)
+        met = sum(event["event"] == "connected" for event in self.events)
         return {
             "id": self.place.id, "kind": "run", "name": self.place.name, **{name: status.get(name) for name in _CARD},
-            "measure": self.measure, "limit": self._limit(), "strength": gate.get("strength", self._protection()),
-            "level": gate.get("level", 0), "worst": self._worst(), "verdict": (self.report or {}).get("verdict"),
+            "measure": self.measure, "limit": self._limit(), "strength": gate.get("strength"),
+            "level": gate.get("level", 0), "worst": self._worst(), "verdict": report.get("verdict"),
             "reason": status.get("reason"), "utility": self._utility(), "spark": self._spark(), "rate": rate,
             "seconds_left": part_left(status) if self._one_shot else left / rate if rate else None,
             "doing": {name: status.get(name) for name in ("part", "done", "total")},
-            "left_bytes": sum(one["bytes"] for one in status.get("left", [])),
+            "left_bytes": sum(departure["bytes"] for departure in status.get("left", [])),
             "reconnects": max(0, met - 1), "problems": self.problems,
             "report": (self.place.path / "report.html").exists(),
         }  # fmt: skip
@@ -148,13 +149,16 @@ class RunReader:
         report = self.report or {}
         leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
         pace = pace_of(self.pace, self.events, points)
-        decided = [{**decision, "step": self.decided_at(decision)} for decision in self.decisions]
+        decided = [
+            {name: value for name, value in decision.items() if name != "measured"}
+            | {"step": self.decided_at(decision)}
+            for decision in self.decisions
+        ]
         return {
             **self.card(), "steps": self.steps,
-            "curves": [one.shown(points, first, last) for one in self.series.values()],
+            "curves": [curve.shown(points, first, last) for curve in self.series.values()],
             "total": sum(map(len, self.series.values())), "limits": self._limits(),
-            "decisions": [{name: value for name, value in one.items() if name != "measured"} for one in decided],
-            "pace": pace, "norms": self.norms.shown(),
+            "decisions": decided, "pace": pace, "norms": self.norms.shown(),
             "history": self.status.get("history", []), "events": self.events[-50:], "ledger": ledger,
             "matrix": self._matrix(leaks), "leaks": leaks, "moments": report.get("moments", []),
             "exchange": exchange_of(self.status, pace["stalls"], report) if self._one_shot else None,
@@ -196,8 +200,8 @@ class RunReader:
             self._add(self._looks, "utility/loss", step, figures.get("loss"))
             self.norms.add(step, line.get("norms"))
 
-    def _told(self) -> dict[str, Series]:
-        """Curves of what the gate, the status and the report tell."""
+    def _derived(self) -> dict[str, Series]:
+        """Curves of what the gate, the status and the report tell: few points, made anew each time."""
         curves: dict[str, Series] = {}
         for decision in self.decisions:
             step = self.decided_at(decision)
@@ -217,9 +221,9 @@ class RunReader:
         if self._pace.anew():
             self.pace = []
         for line in self._pace.fresh():
-            told = (line.get("time"), line.get("turn"), line.get("state"), line.get("journal_bytes"))
-            if isinstance(told[0], int | float) and type(told[1]) is type(told[3]) is int and isinstance(told[2], str):
-                self.pace.append((float(told[0]), told[1], told[2], told[3]))
+            time, turn, state, journal = (line.get(name) for name in ("time", "turn", "state", "journal_bytes"))
+            if isinstance(time, int | float) and type(turn) is int and type(journal) is int and isinstance(state, str):
+                self.pace.append((float(time), turn, state, journal))
 
     def _report(self) -> tuple[dict[str, Any] | None, list[str]]:
         """The report, and what is wrong with it; neither where there is none."""
@@ -237,13 +241,9 @@ class RunReader:
         """The step at which so many epochs are done."""
         return round(epochs * (self.steps or 1))
 
-    def _protection(self) -> str | None:
-        told = (self.report or {}).get("subject") or {}
-        return told.get("protection")
-
     def _limit(self) -> float | None:
-        told = self.decisions[-1]["limit"] if self.decisions else (self.report or {}).get("limit")
-        return told if isinstance(told, int | float) else None
+        limit = self.decisions[-1]["limit"] if self.decisions else (self.report or {}).get("limit")
+        return limit if isinstance(limit, int | float) else None
 
     def _limits(self) -> dict[str, Any] | None:
         """The limit over steps: what was set before each decision, and since the last one."""
@@ -252,9 +252,8 @@ class RunReader:
             points = [(0, self._limit())]
         if not points:
             return None
-        end = max(
-            [self._step(self.status.get("epochs", 0)), *(int(one.x[-1]) for one in self.series.values() if one.x)]
-        )
+        reached = [int(curve.x[-1]) for curve in self.series.values() if curve.x]
+        end = max(self._step(self.status.get("epochs", 0)), *reached, 0)
         return {"x": [*(step for step, _ in points), end], "y": [*(limit for _, limit in points), points[-1][1]]}
 
     def _matrix(self, leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -272,11 +271,10 @@ class RunReader:
         return by_protection(columns)
 
     def _utility(self) -> dict[str, Any] | None:
-        told = self.status.get("history", [])[-1:]
-        for name in (*_UTILITY, *(told[0] if told else ())):
-            if told and name != "epoch" and name in told[0]:
-                return {"name": name, "value": finite([told[0][name]])[0]}
-        return None
+        latest = self.status.get("history", [{}])[-1:] or [{}]
+        figures = {name: value for name, value in latest[0].items() if name != "epoch"}
+        name = next((name for name in (*_UTILITY, *figures) if name in figures), None)
+        return None if name is None else {"name": name, "value": finite([figures[name]])[0]}
 
     def _worst(self) -> dict[str, Any] | None:
         """The worst that is known: of the report, else of the gate's last look back, else of the latest looks."""
@@ -284,11 +282,11 @@ class RunReader:
             return {**self.report["worst"], "on": "report"}
         if self._one_shot:
             return worst_of(self.status)
-        judged = next((one["worst"] for one in reversed(self.decisions) if one["worst"]), None)
+        judged = next((decision["worst"] for decision in reversed(self.decisions) if decision["worst"]), None)
         if judged is not None:
             ends = {"low": judged["low"], "high": judged["upper"]}
             return {"attack": judged["attack"], "value": judged["value"], **ends, "on": judged["on"]}
-        lately = {one.name: one.mean(len(one) - _LATELY, len(one)) for one in self._looked()}
+        lately = {curve.name: curve.mean(len(curve) - _LATELY, len(curve)) for curve in self._looked()}
         lately = {name: value for name, value in lately.items() if math.isfinite(value)}
         if not lately:
             return None
@@ -296,7 +294,7 @@ class RunReader:
         return {"attack": name, "value": lately[name], "low": None, "high": None, "on": "live"}
 
     def _looked(self) -> list[Series]:
-        return [one for one in self.series.values() if one.group == "leak" and one.raw]
+        return [curve for curve in self.series.values() if curve.group == "leak" and curve.raw]
 
     def _spark(self) -> dict[str, Any]:
         """The worst attack over time, in a few points, each a mean over many looks."""
@@ -305,11 +303,11 @@ class RunReader:
         if longest is None:
             return {"x": [], "y": []}
         cuts = np.unique(np.linspace(0, len(longest), min(_SPARK, len(longest)) + 1).astype(int))
-        alike = [one for one in looked if len(one) == len(longest)]
+        alike = [curve for curve in looked if len(curve) == len(longest)]
         pieces = list(pairwise(cuts.tolist()))
         return {
             "x": [longest.x[last - 1] for _, last in pieces],
-            "y": finite([_largest(one.mean(first, last) for one in alike) for first, last in pieces]),
+            "y": finite([_largest(curve.mean(first, last) for curve in alike) for first, last in pieces]),
         }
 
 

@@ -70,13 +70,13 @@ class Series:
         inside = (x >= (-math.inf if first is None else first)) & (x <= (math.inf if last is None else last))
         y = np.frombuffer(self.y) if len(self.y) else np.empty(0)
         kept = np.flatnonzero(inside)[thinned(y[inside], points)]
-        told: dict[str, Any] = {"name": self.name, "group": self.group, "measure": self.measure}
-        told |= {"x": finite(x[kept]), "y": finite(y[kept])}
+        curve: dict[str, Any] = {"name": self.name, "group": self.group, "measure": self.measure}
+        curve |= {"x": finite(x[kept]), "y": finite(y[kept])}
         if len(self.low) == len(self.x) and self.low:
-            told |= {"low": finite(np.frombuffer(self.low)[kept]), "high": finite(np.frombuffer(self.high)[kept])}
+            curve |= {"low": finite(np.frombuffer(self.low)[kept]), "high": finite(np.frombuffer(self.high)[kept])}
         if self.raw:
-            told["mean"] = finite(self._running()[kept])
-        return told
+            curve["mean"] = finite(self._running()[kept])
+        return curve
 
     def mean(self, first: int, last: int) -> float:
         """Of the looks from one place to another, folded as a whole; NaN where none of them is a number.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,7 @@ class SweepReader:
         self.table: pl.DataFrame | None = None
         self.about: dict[str, Any] = {}
         self.problems: list[str] = []
+        self._trainings: list[dict[str, Any]] = []  # a row for each
         self._seen: tuple[Any, ...] | None = None
 
     def _files(self) -> list[Path]:
@@ -47,14 +50,14 @@ class SweepReader:
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Changes whenever a file does."""
-        told = []
+        marks = []
         for path in self._files():
             try:
-                found = path.stat()
+                stat = path.stat()
             except OSError:  # a wave that has just become a part of the whole
                 continue
-            told.append((str(path), found.st_mtime_ns, found.st_size))
-        return tuple(told)
+            marks.append((str(path), stat.st_mtime_ns, stat.st_size))
+        return tuple(marks)
 
     def refresh(self) -> bool:
         """Read what is new; whether there was anything."""
@@ -68,39 +71,43 @@ class SweepReader:
             try:
                 if not path.is_file():  # a pipe would hold us for ever
                     raise OSError("it is no file")
-                found = pl.read_parquet(path)
-                if odd := _odd(found):
+                table = pl.read_parquet(path)
+                if odd := _odd(table):
                     self.problems.append(f"{path} is no sweep's table, and is not shown: see {', '.join(odd)[:100]}")
                     continue
                 self.about = dict(json.loads(pl.read_parquet_metadata(path).get("tacit", "{}")))
-                tables.append(found)
+                tables.append(table)
             except (pl.exceptions.PolarsError, pl.exceptions.PanicException, *DAMAGE) as error:
                 self.problems.append(f"{path} can't be read ({str(error)[:200]}): delete it, and sweep again")
         self.table = pl.concat(tables, how="diagonal_relaxed") if tables else None
+        self._trainings = [] if self.table is None else list(_trainings(self.table).iter_rows(named=True))
         self._seen = now
         return True
 
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """Every training as a point: what its worst attack reached, and what its model is worth."""
+        return [_point(row) for row in self._trainings]
+
     def card(self) -> dict[str, Any]:
         """What an overview shows."""
-        points = self._points()
-        known = [one["utility"] for one in points if one["utility"] is not None]
+        points = self.points
+        known = [point["utility"] for point in points if point["utility"] is not None]
         changed = max((time for _, time, _ in self._seen or ()), default=0)
         return {
             "id": self.place.id, "kind": "sweep", "name": self.place.name, "data": self.about.get("data"),
             "time": datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds"),
             "settings": len(self.about.get("settings", points)), "done": len(points),
             "by_day": bool(self.about.get("by day")),
-            "protections": list(dict.fromkeys(one["protection"] for one in points)),
+            "protections": list(dict.fromkeys(point["protection"] for point in points)),
             "utility": {"name": "test_auc", "best": max(known)} if known else None, "problems": self.problems,
         }  # fmt: skip
 
     def detail(self) -> dict[str, Any]:
         """What a page about this sweep shows."""
-        names = [] if self.table is None else leaks_of(self.table.columns)
-        return {
-            **self.card(), "points": self._points(), "attacks": names, "matrix": self._matrix(names),
-            "about": self.about,
-        }  # fmt: skip
+        attacks = [] if self.table is None else leaks_of(self.table.columns)
+        matrix = _matrix(self._trainings)
+        return {**self.card(), "points": self.points, "attacks": attacks, "matrix": matrix, "about": self.about}
 
     def replica(self, number: int, points: int = 2000) -> dict[str, Any]:
         """One training of the sweep, as the page of a run shows it.
@@ -111,86 +118,59 @@ class SweepReader:
         """
         import polars as pl
 
-        rows = None if self.table is None else self.table.filter(pl.col("replica") == number)
-        if rows is None or rows.is_empty():
+        trainings = [row for row in self._trainings if row["replica"] == number]
+        if self.table is None or not trainings:
             raise UsageError(f"{self.place.name} has no training {number}")
-        point = next(one for one in self._points() if one["replica"] == number)
-        parts = rows.filter(pl.col("part") != "whole").sort("step")
-        series = [one for one in (*self._utility(parts), *self._leaks(parts)) if len(one)]
+        parts = self.table.filter(pl.col("replica") == number, pl.col("part") != "whole").sort("step")
+        curves = [Series(name, "utility") for name in UTILITY if name not in _COSTS]
+        curves += [Series(name, "gate", "leak_auc") for name in leaks_of(parts.columns)]
+        for curve in curves:
+            ends = (f"{curve.name} low", f"{curve.name} high") if curve.group == "gate" else ()
+            for step, value, *interval in parts.select("step", curve.name, *ends).drop_nulls().iter_rows():
+                curve.add(step, value, (interval[0], interval[1]) if interval else None)
+        curves = [curve for curve in curves if len(curve)]
         return {
-            "id": self.place.id, "kind": "replica", "name": self.place.name, **point, "steps": None, "limits": None,
-            "measure": "leak_auc", "curves": [one.shown(points) for one in series], "total": sum(map(len, series)),
-            "matrix": self._matrix(leaks_of(rows.columns), number), "data": self.about.get("data"),
+            "id": self.place.id, "kind": "replica", "name": self.place.name, **_point(trainings[0]), "steps": None,
+            "limits": None, "measure": "leak_auc", "curves": [curve.shown(points) for curve in curves],
+            "total": sum(map(len, curves)), "matrix": _matrix(trainings), "data": self.about.get("data"),
         }  # fmt: skip
 
-    def _utility(self, parts: pl.DataFrame) -> list[Series]:
-        found = []
-        for name in UTILITY:
-            one = Series(name, "utility")
-            for step, value in parts.select("step", name).drop_nulls().iter_rows():
-                one.add(step, value)
-            found += [] if name in _COSTS else [one]
-        return found
 
-    def _leaks(self, parts: pl.DataFrame) -> list[Series]:
-        found = []
-        for name in leaks_of(parts.columns):
-            one = Series(name, "gate", "leak_auc")
-            for step, *told in parts.select("step", name, f"{name} low", f"{name} high").drop_nulls().iter_rows():
-                one.add(step, told[0], (told[1], told[2]))
-            found.append(one)
-        return found
+def _trainings(table: pl.DataFrame) -> pl.DataFrame:
+    """One row for each training: its whole, or where there is none (by day) the mean over its days."""
+    import polars as pl
 
-    def _whole(self) -> pl.DataFrame | None:
-        """One row for each training: its whole, or where there is none (by day) the mean over its days."""
-        import polars as pl
+    whole = table.filter(pl.col("part") == "whole")
+    if whole.is_empty():
+        numbers = [name for name, kind in table.schema.items() if kind.is_numeric() and name not in IDENTITY]
+        words = [pl.col(name).first() for name in IDENTITY if name != "replica"]
+        whole = table.group_by("replica").agg(*words, *(pl.col(name).mean() for name in numbers))
+    return whole.sort("replica")
 
-        if self.table is None:
-            return None
-        whole = self.table.filter(pl.col("part") == "whole")
-        if whole.is_empty():
-            numbers = [name for name, kind in self.table.schema.items() if kind.is_numeric() and name not in IDENTITY]
-            words = [pl.col(name).first() for name in IDENTITY if name != "replica"]
-            whole = self.table.group_by("replica").agg(*words, *(pl.col(name).mean() for name in numbers))
-        return whole.sort("replica")
 
-    def _points(self) -> list[dict[str, Any]]:
-        whole = self._whole()
-        return [] if whole is None else [self._point(row) for row in whole.iter_rows(named=True)]
+def _point(row: dict[str, Any]) -> dict[str, Any]:
+    leak, worst = _ends(row, "worst"), row.get("worst attack")
+    if leak[0] is None:
+        known = [name for name in leaks_of(row) if row[name] is not None]
+        worst = max(known, key=lambda name: row[name], default=None)
+        leak = [None] * 3 if worst is None else _ends(row, worst)
+    value, low, high, utility = finite([math.nan if figure is None else figure for figure in (*leak, row["test_auc"])])
+    return {
+        "replica": row["replica"], "protection": row["protection"], "strength": row["strength"],
+        "knob": row["knob"], "label": _label(row), "seed": row["seed"], "leak": value, "low": low, "high": high,
+        "worst_attack": worst, "utility": utility, "utility_name": "test_auc", "done": True,
+    }  # fmt: skip
 
-    def _point(self, row: dict[str, Any]) -> dict[str, Any]:
-        leak = {which: row.get(f"worst {which}".strip()) for which in ("", "low", "high")}
-        worst = row.get("worst attack")
-        if leak[""] is None:
-            known = [name for name in leaks_of(row) if row[name] is not None]
-            worst = max(known, key=lambda name: row[name], default=None)
-            leak = {which: None if worst is None else row.get(f"{worst} {which}".strip()) for which in leak}
-        value, low, high, utility = finite(
-            [float("nan") if one is None else one for one in (*leak.values(), row["test_auc"])]
-        )
-        return {
-            "replica": row["replica"], "protection": row["protection"], "strength": row["strength"],
-            "knob": row["knob"], "label": _label(row), "seed": row["seed"], "leak": value, "low": low, "high": high,
-            "worst_attack": worst, "utility": utility, "utility_name": "test_auc", "done": True,
-        }  # fmt: skip
 
-    def _matrix(self, names: list[str], only: int | None = None) -> dict[str, Any] | None:
-        whole = self._whole()
-        if whole is None:
-            return None
-        return by_protection(
-            [
-                (
-                    _label(row),
-                    {
-                        _spelled(name): [row.get(f"{name} {end}".strip()) for end in ("", "low", "high")]
-                        for name in names
-                    },
-                )
-                for row in whole.iter_rows(named=True)
-                if only is None or row["replica"] == only
-            ]
-        )
+def _matrix(trainings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    return by_protection(
+        [(_label(row), {_spelled(name): _ends(row, name) for name in leaks_of(row)}) for row in trainings]
+    )
+
+
+def _ends(row: dict[str, Any], name: str) -> list[float | None]:
+    """A figure and its interval."""
+    return [row.get(column) for column in (name, f"{name} low", f"{name} high")]
 
 
 def _odd(table: pl.DataFrame) -> list[str]:

@@ -60,7 +60,7 @@ def frame(reader: RunReader | SweepReader) -> pl.DataFrame:
     if isinstance(reader, SweepReader):
         pieces = [
             _figures((reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None), curve)
-            for point in reader.detail()["points"]
+            for point in reader.points
             for curve in reader.replica(point["replica"], points=_ALL)["curves"]
         ]
     else:
@@ -81,6 +81,6 @@ def _piece(words: Sequence[str | None], columns: Mapping[str, Any]) -> pl.DataFr
     """A part of the table: the same words in each row, beside columns of numbers."""
     import polars as pl
 
-    told = [pl.lit(word, pl.String).alias(name) for name, word in zip(_WORDS, words, strict=True)]
+    same = [pl.lit(word, pl.String).alias(name) for name, word in zip(_WORDS, words, strict=True)]
     numbers = [pl.col(name) if name in columns else pl.lit(None, pl.Float64).alias(name) for name in _NUMBERS]
-    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64)).select(*told, *numbers)
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64)).select(*same, *numbers)

@@ -52,16 +52,16 @@ class Curve:
 
 def later(curves: Iterable[Curve], tracker: Tracker) -> list[Point]:
     """Of all points those that a tracker does not have: of each curve what comes after its last step there."""
-    found = []
+    points = []
     for curve in curves:
         reached = tracker.reached(curve.name)
         first = bisect_right(curve.x, reached)
         steps, values = curve.x[first:], curve.y[first:]
         for step, value, time in zip(steps, values, curve.times(steps), strict=True):
             if step > reached:  # one of several at the same step
-                found.append(Point(curve.name, int(step), value, time))
+                points.append(Point(curve.name, int(step), value, time))
                 reached = int(step)
-    return found
+    return points
 
 
 def run_curves(run: RunReader) -> Iterator[Curve]:
@@ -71,25 +71,24 @@ def run_curves(run: RunReader) -> Iterator[Curve]:
         run: its reader, refreshed.
     """
     times = _times(run)
-    for one in run.series.values():
-        name = f"{one.group}/{one.name}"
-        yield Curve(name, one.x, one.y, times)
-        if len(one.low) == len(one.x) == len(one.high):
-            yield Curve(f"{name}.low", one.x, one.low, times)
-            yield Curve(f"{name}.high", one.x, one.high, times)
-    limits = [(run.decided_at(told), told["limit"]) for told in run.decisions if told["limit"] is not None]
+    for name, series in run.series.items():
+        yield Curve(name, series.x, series.y, times)
+        if len(series.low) == len(series.x) == len(series.high):
+            yield Curve(f"{name}.low", series.x, series.low, times)
+            yield Curve(f"{name}.high", series.x, series.high, times)
+    limits = [(run.decided_at(one), one["limit"]) for one in run.decisions if one["limit"] is not None]
     yield Curve("gate/limit", [step for step, _ in limits], [limit for _, limit in limits], times)
     yield from _pace(run)
     yield from _report(run)
 
 
-def replica_curves(told: dict[str, Any]) -> Iterator[Curve]:
+def replica_curves(replica: dict[str, Any]) -> Iterator[Curve]:
     """Every curve of one training of a sweep.
 
     Args:
-        told: by `SweepReader.replica`, not thinned.
+        replica: by `SweepReader.replica`, not thinned.
     """
-    for curve in told["curves"]:
+    for curve in replica["curves"]:
         for ending, key in (("", "y"), (".low", "low"), (".high", "high")):
             known = [(x, y) for x, y in zip(curve["x"], curve.get(key, ()), strict=False) if y is not None]
             name = f"{curve['group']}/{curve['name']}{ending}"
@@ -143,8 +142,8 @@ def _times(run: RunReader) -> Times:
     clock = np.array([time for time, *_ in run.pace])
 
     def times(some: Sequence[float]) -> list[float | None]:
-        told: list[float] = np.interp(np.asarray(some) * (turns / steps), reached[first], clock[first]).tolist()
-        return [*told]
+        when: list[float] = np.interp(np.asarray(some) * (turns / steps), reached[first], clock[first]).tolist()
+        return [*when]
 
     return times
 

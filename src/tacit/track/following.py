@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import UsageError
+from tacit.runs import reading
 from tacit.runs.pacing import seconds
-from tacit.runs.reading import DAMAGE, Place, RunReader, SweepReader, damage, find, reader
+from tacit.runs.reading import DAMAGE, Place, Reader, RunReader, SweepReader, damage
 from tacit.track.curves import Curve, later, replica_curves, run_curves
 from tacit.track.facts import facts_of
 from tacit.track.tracker import State, Tracker
@@ -41,7 +42,7 @@ class Following(ABC):
 
     def __init__(self, roots: Sequence[Path | str]) -> None:
         self._roots = list(roots)
-        self.readers: dict[str, RunReader | SweepReader] = {}
+        self.readers: dict[str, Reader] = {}
         self.problems: dict[str, str] = {}
         self._look()
         if not self.readers:
@@ -52,27 +53,28 @@ class Following(ABC):
     @property
     def finished(self) -> bool:
         """Whether nothing more can come: every run has ended, and so has its process."""
-        return all(state_of(one) == "finished" for one in self.readers.values())
+        return all(state_of(reader) == "finished" for reader in self.readers.values())
 
     def update(self) -> int:
         """Bring what is new; how many figures that were."""
         self._look()
-        return self._bring([one for one in self.readers.values() if self._refreshed(one)])
+        return self._bring([reader for reader in self.readers.values() if self._refreshed(reader)])
 
     @abstractmethod
-    def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
+    def _bring(self, changed: Sequence[Reader]) -> int:
         """Bring what those have that changed."""
 
     def _look(self) -> None:
-        self.readers = {place.id: self.readers.get(place.id) or reader(place) for place in find(self._roots)}
+        places = reading.find(self._roots)
+        self.readers = {place.id: self.readers.get(place.id) or reading.reader(place) for place in places}
 
-    def _refreshed(self, one: RunReader | SweepReader) -> bool:
+    def _refreshed(self, reader: Reader) -> bool:
         try:
-            changed = one.refresh()
+            changed = reader.refresh()
         except DAMAGE as error:
-            self.problems[one.place.id] = damage(one.place, error)
+            self.problems[reader.place.id] = damage(reader.place, error)
             return False
-        self.problems.pop(one.place.id, None)
+        self.problems.pop(reader.place.id, None)
         return changed
 
 
@@ -102,13 +104,13 @@ class Export(Following):
             tracker.close(state_of(self.readers[place]) if place in self.readers else "stopped")
         self._trackers.clear()
 
-    def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
+    def _bring(self, changed: Sequence[Reader]) -> int:
         before = sum(self.brought.values())
-        for one in changed:
-            if isinstance(one, RunReader):
-                self._bring_run(one)
+        for reader in changed:
+            if isinstance(reader, RunReader):
+                self._bring_run(reader)
             else:
-                self._bring_sweep(one)
+                self._bring_sweep(reader)
         return sum(self.brought.values()) - before
 
     def _bring_curves(self, place: str, name: str, curves: Iterable[Curve], tracker: Tracker) -> None:
@@ -117,21 +119,21 @@ class Export(Following):
         self.brought[place] = self.brought.get(place, 0) + len(new)
         self.names[place] = name
 
-    def _bring_run(self, one: RunReader) -> None:
-        place = one.place
+    def _bring_run(self, run: RunReader) -> None:
+        place = run.place
         if place.id not in self._trackers:
             self._trackers[place.id] = self._open(place.id, place.name)
         tracker = self._trackers[place.id]
-        tracker.facts(facts_of(one))
-        self._bring_curves(place.id, place.name, run_curves(one), tracker)
-        for decision in one.decisions:
-            step = one.decided_at(decision)
+        tracker.facts(facts_of(run))
+        self._bring_curves(place.id, place.name, run_curves(run), tracker)
+        for decision in run.decisions:
+            step = run.decided_at(decision)
             if step > tracker.reached("gate/decision"):
-                told = f"{decision['decision']}, level {decision['level']}: {decision['reason']}"
-                tracker.text("gate/decision", step, told, time=seconds(decision["time"]))
-        _bring_norms(one, tracker)
+                words = f"{decision['decision']}, level {decision['level']}: {decision['reason']}"
+                tracker.text("gate/decision", step, words, time=seconds(decision["time"]))
+        _bring_norms(run, tracker)
         self._bring_report(place, tracker)
-        if state_of(one) == "finished":
+        if state_of(run) == "finished":
             self._trackers.pop(place.id).close()
         else:
             tracker.flush()
@@ -143,39 +145,40 @@ class Export(Following):
             tracker.files(paths)
             self._filed[place.id] = changed
 
-    def _bring_sweep(self, one: SweepReader) -> None:
+    def _bring_sweep(self, sweep: SweepReader) -> None:
         """Trainings of a sweep are over when they are found, so each is brought once."""
-        for point in one.detail()["points"]:
+        for point in sweep.points:
             number = point["replica"]
-            place = f"{one.place.id}-{number}"
+            place = f"{sweep.place.id}-{number}"
             if place in self.brought:
                 continue
-            name = f"{one.place.name} {point['label']} seed {point['seed']} ({number})"
+            name = f"{sweep.place.name} {point['label']} seed {point['seed']} ({number})"
             tracker = self._open(place, name)
             facts = {key: point[key] for key in ("protection", "knob", "strength", "seed") if point[key] is not None}
-            tracker.facts({"sweep": one.place.name, "data": one.about.get("data"), **facts})
-            self._bring_curves(place, name, replica_curves(one.replica(number, points=1 << 62)), tracker)
+            tracker.facts({"sweep": sweep.place.name, "data": sweep.about.get("data"), **facts})
+            self._bring_curves(place, name, replica_curves(sweep.replica(number, points=1 << 62)), tracker)
             tracker.close()
 
 
-def state_of(one: RunReader | SweepReader) -> State:
+def state_of(reader: Reader) -> State:
     """How a run or a sweep stands."""
-    if isinstance(one, SweepReader):
-        return "finished" if (one.place.path / "results.parquet").exists() else "running"
-    alive, over = bool(one.status.get("alive")), one.status.get("state") == "finished"
-    if over and (one.report is not None or not alive):  # a process that is done with training may still write a report
+    if isinstance(reader, SweepReader):
+        return "finished" if (reader.place.path / "results.parquet").exists() else "running"
+    alive, over = bool(reader.status.get("alive")), reader.status.get("state") == "finished"
+    if over and (reader.report is not None or not alive):  # a process that has trained may still write a report
         return "finished"
     return "running" if alive else "stopped"
 
 
-def _bring_norms(one: RunReader, tracker: Tracker) -> None:
+def _bring_norms(run: RunReader, tracker: Tracker) -> None:
     """Norms by class as histograms of their logarithms: bins are of equal width there, and so they are shown."""
-    norms = one.norms.shown() or {"steps": []}
+    norms = run.norms.shown() or {"steps": []}
     for which in ("sent", "clean"):
         reached = tracker.reached(f"log10_norm/{which}/class_0")
-        for step, told in zip(norms["steps"], norms.get(which, ()), strict=False):
-            if told is None or step <= reached:
+        for step, classes in zip(norms["steps"], norms.get(which, ()), strict=False):
+            if classes is None or step <= reached:
                 continue
-            for number, counts in enumerate(told["counts"]):
-                edges = np.linspace(math.log10(told["low"]), math.log10(told["high"]), len(counts) + 1).tolist()
+            low, high = math.log10(classes["low"]), math.log10(classes["high"])
+            for number, counts in enumerate(classes["counts"]):
+                edges = np.linspace(low, high, len(counts) + 1).tolist()
                 tracker.histogram(f"log10_norm/{which}/class_{number}", step, edges, counts)

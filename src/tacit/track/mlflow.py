@@ -69,7 +69,7 @@ class MLflow(Tracker):
         if spelled in self._unknown:
             with self._talking():
                 history = self._client.get_metric_history(self.id, spelled)
-            self._reached[spelled] = max((one.step for one in history), default=-1)
+            self._reached[spelled] = max((metric.step for metric in history), default=-1)
             self._unknown.discard(spelled)
         return self._reached.get(spelled, int(self._tags.get(f"{spelled}.step", -1)))
 
@@ -127,9 +127,9 @@ class MLflow(Tracker):
             yield
         except self._errors.MlflowException as error:
             kind = LinkError if self._uri.startswith("http") else StorageError
-            said = str(error).splitlines()[0][:300]
+            reason = str(error).splitlines()[0][:300]
             raise kind(
-                f"MLflow at {self._uri} refused ({said}): look at the address and at the server, then give the same "
+                f"MLflow at {self._uri} refused ({reason}): look at the address and at the server, then give the same "
                 "command again; nothing is kept twice"
             ) from None
 

@@ -24,7 +24,7 @@ import polars as pl
 
 from tacit.disk import replaced, storing
 from tacit.errors import UsageError
-from tacit.runs.reading import RunReader, SweepReader, frame
+from tacit.runs.reading import Reader, RunReader, SweepReader, frame
 from tacit.runs.tables import FIGURES
 from tacit.track.following import Following
 
@@ -78,7 +78,7 @@ class Tables(Following):
     @property
     def sweeps(self) -> list[Path]:
         """Folders of sweeps that were found."""
-        return [one.place.path for one in self.readers.values() if isinstance(one, SweepReader)]
+        return [reader.place.path for reader in self.readers.values() if isinstance(reader, SweepReader)]
 
     def close(self) -> None:
         """Write what has not been written yet."""
@@ -86,14 +86,14 @@ class Tables(Following):
             self._write()
 
     def _runs(self) -> list[RunReader]:
-        return [one for one in self.readers.values() if isinstance(one, RunReader)]
+        return [reader for reader in self.readers.values() if isinstance(reader, RunReader)]
 
-    def _bring(self, changed: Sequence[RunReader | SweepReader]) -> int:
+    def _bring(self, changed: Sequence[Reader]) -> int:
         """Write the files, but not so often that writing them takes a good part of the time."""
         before = self.rows.get("figures", 0)
-        for one in changed:
-            if isinstance(one, RunReader):
-                self._pieces[one.place.id] = _tables(one)
+        for reader in changed:
+            if isinstance(reader, RunReader):
+                self._pieces[reader.place.id] = _tables(reader)
                 self._waiting = True
         if self._waiting and (self._now() >= self._due or self.finished):
             started = self._now()
@@ -113,24 +113,20 @@ class Tables(Following):
 
 def _tables(run: RunReader) -> dict[str, pl.DataFrame]:
     """The part of each file that is of one run."""
-    card = run.card()
-    who = {"place": run.place.id, "run": card["run"], "party": card["party"]}
-    decided = [{**one, "step": run.decided_at(one)} for one in run.decisions]
+    who = {"place": run.place.id, "run": run.status.get("run"), "party": run.status.get("party")}
+    decided = [{**decision, "step": run.decided_at(decision)} for decision in run.decisions]
     leaks = (run.report or {}).get("leaks", [])
     rows = {"decisions": decided, "events": list(_events(run)), "leaks": leaks}
-    told = {
-        name: pl.DataFrame([{**who, **_only(one, SCHEMAS[name])} for one in some], schema=SCHEMAS[name])
-        for name, some in rows.items()
-    }
-    return {"figures": frame(run), **told}
-
-
-def _only(row: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: row.get(name) for name in schema if name not in _WHO}
+    tables = {"figures": frame(run)}
+    for name, lines in rows.items():
+        schema = SCHEMAS[name]
+        cells = [{column: (who if column in who else line).get(column) for column in schema} for line in lines]
+        tables[name] = pl.DataFrame(cells, schema=schema)
+    return tables
 
 
 def _events(run: RunReader) -> Iterator[dict[str, Any]]:
     """The log's lines; what is special to a kind of event is kept as JSON."""
-    for one in run.events:
-        rest = {name: value for name, value in one.items() if name not in ("time", "event")}
-        yield {"time": one["time"], "event": one["event"], "details": json.dumps(rest)}
+    for event in run.events:
+        rest = {name: value for name, value in event.items() if name not in ("time", "event")}
+        yield {"time": event["time"], "event": event["event"], "details": json.dumps(rest)}

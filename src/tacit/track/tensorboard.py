@@ -77,7 +77,7 @@ class TensorBoard(Tracker):
             together.setdefault((point.step, when), {})[point.name] = point.value
         value = self._summaries.Summary.Value
         for (step, when), values in together.items():
-            self._add(step, when, {name: value(tag=name, simple_value=one) for name, one in values.items()})
+            self._add(step, when, {name: value(tag=name, simple_value=figure) for name, figure in values.items()})
 
     def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:
         """Keep words, which TensorBoard reads as Markdown."""
@@ -162,7 +162,7 @@ def _earlier(folder: Path) -> list[Path]:
 def _new(folder: Path) -> IO[bytes]:
     """A file whose name comes after all others: TensorBoard reads them in the order of their names."""
     stamps = [int(digits) for path in _earlier(folder) if (digits := path.name.removeprefix(_FILE)[:10]).isdigit()]
-    stamp = max([int(clock.time()), *(one + 1 for one in stamps)])
+    stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
     return (folder / f"{_FILE}{stamp:010d}.tacit").open("xb")
 
 

@@ -78,10 +78,10 @@ class Access:
 
     def knows(self, host: str) -> bool:
         """Whether a Host header names this server, and is not another site's name that was made to lead here."""
-        found = _HOST.fullmatch(host)
-        if found is None:
+        match = _HOST.fullmatch(host)
+        if match is None:
             return False
-        name = found[1].strip("[]").lower()
+        name = match[1].strip("[]").lower()
         if name in self._names:
             return True
         try:
@@ -89,20 +89,20 @@ class Access:
         except ValueError:
             return False
 
-    def is_token(self, said: str) -> bool:
+    def is_token(self, token: str) -> bool:
         """Whether this is the token; how long the answer takes says nothing about it."""
-        return hmac.compare_digest(said.encode(errors="replace"), self.token.encode())
+        return hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
 
     def admits(self, headers: Headers) -> bool:
         """Whether a request has the token, as a bearer or by the cookie that was set for it."""
-        kind, _, said = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and self.is_token(said.strip()):
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and self.is_token(token.strip()):
             return True
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
         except CookieError:
             return False
-        return found is not None and hmac.compare_digest(found.value.encode(errors="replace"), self.session.encode())
+        return cookie is not None and hmac.compare_digest(cookie.value.encode(errors="replace"), self.session.encode())
 
 
 class Guard:
@@ -143,14 +143,14 @@ class Guard:
         if scope["path"] != "/" and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             # a browser sends the cookie also for pages of this machine's other ports, which have no business here
             return error(403, "another site's page asks: open the address that `tacit dashboard` printed")
-        said = QueryParams(scope.get("query_string", b"")).get("token") if scope["path"] == "/" else None
-        if said is not None and self._access.is_token(said):
+        token = QueryParams(scope.get("query_string", b"")).get("token") if scope["path"] == "/" else None
+        if token is not None and self._access.is_token(token):
             # a browser that another site sent here keeps a strict cookie, but would follow without it
             sent = headers.get("sec-fetch-site") == "cross-site"
             answer = HTMLResponse(_ONWARDS) if sent else RedirectResponse("/", status_code=303)
             answer.set_cookie(self._access.cookie, self._access.session, httponly=True, samesite="strict", path="/")
             return answer
-        if said is None and self._access.admits(headers):
+        if token is None and self._access.admits(headers):
             return None
         if scope["path"] == "/":
             return HTMLResponse(_WITHOUT, status_code=401, headers=_BEARER)
@@ -160,10 +160,10 @@ class Guard:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a host's name or address."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--host {host} is no address of this machine ({error}): leave it out for 127.0.0.1") from None
-    return all(ipaddress.ip_address(str(one[4][0]).partition("%")[0]).is_loopback for one in found)
+    return all(ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in addresses)
 
 
 def token_in(path: Path) -> str:
@@ -173,16 +173,16 @@ def token_in(path: Path) -> str:
     if not path.is_file():
         raise UsageError(f"--token-file {path} is no file: name one, or a new one in a folder that exists")
     with path.open("rb") as opened:
-        told = os.fstat(opened.fileno())
-        if told.st_uid != os.getuid() or told.st_mode & 0o077:
+        status = os.fstat(opened.fileno())
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise UsageError(f"--token-file {path} can be read by others: `chmod 600 {path}`, or name a new file")
-        said = opened.read(1024).strip().decode(errors="replace")
-    if not _TOKEN.fullmatch(said):
+        token = opened.read(1024).strip().decode(errors="replace")
+    if not _TOKEN.fullmatch(token):
         raise UsageError(
             f"--token-file {path} holds no token ({_LONG} or more letters, digits, - and _, nothing else): name a new "
             "file, and one is made there"
         )
-    return said
+    return token
 
 
 def _kept(path: Path, token: str) -> str:

@@ -34,11 +34,11 @@ def tagged(
         headers: more of them, with `_` for `-`.
     """
     digest = hashlib.blake2b(body if of is None else of, digest_size=12).hexdigest()
-    told = {"ETag": f'W/"{digest}"', **{name.replace("_", "-"): value for name, value in headers.items()}}
-    had = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    extra = {"ETag": f'W/"{digest}"', **{name.replace("_", "-"): value for name, value in headers.items()}}
+    had = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
     if f'"{digest}"' in had:
-        return Response(status_code=304, headers=told)
-    return Response(body, media_type=media, headers=told)
+        return Response(status_code=304, headers=extra)
+    return Response(body, media_type=media, headers=extra)
 
 
 def _finite(content: Any) -> Any:

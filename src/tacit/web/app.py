@@ -114,9 +114,9 @@ class _Answers:
 
         def detail(reader: Reader) -> bytes | None:
             assert isinstance(reader, SweepReader)
-            numbers = [point["replica"] for point in reader.detail()["points"]]
             number = request.path_params["replica"]
-            return as_json(reader.replica(number, points)) if number in numbers else None
+            known = any(point["replica"] == number for point in reader.points)
+            return as_json(reader.replica(number, points)) if known else None
 
         body = await self._read(request, "sweep", detail)
         if body is None:
@@ -185,8 +185,8 @@ def _report(folder: Path) -> bytes:
 
     try:
         with open(folder / "report.html", "rb", opener=plainly) as file:
-            told = os.fstat(file.fileno())
-            if stat.S_ISREG(told.st_mode) and told.st_size <= _LARGEST:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST:
                 return file.read()
     except OSError:  # not there, a link, a folder, not for us
         pass
@@ -194,22 +194,22 @@ def _report(folder: Path) -> bytes:
 
 
 def _points(request: Request) -> int:
-    told = _number(request, "points")
-    return 2000 if told is None else int(min(max(told, _POINTS[0]), _POINTS[1]))
+    points = _number(request, "points")
+    return 2000 if points is None else int(min(max(points, _POINTS[0]), _POINTS[1]))
 
 
 def _number(request: Request, name: str) -> float | None:
     """A number in the address; an empty one is as none."""
-    said = request.query_params.get(name)
-    if not said:
+    text = request.query_params.get(name)
+    if not text:
         return None
     try:
-        told = float(said)
+        number = float(text)
     except ValueError:
-        told = math.nan
-    if not math.isfinite(told):
+        number = math.nan
+    if not math.isfinite(number):
         raise HTTPException(400, f"{name} is no number: write it in digits, or leave it out")
-    return told
+    return number
 
 
 async def _refused(request: Request, problem: Exception) -> Response:

@@ -62,18 +62,18 @@ def _leaks(glance: Glance, now: float) -> Samples:
 def _worst(glance: Glance, now: float) -> Samples:
     worst = glance.card["worst"]
     if worst is not None:
-        told = {"attack": str(worst["attack"]), "on": str(worst["on"]), "measure": str(glance.card["measure"])}
-        yield told, worst["value"]
+        labels = {"attack": str(worst["attack"]), "on": str(worst["on"]), "measure": str(glance.card["measure"])}
+        yield labels, worst["value"]
 
 
 def _utility(glance: Glance, now: float) -> Samples:
-    told: dict[str, Any] | None = glance.card["utility"]
-    return [] if told is None else [({"name": str(told["name"])}, told["value"])]
+    utility: dict[str, Any] | None = glance.card["utility"]
+    return [] if utility is None else [({"name": str(utility["name"])}, utility["value"])]
 
 
 def _states(glance: Glance, now: float) -> Samples:
     state = str(glance.card["state"])
-    return [({"state": one}, float(one == state)) for one in dict.fromkeys((*_STATES, state))]
+    return [({"state": name}, float(name == state)) for name in dict.fromkeys((*_STATES, state))]
 
 
 def _waiting(glance: Glance, now: float) -> Samples:
@@ -107,14 +107,14 @@ def _labels(labels: Labels) -> str:
 
 def _text(text: str, *, quoted: bool = False) -> str:
     """Text on one line; what UTF-8 can't write is a "?"."""
-    told = text.encode(errors="replace").decode().replace("\\", "\\\\").replace("\n", "\\n")
-    return told.replace('"', '\\"') if quoted else told
+    line = text.encode(errors="replace").decode().replace("\\", "\\\\").replace("\n", "\\n")
+    return line.replace('"', '\\"') if quoted else line
 
 
 def _number(value: float) -> str:
-    told = float(value)
-    if math.isnan(told):
+    number = float(value)
+    if math.isnan(number):
         return "NaN"
-    if math.isinf(told):
-        return "+Inf" if told > 0 else "-Inf"
-    return repr(int(told)) if told.is_integer() and abs(told) < 2**53 else repr(told)
+    if math.isinf(number):
+        return "+Inf" if number > 0 else "-Inf"
+    return repr(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)

@@ -91,9 +91,9 @@ def listen(host: str, port: int | None) -> socket.socket:
         port: 0 for any; None for the first free one from 7860 on.
     """
     tries = range(PORT, PORT + _TRIES) if port is None else (port,)
-    for one in tries:
+    for number in tries:
         try:
-            family, kind, _, _, where = socket.getaddrinfo(host, one, type=socket.SOCK_STREAM)[0]
+            family, kind, _, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
             made = socket.socket(family, kind)
         except (OSError, UnicodeError) as error:
             raise UsageError(f"--host {host}: {error}: leave it out for 127.0.0.1") from None
@@ -106,7 +106,7 @@ def listen(host: str, port: int | None) -> socket.socket:
             if error.errno == errno.EADDRINUSE:
                 continue
             remedy = "a port above 1023" if error.errno == errno.EACCES else "an address of this machine"
-            raise UsageError(f"can't listen at {host}, port {one} ({error.strerror}): give {remedy}") from None
+            raise UsageError(f"can't listen at {host}, port {number} ({error.strerror}): give {remedy}") from None
         return made
     if port is None:
         raise UsageError(f"ports {PORT} to {PORT + _TRIES - 1} are all taken: give another with --port")

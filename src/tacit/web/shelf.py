@@ -84,30 +84,30 @@ class Shelf:
         self._finding = threading.Lock()
         self._next = -math.inf
 
-    def places(self, *, at_once: bool = False) -> list[Place]:
+    def places(self) -> list[Place]:
         """All places, newest first; looked for again where the last time was a few seconds ago.
 
         While one thread looks through a large tree, others get what was found before.
         """
-        if self._finding.acquire(blocking=at_once or self._next == -math.inf):
+        if self._finding.acquire(blocking=self._next == -math.inf):
             try:
                 began = self._now()
-                if at_once or began >= self._next:
-                    self._find()
+                if began >= self._next:
+                    self._slots = {
+                        place.id: self._slots.get(place.id) or _Slot(place, reader(place))
+                        for place in find(self._roots)
+                    }
                     ended = self._now()
                     self._next = ended + max(self._every, _SHARE * (ended - began))
             finally:
                 self._finding.release()
         return [slot.place for slot in self._slots.values()]
 
-    def _find(self) -> None:
-        self._slots = {
-            place.id: self._slots.get(place.id) or _Slot(place, reader(place)) for place in find(self._roots)
-        }
-
     def place(self, name: str, kind: str) -> Place | None:
         """The place of an id and a kind; None where there is none."""
-        slot = self._slot(name)
+        if name not in self._slots:
+            self.places()
+        slot = self._slots.get(name)
         return slot.place if slot is not None and slot.place.kind == kind else None
 
     @contextmanager
@@ -127,16 +127,16 @@ class Shelf:
         """All readers that can be read, fresh; locked in the order of ids, so that no two threads wait in a ring."""
         self.places()
         with ExitStack() as stack:
-            found = []
+            readers = []
             for _, slot in sorted(self._slots.items()):
                 stack.enter_context(slot.lock)
                 try:
                     self._refresh(slot)
                 except DAMAGE:  # its card says so
                     continue
-                found.append(slot.reader)
+                readers.append(slot.reader)
             try:
-                yield found
+                yield readers
             except DAMAGE as error:
                 where = ", ".join(map(str, self._roots))
                 raise DataError(
@@ -147,20 +147,15 @@ class Shelf:
     def glances(self) -> list[Glance]:
         """A glance at each place, newest first; only those are read whose files have changed."""
         self.places()
-        found = [self._look(slot) for slot in list(self._slots.values())]
+        glances = [self._look(slot) for slot in list(self._slots.values())]
         self._let_go()
-        return found
+        return glances
 
     def marks(self) -> dict[str, str]:
         """A short word for each place, by its id, that changes with its files; it waits for nobody who reads them."""
         self.places()
         return {name: hashlib.blake2b(repr(_mark(slot)).encode(), digest_size=6).hexdigest()
                 for name, slot in list(self._slots.items())}  # fmt: skip
-
-    def _slot(self, name: str) -> _Slot | None:
-        if name not in self._slots:
-            self.places()
-        return self._slots.get(name)
 
     def _look(self, slot: _Slot) -> Glance:
         if slot.seen is not None and slot.seen == _mark(slot) and slot.glance is not None:
@@ -180,15 +175,10 @@ class Shelf:
         slot.reader.refresh()
         if isinstance(slot.reader, RunReader):
             slot.pid = slot.reader.status.get("pid")
-        self._weigh(slot)
-
-    def _weigh(self, slot: _Slot) -> None:
-        if isinstance(slot.reader, RunReader):
             held = sum(map(len, slot.reader.series.values()))
         else:
             held = 0 if slot.reader.table is None else slot.reader.table.height * slot.reader.table.width
-        slot.weight = _LIGHT + held
-        slot.used = self._now()
+        slot.weight, slot.used = _LIGHT + held, self._now()
 
     def _let_go(self) -> None:
         """Forget what the readers keep that were used longest ago, until the rest is light enough; one always stays."""
@@ -209,7 +199,7 @@ def _glance(reader: Reader) -> Glance:
     card = reader.card()
     if not isinstance(reader, RunReader):
         return Glance(card, as_json(card))
-    leaks = [(one.name, one.y[-1]) for one in reader.series.values() if one.group == "leak" and len(one)]
+    leaks = [(curve.name, curve.y[-1]) for curve in reader.series.values() if curve.group == "leak" and len(curve)]
     waits = card["state"] == "waiting" and card["alive"]
     since = None
     for when, _, state, _ in reversed(reader.pace):

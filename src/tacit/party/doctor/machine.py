@@ -24,7 +24,7 @@ __all__ = ["clock", "disk", "extras", "gpu", "versions"]
 EXTRAS = {
     "cluster": ("ray", "sweeps on many machines"),
     "fastpsi": ("ipp-crypto", "alignment at five times the speed"),
-    "figures": ("matplotlib", "pictures of sweeps"),
+    "figures": ("matplotlib", "figures of the papers"),
     "images": ("pillow", "data sets of pictures"),
     "tracking": ("mlflow-skinny", "TensorBoard and MLflow"),
 }

@@ -127,7 +127,7 @@ function certificate(told) {
   if (!told) return [empty("It stands here when the report is made, at the end of the training.")];
   const facts = [
     ["mechanism", told.mechanism], ["bound for", `one ${told.unit}`],
-    ["leak AUC", `${fixed(told.auc)} in this exchange, ${fixed(told.total_auc)} over all ${count(told.releases)}`],
+    ["leak AUC", `${fixed(told.auc)} in this exchange, ${fixed(told.total_auc)} over ${told.releases === 1 ? "all so far" : `all ${count(told.releases)}`}`],
     ["odds", `${fixed(told.odds)} in this exchange, ${fixed(told.total_odds)} over all`],
     ["budget", `${known(told.budget) ? fixed(told.budget) : "none"} of leak AUC, ${known(told.odds_budget) ? fixed(told.odds_budget) : "none"} of odds`],
     ["labels sent so far", count(told.labels)],
