@@ -6,7 +6,7 @@ import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.lab.figures.style import GREY, styled
 from tacit.lab.one_shot.advising import Advice, Point
@@ -18,6 +18,7 @@ __all__ = ["draw"]
 
 _COLOURS = ("#1f6fb2", "#b3261e", "#2a8f57", "#d9791a", "#7a4fa3", "#333333", "#5f8f9f", "#a0522d")
 _MARKS = "osD^vPX"
+_SMALL: Any = {"svg.fonttype": "none", "svg.hashsalt": "tacit", "font.sans-serif": ["DejaVu Sans"]}  # and reproducible
 
 
 def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | None = None) -> Path | None:
@@ -31,9 +32,10 @@ def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | No
     """
     if importlib.util.find_spec("matplotlib") is None:
         return None
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with styled():
+    with styled(), rc_context(_SMALL):
         figure = Figure(figsize=(11, 5), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         _panel(panels[0], points, lambda point: point.worst, "at worst, of anything")
