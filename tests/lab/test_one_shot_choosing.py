@@ -74,6 +74,7 @@ def test_odds_that_bring_something_and_odds_that_do_not():
 
 def test_open_sums_are_taken_where_they_tell_less_of_the_features_and_their_odds_have_no_bound():
     told = advice(trial(FLIPS, 0.80, 0.5), trial(SUMS, 0.80, 0.4))
+    assert "without labels" not in " ".join(told.sentences), "none was tried"
     assert told.chosen.setting.family == SUMS
     assert "open sums, trees, 1 number" in told.sentences[0]
     assert "no bound on odds" in told.sentences[0]

@@ -153,16 +153,13 @@ def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
     limit, chosen = (None, None) if advice is None else (advice.feature_limit, advice.chosen)
     rows = []
     for point in points:
-        setting = point.setting
-        name = f"{setting.family.words}{f', noise {setting.noise:g}' if setting.noise else ''}"
-        shares = f"{point.numbers.value:.0%}", f"{point.codes.value:.0%}", f"{point.worst:.3f}"
-        odds = "" if math.isinf(point.odds) else f"{point.odds:.3g}"
         cells = [
-            f"{name} *" if point.frontier else name, f"{setting.width or ''}", spelled(point.figure), *shares,
-            leak(point.auc), odds, "yes" if point.holds(limit) else "no",
+            point.setting.words + (" *" if point.frontier else ""), spelled(point.figure),
+            f"{point.numbers.value:.0%}, {point.codes.value:.0%}", f"{point.worst:.3f}", leak(point.auc),
+            "" if math.isinf(point.odds) else f"{point.odds:.3g}", "yes" if point.holds(limit) else "no",
         ]  # fmt: skip
         rows.append([f"[bold reverse]{cell}" if point is chosen else cell for cell in cells])
-    head = ["setting", "width", "test\nAUC", "numbers\nread", "codes\nread", "worst\nread", "label\nAUC", "label\nodds",
+    head = ["setting", "test\nAUC", "numbers,\ncodes\nread", "worst\nread", "label\nAUC", "label\nodds",
             "limits\nhold"]  # fmt: skip
     print_table(title, head, rows)
     typer.echo("* Of those that hold the label limit none is better with less read at worst.")

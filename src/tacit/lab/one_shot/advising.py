@@ -145,7 +145,7 @@ def advise(
     chosen = _chosen(holding, alone)
     sentences = [_first(chosen, alone, feature_limit)]
     if chosen is not None:
-        sentences += [*_label_free(chosen, holding, feature_limit), *_narrow(chosen, holding), *_asymmetric(holding)]
+        sentences += [*_label_free(chosen, candidates, feature_limit), *_narrow(chosen, holding), *_asymmetric(holding)]
         sentences += _cost(chosen, alone, candidates)
     sentences += [*_beaten(candidates), *_split(candidates, label_limit)]
     if feature_limit is not None and not given:
@@ -186,13 +186,17 @@ def _first(chosen: Point | None, alone: Point, feature_limit: float | None) -> s
     )
 
 
-def _label_free(chosen: Point, holding: Sequence[Point], feature_limit: float | None) -> list[str]:
+def _label_free(chosen: Point, candidates: Sequence[Point], feature_limit: float | None) -> list[str]:
     if chosen.setting.family.labels == "none":
         which = "without a limit on them" if feature_limit is None else f"at a limit of {feature_limit:g}"
         return [f"Features are not secret {which}: send no label at all. An embedding without labels is as good."]
-    free = max((p for p in holding if p.setting.family.labels == "none"), key=lambda p: p.figure.value, default=None)
-    if free is None:
+    tried = [point for point in candidates if point.setting.family.labels == "none"]
+    holding = [point for point in tried if point.holds(feature_limit)]
+    if not tried:
+        return []
+    if not holding:
         return ["No embedding without labels holds the feature limit: labels as they were sent make one small enough."]
+    free = max(holding, key=lambda point: point.figure.value)
     gap = chosen.figure.value - free.figure.value
     return [f"Labels as they were sent are worth {gap:.3f}: the best embedding without any ({free.setting.words}) has "
             f"{free.figure.value:.3f}, and {free.numbers.value:.0%} of the numbers are read from it."]  # fmt: skip
