@@ -84,6 +84,9 @@ NOT_RUN = {
         "tacit choose --limit 0.6": LONG,
         "python -m papers all": LONG,
     },
+    "howto-choose-one-shot.md": {
+        "tacit choose --label-limit 0.6 --odds 2.7 --feature-limit 0.8 --seeds 3": LONG,
+    },
     "howto-choose-a-strength.md": {
         "tacit choose --limit 0.6": LONG,
         'tacit choose --limit 0.65 --rows 20000 --epochs 3 --protect "matched(visits=3)" --strengths 6 --out refined': (
@@ -122,6 +125,11 @@ NOT_RUN = {
 
 # Lines that take long as they stand, and the same in small.
 SMALLER = {
+    "howto-choose-one-shot.md": {
+        "tacit choose --label-limit 0.6 --feature-limit 0.8 --rows 20000 --widths 1,8 --compare raw,pca": (
+            "tacit choose --label-limit 0.95 --rows 2000 --widths 1 --noise '' --compare raw --attack-rows 1000"
+        ),
+    },
     "howto-add-a-protection.md": {
         "tacit conformance steady.py --option times=2 --limit 0.6": (
             "tacit conformance steady.py --option times=2 --quick"

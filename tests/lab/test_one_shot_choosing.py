@@ -75,11 +75,18 @@ def test_odds_that_bring_something_and_odds_that_do_not():
 
 def test_open_sums_are_taken_where_they_tell_less_of_the_features_and_their_odds_have_no_bound():
     told = advice(trial(FLIPS, 0.80, 0.5), trial(SUMS, 0.80, 0.4))
+    assert "without labels" not in " ".join(told.sentences), "none was tried"
     assert told.chosen.setting.family == SUMS
     assert "open sums, trees, 1 number" in told.sentences[0]
     assert "no bound on odds" in told.sentences[0]
     assert told.as_dict()["chosen"]["odds"] is None
     assert advice(trial(FLIPS, 0.80, 0.4), trial(SUMS, 0.80, 0.5)).chosen.setting.family == FLIPS
+
+
+def test_flips_that_a_label_free_embedding_of_no_more_leak_beats_are_named():
+    told = advice(trial(FLIPS, 0.76, 0.5), trial(FLIPS, 0.77, 0.9, width=8), trial(PCA, 0.79, 0.8, width=8))
+    assert any("tells no more than: flips, trees, 8 numbers." in one for one in told.sentences)
+    assert "tells no more" not in " ".join(advice(trial(FLIPS, 0.76, 0.5), trial(PCA, 0.79, 0.8)).sentences)
 
 
 def test_split_training_is_never_taken_and_what_it_told_is_said():
@@ -105,6 +112,17 @@ def test_seeds_have_an_interval_and_their_worst_counts():
     assert (point.figure.value, point.worst, point.seeds) == (pytest.approx(0.75), 0.5, 2)
     assert point.figure.high - point.figure.value == pytest.approx(12.7062 * 0.05, rel=1e-4)  # Student's t
     assert points([trial(FLIPS, 0.7)])[0].as_dict()["figure"] == {"value": 0.7, "low": None, "high": None}
+
+
+def test_many_numbers_tell_no_less_than_the_first_of_them():
+    waist = Family("none", "waist")
+    read = {(one.setting.family, one.setting.width): one.worst for one in points([
+        trial(FLIPS, 0.7, 0.4), trial(FLIPS, 0.8, 0.3, width=8), trial(FLIPS, 0.8, 0.9, width=8, seed=1),
+        trial(waist, 0.7, 0.4), trial(waist, 0.8, 0.3, width=8),
+    ])}  # fmt: skip
+    assert read == {(FLIPS, 1): 0.4, (FLIPS, 8): 0.9, (waist, 1): 0.4, (waist, 8): 0.3}
+    first, second = points([trial(FLIPS, 0.7, 0.4), trial(FLIPS, 0.8, 0.3, width=8)])
+    assert second.numbers.value == first.numbers.value == 0.2
 
 
 def test_the_frontier_has_no_better_neighbour_that_tells_less():

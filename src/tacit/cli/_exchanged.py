@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ from tacit.cli._tables import print_table
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
+    from tacit.cli.sweep import Asked
     from tacit.lab.one_shot.advising import Advice, Point
     from tacit.lab.one_shot.settings import Search
 
@@ -86,42 +87,8 @@ class Exchange:
         )  # fmt: skip
 
 
-class Wanted(Protocol):
-    """The options of a data set."""
-
-    @property
-    def data(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def folder(self) -> Path | None:
-        """Of its files."""
-        ...
-
-    @property
-    def rows(self) -> int | None:
-        """At most."""
-        ...
-
-    @property
-    def seeds(self) -> int:
-        """With how many each setting is tried."""
-        ...
-
-    @property
-    def bad(self) -> str:
-        """What to do with rows that can't be read."""
-        ...
-
-    @property
-    def cache(self) -> Path | None:
-        """Of what was read."""
-        ...
-
-
 def choose_exchange(
-    asked: Wanted, exchange: Exchange, feature_limit: float | None, out: Path, *, as_json: bool, quiet: bool
+    asked: Asked, exchange: Exchange, feature_limit: float | None, out: Path, *, as_json: bool, quiet: bool
 ) -> None:
     """Try everything, show what came of it, and say what to take; exit code 1 where that is no partner."""
     if feature_limit is not None and not 0 < feature_limit <= 1:
@@ -136,14 +103,14 @@ def choose_exchange(
         raise typer.Exit(1)
 
 
-def sweep_exchange(asked: Wanted, exchange: Exchange, out: Path, *, as_json: bool, quiet: bool) -> None:
+def sweep_exchange(asked: Asked, exchange: Exchange, out: Path, *, as_json: bool, quiet: bool) -> None:
     """Try everything, and show what came of it."""
     search = exchange.search(asked.seeds)
     points, rows = _tried(asked, search, out, exchange.threads, quiet=quiet)
     _show(asked, points, rows, search, out / "sweep-one-shot.svg", None, as_json=as_json)
 
 
-def _tried(asked: Wanted, search: Search, out: Path, threads: int | None, *, quiet: bool) -> tuple[list[Point], int]:
+def _tried(asked: Asked, search: Search, out: Path, threads: int | None, *, quiet: bool) -> tuple[list[Point], int]:
     """Load and try, with one bar: the settings over all seeds, and how many training rows there are."""
     make_folder(out)
     kept = f"what was tried is kept in {out}: the same command goes on"
@@ -162,7 +129,7 @@ def _tried(asked: Wanted, search: Search, out: Path, threads: int | None, *, qui
 
 
 def _show(
-    asked: Wanted, points: Sequence[Point], rows: int, search: Search, path: Path, advice: Advice | None,
+    asked: Asked, points: Sequence[Point], rows: int, search: Search, path: Path, advice: Advice | None,
     *, as_json: bool,
 ) -> None:  # fmt: skip
     """The picture, and a document or a table with the advice."""
@@ -186,16 +153,13 @@ def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
     limit, chosen = (None, None) if advice is None else (advice.feature_limit, advice.chosen)
     rows = []
     for point in points:
-        setting = point.setting
-        name = f"{setting.family.words}{f', noise {setting.noise:g}' if setting.noise else ''}"
-        shares = f"{point.numbers.value:.0%}", f"{point.codes.value:.0%}", f"{point.worst:.3f}"
-        odds = "" if math.isinf(point.odds) else f"{point.odds:.3g}"
         cells = [
-            f"{name} *" if point.frontier else name, f"{setting.width or ''}", spelled(point.figure), *shares,
-            leak(point.auc), odds, "yes" if point.holds(limit) else "no",
+            point.setting.words + (" *" if point.frontier else ""), spelled(point.figure),
+            f"{point.numbers.value:.0%}, {point.codes.value:.0%}", f"{point.worst:.3f}", leak(point.auc),
+            "" if math.isinf(point.odds) else f"{point.odds:.3g}", "yes" if point.holds(limit) else "no",
         ]  # fmt: skip
         rows.append([f"[bold reverse]{cell}" if point is chosen else cell for cell in cells])
-    head = ["setting", "width", "test\nAUC", "numbers\nread", "codes\nread", "worst\nread", "label\nAUC", "label\nodds",
+    head = ["setting", "test\nAUC", "numbers,\ncodes\nread", "worst\nread", "label\nAUC", "label\nodds",
             "limits\nhold"]  # fmt: skip
     print_table(title, head, rows)
     typer.echo("* Of those that hold the label limit none is better with less read at worst.")

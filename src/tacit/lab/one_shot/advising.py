@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from scipy.special import stdtrit
@@ -94,10 +95,28 @@ class Advice:
 def points(trials: Sequence[Trial]) -> list[Point]:
     """The settings, in the order in which they were tried, each over all of its seeds; the frontier is marked."""
     grouped: dict[Setting, list[Trial]] = {}
-    for trial in trials:
+    for trial in map(partial(_no_less, trials), trials):
         grouped.setdefault(trial.setting, []).append(trial)
     every = [_point(setting, trials) for setting, trials in grouped.items()]
     return [replace(point, frontier=_on_frontier(point, every)) for point in every]
+
+
+def _no_less(trials: Sequence[Trial], trial: Trial) -> Trial:
+    """The trial with no less read than from its first numbers alone, which a decoder of all of them may look at.
+
+    Decoders that learn get lost in many numbers. A waist's fewer numbers are not the first ones of more.
+    """
+    setting, seed = trial.setting, trial.seed
+    if setting.noise or setting.family.bottom == "waist":
+        return trial
+    narrower = [
+        other
+        for other in trials
+        if (other.setting.family, other.setting.noise, other.seed) == (setting.family, 0.0, seed)
+        and other.setting.width <= setting.width
+    ]
+    numbers, codes, worst = (max(getattr(other, name) for other in narrower) for name in ("numbers", "codes", "worst"))
+    return replace(trial, numbers=numbers, codes=codes, worst=worst)
 
 
 def _point(setting: Setting, trials: Sequence[Trial]) -> Point:
@@ -126,9 +145,9 @@ def advise(
     chosen = _chosen(holding, alone)
     sentences = [_first(chosen, alone, feature_limit)]
     if chosen is not None:
-        sentences += [*_label_free(chosen, holding, feature_limit), *_narrow(chosen, holding), *_asymmetric(holding)]
+        sentences += [*_label_free(chosen, candidates, feature_limit), *_narrow(chosen, holding), *_asymmetric(holding)]
         sentences += _cost(chosen, alone, candidates)
-    sentences += _split(candidates, label_limit)
+    sentences += [*_beaten(candidates), *_split(candidates, label_limit)]
     if feature_limit is not None and not given:
         sentences.append(_UNKNOWN)
     return Advice(label_limit, feature_limit, chosen, tuple(sentences))
@@ -167,13 +186,17 @@ def _first(chosen: Point | None, alone: Point, feature_limit: float | None) -> s
     )
 
 
-def _label_free(chosen: Point, holding: Sequence[Point], feature_limit: float | None) -> list[str]:
+def _label_free(chosen: Point, candidates: Sequence[Point], feature_limit: float | None) -> list[str]:
     if chosen.setting.family.labels == "none":
         which = "without a limit on them" if feature_limit is None else f"at a limit of {feature_limit:g}"
         return [f"Features are not secret {which}: send no label at all. An embedding without labels is as good."]
-    free = max((p for p in holding if p.setting.family.labels == "none"), key=lambda p: p.figure.value, default=None)
-    if free is None:
+    tried = [point for point in candidates if point.setting.family.labels == "none"]
+    holding = [point for point in tried if point.holds(feature_limit)]
+    if not tried:
+        return []
+    if not holding:
         return ["No embedding without labels holds the feature limit: labels as they were sent make one small enough."]
+    free = max(holding, key=lambda point: point.figure.value)
     gap = chosen.figure.value - free.figure.value
     return [f"Labels as they were sent are worth {gap:.3f}: the best embedding without any ({free.setting.words}) has "
             f"{free.figure.value:.3f}, and {free.numbers.value:.0%} of the numbers are read from it."]  # fmt: skip
@@ -214,6 +237,26 @@ def _cost(chosen: Point, alone: Point, candidates: Sequence[Point]) -> list[str]
         "" if chosen.seeds > 2 else f" {chosen.seeds} seed{'' if chosen.seeds == 1 else 's'} alone: take three or more."
     )
     return [f"{words}.{few}"]
+
+
+def _beaten(candidates: Sequence[Point]) -> list[str]:
+    """Which flips are worse than an embedding without labels of which no more is read."""
+    free = [point for point in candidates if point.setting.family.labels == "none"]
+
+    def better(rival: Point, point: Point) -> bool:
+        reads = [(each.numbers.value, each.codes.value, each.worst) for each in (rival, point)]
+        no_more = all(theirs <= ours for theirs, ours in zip(*reads, strict=True))
+        return no_more and rival.figure.value > point.figure.value + NEAR
+
+    beaten = [
+        point.setting.words
+        for point in candidates
+        if point.setting.family.labels == "flips" and any(better(rival, point) for rival in free)
+    ]
+    if not beaten:
+        return []
+    return [f"An embedding without labels is better and tells no more than: {'; '.join(beaten)}. `tacit train` would "
+            "send that instead."]  # fmt: skip
 
 
 def _split(candidates: Sequence[Point], label_limit: float) -> list[str]:
