@@ -202,9 +202,7 @@ def _attacked(name: str, protect: Protection, *, data: Data, seed: int, progress
     return attack(train(name, problem_of(data), course, protect=protect, progress=progress), progress=progress)
 
 
-def _read(
-    name: str, protect: Sequence[EmbeddingProtection], *, data: Data, seed: int, progress: Progress
-) -> Read:
+def _read(name: str, protect: Sequence[EmbeddingProtection], *, data: Data, seed: int, progress: Progress) -> Read:
     """A training under embedding protections, read by decoders that know half of the rows."""
     course = replace(EMBEDDINGS, seed=seed)
     trained = train(name, problem_of(data), course, protect_embedding=protect, progress=progress)

@@ -16,6 +16,7 @@ __all__ = ["Outcome", "asked", "examine", "where"]
 
 Examined = TypeVar("Examined")
 
+
 @dataclass(frozen=True)
 class Outcome:
     """What came of one check.
