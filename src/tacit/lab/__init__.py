@@ -1,4 +1,4 @@
-"""The lab: data sets, sweeps over strengths, and the papers' figures, all in one process and in the clear.
+"""The lab: data sets, trials, and sweeps over strengths, all in one process and in the clear.
 
 `sweep` trains every protection at every strength and measures what leaks; `choose` names the one to take under a limit.
 `flights` is the table that is shipped.

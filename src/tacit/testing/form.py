@@ -27,34 +27,35 @@ _LABELS = (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint
 def keeps_shape(subject: Subject) -> str:
     """What is sent has the gradient's shape, for one row and many, flat cuts and several-dimensional ones."""
     for size, cut in _SHAPES:
-        batch = subject.batch(size=size, cut=cut)
-        state = subject.protection.init()
-        for done in (first := subject.update(batch, state), subject.update(batch, first.state), subject.once(batch)):
-            require(
-                done.value.shape == batch.grad.shape,
-                f"a value of shape {tuple(batch.grad.shape)}", f"it sent {tuple(done.value.shape)}",
-                "flatten inside with grad.flatten(1) and give the answer back with .reshape(grad.shape)",
-            )  # fmt: skip
-            require(
-                finite(done.value),
-                f"finite numbers for an ordinary batch of {size} rows and a cut {cut}",
-                f"{int((~done.value.isfinite()).sum())} entries are not finite",
-                "look for a division by a spread or a norm that is 0 where there are few rows or columns",
-            )
+        _alike(subject, subject.batch(size=size, cut=cut), f"an ordinary batch of {size} rows and a cut {cut}")
     return f"{len(_SHAPES)} shapes, of 1 to 24 rows"
 
 
 def keeps_dtype(subject: Subject) -> str:
     """What is sent has the gradient's dtype: float32, float64, bfloat16 and float16."""
     for dtype in _DTYPES:
-        batch = subject.batch(dtype=dtype)
-        for done in (subject.update(batch, subject.protection.init()), subject.once(batch)):
-            what = "values that are not finite" if done.value.dtype == dtype else str(done.value.dtype)
-            require(
-                done.value.dtype == dtype and finite(done.value), f"finite numbers of {dtype}", f"it sent {what}",
-                "compute in float32 or float64 and send value.to(grad.dtype)",
-            )  # fmt: skip
+        _alike(subject, subject.batch(dtype=dtype), f"an ordinary batch of {dtype}")
     return _spelled(_DTYPES)
+
+
+def _alike(subject: Subject, batch: Batch, what: str) -> None:
+    """At the first step, at the next one and on its own a batch comes out in its shape and dtype, and finite."""
+    first = subject.update(batch, subject.protection.init())
+    for value in (first.value, subject.update(batch, first.state).value, subject.once(batch).value):
+        require(
+            value.shape == batch.grad.shape, f"a value of shape {tuple(batch.grad.shape)}",
+            f"it sent {tuple(value.shape)}",
+            "flatten inside with grad.flatten(1) and give the answer back with .reshape(grad.shape)",
+        )  # fmt: skip
+        require(
+            value.dtype == batch.grad.dtype, f"numbers of {batch.grad.dtype}", f"it sent {value.dtype}",
+            "compute in float32 or float64 and send value.to(grad.dtype)",
+        )  # fmt: skip
+        require(
+            finite(value), f"finite numbers for {what}", f"{int((~value.isfinite()).sum())} entries are not finite",
+            "look for a division by a spread or a norm that is 0 where there are few rows or columns, or for numbers "
+            "that the dtype cannot hold",
+        )  # fmt: skip
 
 
 def _spelled(dtypes: tuple[torch.dtype, ...]) -> str:

@@ -54,16 +54,13 @@ def load(spec: str, options: Mapping[str, object]) -> Loaded:
     module = _module(file)
     chosen, factory = _factory(file, module, name)
     made = _made(file, chosen, factory, options)
-    if not _gradient(made) and not isinstance(made, EmbeddingProtection):
+    gradient = not isinstance(made, type) and callable(made) and hasattr(made, "init") and hasattr(made, "update")
+    if not gradient and not isinstance(made, EmbeddingProtection):
         raise UsageError(
             f"{file}: {chosen}() made a {type(made).__name__}, which is no protection: one of gradients has init, "
             "update and __call__, one of embeddings has name, event, transform and regularizer"
         )
     return Loaded(file, chosen, dict(options), made)
-
-
-def _gradient(made: Any) -> bool:
-    return not isinstance(made, type) and callable(made) and hasattr(made, "init") and hasattr(made, "update")
 
 
 def _module(file: Path) -> ModuleType:
@@ -92,34 +89,28 @@ def _module(file: Path) -> ModuleType:
 
 def _factory(file: Path, module: ModuleType, name: str) -> tuple[str, Callable[..., Any]]:
     """What makes the protection: the one that is named, the one with the file's name, or the only one there is."""
-    found = _candidates(module)
-    told = f"it has: {', '.join(found)}" if found else "it has no public function"
-    if name:
-        if not callable(getattr(module, name, None)):
-            raise UsageError(f"{file} has no function {name!r}; {told}")
-        return name, getattr(module, name)
-    chosen = file.stem if file.stem in found else next(iter(found)) if len(found) == 1 else None
-    if chosen is None and found:
-        raise UsageError(
-            f"{file} has several functions that could make the protection, {', '.join(found)}: say which, as "
-            f"{file}:{next(iter(found))}"
-        )
-    if chosen is None:
+    known = _candidates(module)
+    if name and not callable(getattr(module, name, None)):
+        has = f"it has: {', '.join(known)}" if known else "it has no public function"
+        raise UsageError(f"{file} has no function {name!r}; {has}")
+    if not name and not known:
         raise UsageError(f"{file} has nothing that makes a protection: write a function that returns one")
-    return chosen, found[chosen]
+    if not name and len(known) > 1 and file.stem not in known:
+        raise UsageError(
+            f"{file} has several functions that could make the protection, {', '.join(known)}: say which, as "
+            f"{file}:{known[0]}"
+        )
+    chosen = name or (file.stem if file.stem in known else known[0])
+    return chosen, getattr(module, chosen)
 
 
-def _candidates(module: ModuleType) -> dict[str, Callable[..., Any]]:
+def _candidates(module: ModuleType) -> list[str]:
     """The public functions that a file itself defines; where there are none, its classes that look like protections."""
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     own = {name: value for name, value in public.items() if getattr(value, "__module__", None) == module.__name__}
-    functions: dict[str, Callable[..., Any]] = {n: value for n, value in own.items() if inspect.isfunction(value)}
-    classes: dict[str, Callable[..., Any]] = {
-        name: value
-        for name, value in own.items()
-        if inspect.isclass(value) and (hasattr(value, "update") or hasattr(value, "transform"))
-    }
-    return functions or classes
+    looks = ("update", "transform")
+    classes = [n for n, v in own.items() if inspect.isclass(v) and any(hasattr(v, method) for method in looks)]
+    return [name for name, value in own.items() if inspect.isfunction(value)] or classes
 
 
 def _made(file: Path, name: str, factory: Callable[..., Any], options: Mapping[str, object]) -> Any:
