@@ -1,0 +1,101 @@
+"""How an attack's network gets its first weights, from the caller's noise, and how it is trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from tacit.contracts import NoiseSource
+
+__all__ = ["Loss", "drawn", "trained"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of an answer and its target."""
+
+_BATCH = 256
+_CHECKS = 40  # how often the rows held out are asked
+_ASKED = 4096  # of them at most
+_WARM = 50  # updates on which the rate rises
+
+
+def drawn(network: nn.Module, source: NoiseSource, device: torch.device) -> nn.Module:
+    """The same network on a device with first weights from this source: He normal, biases 0, scales 1."""
+    if any(parameter.is_meta for parameter in network.parameters()):
+        network = network.to_empty(device=device)
+    network = network.to(device)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.ndim > 1:
+                first = source.normal(parameter.shape, dtype=torch.float32, device=device)
+                parameter.copy_(first * (2 / parameter[0].numel()) ** 0.5)
+            else:
+                parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+    for layer in network.modules():  # running statistics are learnt like weights, and tell as much
+        reset = getattr(layer, "reset_running_stats", None)
+        if callable(reset):
+            reset()
+    return network
+
+
+def trained(
+    network: nn.Module,
+    z: Tensor,
+    target: Tensor,
+    fit: Tensor,
+    held: Tensor,
+    source: NoiseSource,
+    *,
+    updates: int,
+    loss: Loss,
+    rate: float = 5e-3,
+    decay: float = 1e-4,
+) -> None:
+    """Fit a network in place by AdamW: of all checks it keeps the weights that were best on the rows held out.
+
+    Args:
+        network: what is fitted, on the device of z.
+        z: what it sees.  (rows, width)
+        target: what it shall say.  (rows, *)
+        fit: numbers of the rows to fit.
+        held: numbers of the rows to check with.
+        source: draws the batches.
+        updates: how many.
+        loss: of an answer and its target.
+        rate: AdamW's largest learning rate.
+        decay: AdamW's weight decay.
+    """
+    parameters = list(network.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    asked = held[:_ASKED]
+    least = _error(network, z[asked], target[asked], loss)
+    best = [p.detach().clone() for p in parameters]
+    every = max(1, updates // _CHECKS)
+    with torch.enable_grad():
+        for start in range(0, updates, every):
+            steps = min(every, updates - start)
+            draw = source.uniform((steps, min(_BATCH, fit.numel())), dtype=torch.float64, device=z.device)
+            picked = fit[(draw * fit.numel()).long().clamp_max(fit.numel() - 1)]  # (steps, batch)
+            for step, some in enumerate(picked, start):
+                optimizer.param_groups[0]["lr"] = rate * _pace(step, updates)
+                optimizer.zero_grad()
+                loss(network(z[some]), target[some]).backward()
+                optimizer.step()
+            now = _error(network, z[asked], target[asked], loss)
+            if now < least:
+                best, least = [p.detach().clone() for p in parameters], now
+    with torch.no_grad():
+        for parameter, kept in zip(parameters, best, strict=True):
+            parameter.copy_(kept)
+
+
+def _error(network: nn.Module, z: Tensor, target: Tensor, loss: Loss) -> float:
+    with torch.no_grad():
+        return float(loss(network(z), target))
+
+
+def _pace(step: int, updates: int) -> float:
+    """The part of the learning rate that an update gets: it rises for a while and then falls like a cosine."""
+    return min(1.0, (step + 1) / _WARM) * (1 + math.cos(math.pi * step / updates)) / 2
