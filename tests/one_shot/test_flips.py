@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ProtocolError, UsageError
-from tacit.one_shot.flips import MAX_ODDS, WHOLE, Flips, check_share, flips
+from tacit.one_shot.flips import MAX_ODDS, WHOLE, Flips, flips
 
 HALF_UNIT = Fraction(1, 1 << 60)
 
@@ -78,7 +78,6 @@ def test_figures_of_the_design():
     assert sharp.auc <= 0.6 < sharp.auc + 1e-12
     assert round(sharp.posterior(0.087)[1], 3) == 0.414
     assert sharp.posterior(0.087)[0] < 0.087
-    assert sharp.expected_share(0.087) == pytest.approx(0.087 * 0.23125 + 0.913 * 0.03125)
     assert flips(odds=3).auc == 0.75
     assert flips(0.6, 3).odds == pytest.approx(1.5)  # neither is rare: symmetric
 
@@ -165,14 +164,7 @@ def test_bad_limits_are_refused(arguments, names):
         flips(*arguments, **names)
 
 
-def test_a_share_that_contradicts_what_is_rare():
-    check_share("positive", 0.5)
-    check_share("neither", 0.9)
-    check_share("negative", 0.9)
-    with pytest.raises(UsageError, match="more than half"):
-        check_share("positive", 0.51)
-    with pytest.raises(UsageError, match="more than half"):
-        check_share("negative", 0.3)
+def test_a_share_that_is_none_is_refused():
     with pytest.raises(UsageError, match="share"):
         flips(0.6).posterior(1.5)
 

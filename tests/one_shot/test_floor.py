@@ -6,7 +6,7 @@ import torch
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, LabelsError, UsageError
-from tacit.one_shot.floor import FLOORS, Floor, best_floor, clusters, pca, waist, worth
+from tacit.one_shot.floor import FLOORS, Floor, clusters, pca, waist, worth
 
 COIN = SimpleNamespace(classes=2)
 MAKERS = {"pca": pca, "waist": waist, "clusters": clusters}
@@ -79,14 +79,6 @@ def test_worth_of_classes_and_of_numbers():
     number = SimpleNamespace(value_of=lambda sent: sent / 10)
     cells = np.round(inputs.numeric[:, 0].numpy() * 10)
     assert worth(inputs.numeric[:, :1].numpy(), cells, number).value > 0.9
-
-
-def test_the_best_is_chosen_on_flipped_labels():
-    inputs = rows()
-    floor, told = best_floor(inputs, flipped(inputs)[:5000], COIN, 1)
-    assert set(told) == set(FLOORS)
-    assert told[floor.name].value == max(each.value for each in told.values()) > 0.3
-    assert floor.embed(inputs).shape == (6000, 1)
 
 
 def test_what_makes_no_sense_is_refused(tmp_path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from numbers import Real
 from typing import Any
 
 from tacit.errors import ProtocolError, UsageError
 
-__all__ = ["MAX_ODDS", "WHOLE", "limit_of", "odds_of", "share_of", "word_of"]
+__all__ = ["MAX_ODDS", "WHOLE", "check_parameters", "limit_of", "odds_of", "share_of", "word_of"]
 
 WHOLE = 1 << 64
 """Probabilities of coins are whole parts of this."""
@@ -38,6 +39,16 @@ def share_of(value: Any, name: str = "share") -> Fraction:
     if not 0 <= share <= 1:
         raise UsageError(f"{name} = {value!r}: it lies between 0 and 1")
     return share
+
+
+def check_parameters(parameters: Any, mechanism: str, version: int, names: Collection[str]) -> None:
+    """Refuse what a peer sent if it has other names than the parameters of this mechanism, or is of another one."""
+    wanted = {"mechanism", "version", *names}
+    if not isinstance(parameters, Mapping) or set(parameters) != wanted:
+        raise ProtocolError(f"{mechanism} have {sorted(wanted)} and nothing else: both sides need the same version")
+    said = parameters["mechanism"], type(parameters["version"]), parameters["version"]
+    if said != (mechanism, int, version):
+        raise ProtocolError(f"no {mechanism} of version {version}: both sides need the same version")
 
 
 def word_of(text: Any) -> int:

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tacit.align.encoder import Inputs
-from tacit.errors import DataError, TensorError
+from tacit.errors import TensorError
 from tacit.models import Columns
-from tacit.one_shot._rows import Progress, Target, loss
+from tacit.one_shot._rows import Progress, Target, loss, using_threads
 
 __all__ = [
     "Fitting",
-    "HeadNetwork",
     "Members",
     "PictureTrunk",
     "Scorer",
     "TableTrunk",
-    "fit_network",
     "fit_scorer",
-    "load_network",
     "same_draws",
-    "save_network",
     "scores_of",
     "units_of",
 ]
@@ -155,14 +145,9 @@ class Fitting:
 @contextmanager
 def same_draws(seed: int, threads: int) -> Iterator[None]:
     """Draw from this seed and use this many threads inside; what was before comes back."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, threads))
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(before)
+    with using_threads(threads), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 def fit_scorer(
@@ -240,85 +225,3 @@ def _judge(target: Target) -> Callable[[Tensor, Tensor], Tensor]:
     if target.outputs == 1:
         return lambda scores, values: nn.functional.binary_cross_entropy_with_logits(scores[:, 0], values)
     return nn.functional.cross_entropy
-
-
-# --- the label party's network ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class HeadNetwork:
-    """A network of own columns and ranks.
-
-    Attributes:
-        net: rows to scores.
-        shift: what is added to a score of numbers.
-        scale: what it is multiplied with before.
-    """
-
-    net: Scorer
-    shift: float = 0.0
-    scale: float = 1.0
-
-    def scores(self, codes: NDArray[np.uint8] | None, own: Inputs | None) -> NDArray[np.float64]:
-        """Scores before any link function.  (rows, outputs)"""
-        return scores_of(self.net, _tensors(codes, own, self.net.trunk)) * self.scale + self.shift
-
-
-def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None, trunk: nn.Module | None) -> list[Tensor]:
-    """Own codes, and own numbers with ranks from -2 to 2 beside them; a user's module gets codes if there are any."""
-    rows = len(own) if own is not None else 0 if codes is None else len(codes)
-    categorical = torch.zeros(rows, 0, dtype=torch.int64) if own is None else own.categorical
-    numbers = [] if own is None else [own.numeric]
-    numbers += [] if codes is None else [torch.from_numpy(codes.astype(np.float32) / 63.75 - 2)]
-    plain = torch.cat(numbers, dim=1) if numbers else torch.zeros(rows, 0)
-    ours = trunk is None or isinstance(trunk, TableTrunk)
-    return [categorical, plain] if ours or categorical.shape[1] else [plain]
-
-
-def fit_network(
-    codes: NDArray[np.uint8] | None,
-    own: Inputs | None,
-    known: NDArray[np.intp],
-    target: Target,
-    *,
-    trunk: nn.Module | None = None,
-    seed: int,
-    threads: int,
-    progress: Progress,
-    fitting: Fitting | None = None,
-) -> HeadNetwork:
-    """A head's network, fitted on the rows whose labels are known; its trunk is a copy of the user's, or ours."""
-    rows = torch.from_numpy(known)
-    tensors = [tensor[rows] for tensor in _tensors(codes, own, trunk)]
-    shift, scale = (
-        (float(target.values.mean()), float(target.values.std()) or 1.0) if target.classes is None else (0.0, 1.0)
-    )
-    scaled = Target((target.values - shift) / scale, None) if target.classes is None else target
-    with same_draws(seed, threads):
-        if trunk is None:
-            trunk = TableTrunk(() if own is None else own.cardinalities, tensors[1].shape[1], layers=2)
-        else:
-            trunk = copy.deepcopy(trunk)
-        net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
-        fit_scorer(net, tensors, scaled, fitting or Fitting(), progress=progress)
-    return HeadNetwork(net, shift, scale)
-
-
-def save_network(network: HeadNetwork, folder: Path) -> None:
-    """Weights as safetensors, their shape as JSON."""
-    save_file(network.net.state_dict(), folder / "network.safetensors")
-    outputs = network.net.score.out_features
-    state = {"trunk": network.net.trunk.shape, "outputs": outputs, "shift": network.shift, "scale": network.scale}
-    (folder / "network.json").write_text(json.dumps(state), encoding="utf-8")
-
-
-def load_network(folder: Path) -> HeadNetwork:
-    """What `save_network` wrote."""
-    try:
-        state: Mapping[str, Any] = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-        trunk = TableTrunk(**state["trunk"])
-        net = Scorer(trunk, trunk.width, state["outputs"])
-        net.load_state_dict(load_file(folder / "network.safetensors"))
-        return HeadNetwork(net.eval(), float(state["shift"]), float(state["scale"]))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise DataError(f"{folder} holds no network ({error}): fit again") from None

@@ -1,14 +1,18 @@
-"""What learners and heads share: rows as one matrix, labels as targets, losses of a score."""
+"""What learners, heads and audits share: rows as one matrix, labels as targets, losses of a score, threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.config.contract import WIDEST
@@ -16,8 +20,8 @@ from tacit.errors import LabelsError, UsageError
 from tacit.models import count
 
 __all__ = [
-    "Progress", "Target", "learnable", "loss", "matrix", "sent_target", "softmax", "table_of", "true_target",
-    "unordered",
+    "Progress", "Target", "alike", "fresh", "learnable", "loss", "matrix", "save_own", "sent_target", "softmax",
+    "table_of", "true_target", "unordered", "using_threads",
 ]  # fmt: skip
 
 Progress = Callable[[str, int, int], None]
@@ -108,6 +112,41 @@ def unordered(inputs: Inputs | None, most: int) -> list[int]:
     """The places of categorical columns with more codes than this, which trees do not split by their order."""
     sizes: Sequence[int] = () if inputs is None else inputs.cardinalities
     return [place for place, size in enumerate(sizes) if size > most]
+
+
+def alike(rows: NDArray[Any]) -> NDArray[np.intp]:
+    """For each row of a table a number that rows with the same bytes share; -0.0 is 0.0."""
+    table = np.ascontiguousarray(rows + np.zeros(1, dtype=rows.dtype))
+    whole = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
+    return np.unique(whole, return_inverse=True)[1]
+
+
+@contextmanager
+def using_threads(threads: int) -> Iterator[None]:
+    """Let PyTorch use this many threads inside; what was before comes back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def fresh(made: Any) -> Any:
+    """What the user brought: a copy of an object with `fit` or of a module, or what a factory makes."""
+    ready = (hasattr(made, "fit") or isinstance(made, nn.Module)) and not isinstance(made, type)
+    return copy.deepcopy(made) if ready else made()
+
+
+def save_own(model: Any, folder: Path) -> None:
+    """Call the own `save(folder)` of an object of the user's; Tacit writes no pickle."""
+    if not hasattr(model, "save"):
+        raise UsageError(
+            f"{type(model).__name__} has no save(folder), and Tacit writes no pickle: give it one, or fit it again "
+            "where it is needed"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(folder)
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

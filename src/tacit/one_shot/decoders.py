@@ -16,14 +16,16 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.audit import fitting
+from tacit.audit.fitting import Loss, trained
 from tacit.contracts import noise_source
+from tacit.one_shot._rows import alike
 
 __all__ = [
     "FEW",
     "LEVELS",
     "Bag",
     "Table",
+    "answered",
     "exact",
     "first_guess",
     "forest",
@@ -121,7 +123,7 @@ def network(known: Bins, answers: Floats, asked: Bins, *, numbers: int, seed: in
     fit, held = torch.arange(len(z)).tensor_split([len(z) - max(1, len(z) // 8)])
     source = noise_source(torch.Generator().manual_seed(seed))
     count = updates_for(len(fit))
-    fitting.trained(model, z, target, fit, held, source, updates=count, loss=_loss(numbers), rate=4e-3, decay=1e-3)
+    trained(model, z, target, fit, held, source, updates=count, loss=answered(numbers), rate=4e-3, decay=1e-3)
     with torch.no_grad():
         return torch.cat([model(_seen(part)) for part in np.array_split(asked, max(1, len(asked) // 8192))]).numpy()
 
@@ -144,11 +146,14 @@ def first_guess(target: Tensor, numbers: int) -> Tensor:
     return mean
 
 
-def _loss(numbers: int) -> fitting.Loss:
+def answered(numbers: int) -> Loss:
+    """The loss of answers: squared error of the first `numbers`, else cross entropy; NaN is not asked for."""
+
     def loss(answer: Tensor, target: Tensor) -> Tensor:
-        squares = (answer[:, :numbers] - target[:, :numbers]).square().sum(1)
-        bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], target[:, numbers:], reduction="none")
-        return (squares + bits.sum(1)).mean()
+        asked, truth = ~target.isnan(), target.nan_to_num(0.0)
+        squares = (answer[:, :numbers] - truth[:, :numbers]).square()
+        bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], truth[:, numbers:], reduction="none")
+        return (torch.cat([squares, bits], dim=1) * asked).sum(1).mean()
 
     return loss
 
@@ -254,9 +259,7 @@ class Table:
     @classmethod
     def look_up(cls, known: Codes, asked: Codes) -> Table:
         """Compare embeddings byte by byte."""
-        both = np.ascontiguousarray(np.concatenate([known, asked]) + np.zeros(1, dtype=known.dtype))  # no -0.0
-        whole = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1])))[:, 0]
-        _, group = np.unique(whole, return_inverse=True)
+        group = alike(np.concatenate([known, asked]))
         present, rows, inverse, counts = np.unique(
             group[: len(known)], return_index=True, return_inverse=True, return_counts=True
         )

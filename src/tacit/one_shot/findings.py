@@ -11,11 +11,13 @@ import numpy as np
 
 from tacit.contracts import Estimate
 
-__all__ = ["Finding", "ReleaseAudit", "estimate", "largest", "surely_read"]
+__all__ = ["Z95", "Finding", "ReleaseAudit", "estimate", "largest", "surely_read"]
 
 _ALARM = 0.05  # how often chance alone may trip what is said of all figures together
 _RARE = 0.01  # of that, how often it may trip what is said of figures with few members
-_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
+
+Z95 = 1.959963984540054
+"""The standard normal's 97.5% quantile: half of a 95% interval, in standard errors."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class ReleaseAudit:
 
 def estimate(value: float, error: float) -> Estimate:
     """A figure from 0 to 1 with its 95% interval."""
-    ends = (value, value - _Z95 * error, value + _Z95 * error)
+    ends = (value, value - Z95 * error, value + Z95 * error)
     return Estimate(*(float(min(1.0, max(0.0, end))) for end in ends))
 
 
@@ -143,7 +145,7 @@ def largest(found: Sequence[Finding]) -> tuple[float, float, float]:
 
 def _error(read: Estimate) -> float:
     """The standard error behind an interval that may have been cut at 0 or 1."""
-    return max(read.high - read.value, read.value - read.low) / _Z95
+    return max(read.high - read.value, read.value - read.low) / Z95
 
 
 def _slack(errors: list[float]) -> float:
@@ -151,6 +153,6 @@ def _slack(errors: list[float]) -> float:
     normal, low, high = NormalDist(), 0.0, 10.0
     for _ in range(40):
         middle = (low + high) / 2
-        alarms = sum(1 - normal.cdf(middle / max(error, 1e-9) - _Z95) for error in errors)
+        alarms = sum(1 - normal.cdf(middle / max(error, 1e-9) - Z95) for error in errors)
         low, high = (middle, high) if alarms > _ALARM - _RARE else (low, middle)
     return high

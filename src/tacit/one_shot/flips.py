@@ -15,10 +15,10 @@ from typing import Any
 
 from tacit.errors import ProtocolError, UsageError
 from tacit.one_shot._atoms import up
-from tacit.one_shot._checked import MAX_ODDS, WHOLE, limit_of, odds_of, share_of, word_of
+from tacit.one_shot._checked import MAX_ODDS, WHOLE, check_parameters, limit_of, odds_of, share_of, word_of
 from tacit.one_shot.loss import Loss
 
-__all__ = ["MAX_CLASSES", "MAX_ODDS", "RARE", "WHOLE", "Flips", "check_share", "flips"]
+__all__ = ["MAX_CLASSES", "MAX_ODDS", "RARE", "WHOLE", "Flips", "flips"]
 
 MAX_CLASSES = 32767  # a sent class is an int16
 
@@ -112,11 +112,6 @@ class Flips:
             for one, other in ((1 - self.a, 1 - self.b), (self.a, self.b))
         )
 
-    def expected_share(self, share: float) -> float:
-        """The share of ones (of a class) that is sent where this share of labels is 1 (is of the class)."""
-        prior = share_of(share)
-        return float(self.a * prior + self.b * (1 - prior))
-
     def loss(self) -> Loss:
         """Of one label sent once, exact; with more classes that of any two of them."""
         if self.classes == 2:
@@ -159,13 +154,7 @@ class Flips:
         Raises:
             ProtocolError: it is no coin, or one whose odds are over 20.
         """
-        names = {"mechanism", "version", "classes", "keep", "ones"}
-        if not isinstance(parameters, Mapping) or set(parameters) != names:
-            raise ProtocolError(f"a coin has {sorted(names)} and nothing else: both sides need the same version")
-        if parameters["mechanism"] != _NAME or type(parameters["version"]) is not int:
-            raise ProtocolError(f"mechanism {str(parameters['mechanism'])[:40]!r} is not {_NAME!r}")
-        if parameters["version"] != _VERSION:
-            raise ProtocolError(f"flips of version {parameters['version']}: this one reads {_VERSION}")
+        check_parameters(parameters, _NAME, _VERSION, ("classes", "keep", "ones"))
         classes, keep, ones = parameters["classes"], word_of(parameters["keep"]), word_of(parameters["ones"])
         if type(classes) is not int or not 2 <= classes <= MAX_CLASSES:
             raise ProtocolError(f"a coin for {str(classes)[:40]} classes: from 2 to {MAX_CLASSES} are possible")
@@ -223,20 +212,6 @@ def flips(limit: float | None = None, odds: float | None = None, *, classes: int
         return Flips(2, min(keep, by_odds), WHOLE // 2, *asked)
     ones = math.ceil(keep * WHOLE / ((WHOLE - keep) * (most - 1)))
     return Flips(2, keep, ones if rare == "positive" else WHOLE - ones, *asked)
-
-
-def check_share(rare: str, share: float) -> None:
-    """See at home, before anything leaves, that labels are what the contract says is rare of them.
-
-    Raises:
-        UsageError: the class that is called rare is the more frequent one.
-    """
-    of_rare = {"positive": share_of(share), "negative": 1 - share_of(share)}.get(rare, Fraction(0))
-    if of_rare > Fraction(1, 2):
-        other = "negative" if rare == "positive" else "positive"
-        raise UsageError(
-            f"rare = {rare!r}, but those are more than half of the labels: agree on {other!r} or 'neither'"
-        )
 
 
 def _widest(classes: int, limit: Fraction) -> int:

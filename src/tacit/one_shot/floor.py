@@ -20,14 +20,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.align.encoder import Inputs
-from tacit.audit import fitting
+from tacit.audit.fitting import drawn, trained
 from tacit.config.contract import WIDEST
 from tacit.contracts import Estimate, noise_source
-from tacit.errors import DataError, LabelsError, UsageError
+from tacit.errors import DataError, LabelsError
+from tacit.models import count
+from tacit.one_shot._rows import using_threads
 from tacit.one_shot.decoders import forest, ranked, updates_for
+from tacit.one_shot.findings import Z95
 from tacit.one_shot.questions import areas, shares
 
-__all__ = ["FLOORS", "Floor", "best_floor", "clusters", "pca", "waist", "worth"]
+__all__ = ["FLOORS", "Floor", "clusters", "pca", "waist", "worth"]
 
 Floats = NDArray[np.float32]
 Arrays = dict[str, NDArray[Any]]
@@ -42,7 +45,6 @@ _CODES = 64  # of a category that are told apart: the most common ones
 _CLUSTERS = 64
 _ROUNDS = 12
 _BLOCK = 1 << 15  # rows at once
-_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,9 @@ class Floor:
 
     def embed(self, inputs: Inputs, *, threads: int = 1) -> Floats:
         """The numbers of any rows.  (rows, width)"""
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            parts = range(0, max(1, len(inputs)), _BLOCK)
+        parts = range(0, max(1, len(inputs)), _BLOCK)
+        with using_threads(threads):
             blocks = [_MAPS[self.name](self.arrays, _flat(inputs[slice(at, at + _BLOCK)], self.arrays)) for at in parts]
-        finally:
-            torch.set_num_threads(before)
         return torch.cat(blocks).numpy()
 
     def save(self, folder: Path) -> None:
@@ -124,43 +122,12 @@ def waist(inputs: Inputs, width: int, *, seed: int = 0) -> Floor:
     hidden = 64
     layers = [nn.Linear(x.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, width)]
     network = nn.Sequential(*layers, nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, x.shape[1]))
-    fitting.drawn(network, source, x.device)
+    drawn(network, source, x.device)
     fit, held = torch.arange(len(x)).tensor_split([len(x) - max(1, len(x) // 8)])
     updates = updates_for(len(fit))
-    fitting.trained(network, x, x, fit, held, source, updates=updates, loss=functional.mse_loss, rate=3e-3)
+    trained(network, x, x, fit, held, source, updates=updates, loss=functional.mse_loss, rate=3e-3)
     state = {key: value.numpy() for key, value in network.state_dict().items() if key.startswith(("0.", "2."))}
     return Floor("waist", width, arrays | state)
-
-
-def best_floor(
-    inputs: Inputs,
-    sent: NDArray[Any],
-    mechanism: Any,
-    width: int,
-    *,
-    seed: int = 0,
-    threads: int = 1,
-    progress: Callable[[str, int, int], None] = lambda *_: None,
-) -> tuple[Floor, dict[str, Estimate]]:
-    """The label-free embedding that tells most about flipped labels, and what each is worth.
-
-    Args:
-        inputs: the rows.
-        sent: labels as they were sent, of the first rows.
-        mechanism: how they were flipped: its `classes`, or for numbers its `value_of`.
-        width: how many numbers a row.
-        seed: of all that is drawn.
-        threads: to use.
-        progress: called with the part, what is done of it and its total.
-    """
-    train, found, told = inputs[slice(0, len(sent))], {}, {}
-    for done, make in enumerate((pca, waist, clusters)):
-        progress("label-free embeddings", done, len(FLOORS))
-        floor = make(train, width, seed=seed)
-        found[floor.name] = floor
-        told[floor.name] = worth(floor.embed(train, threads=threads), sent, mechanism, seed=seed)
-    progress("label-free embeddings", len(FLOORS), len(FLOORS))
-    return found[max(told, key=lambda name: told[name].value)], told
 
 
 def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0, cut: int | None = None) -> Estimate:
@@ -194,7 +161,7 @@ def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0,
         value, error = areas(belief, answers[judged])
         weight = np.where(np.isfinite(value), answers[judged].mean(0), 0.0)
         weight = weight / max(weight.sum(), 1e-12)
-    told, half = float(np.nansum(weight * value)), _Z95 * float(np.nansum(weight * error))
+    told, half = float(np.nansum(weight * value)), Z95 * float(np.nansum(weight * error))
     return Estimate(told, told - half, told + half)
 
 
@@ -203,13 +170,12 @@ def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0,
 
 def _start(name: str, inputs: Inputs, width: int, seed: int) -> tuple[Tensor, Arrays]:
     """Some rows as numbers, and what made them so."""
-    if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= WIDEST:
-        raise UsageError(f"width = {width!r}: an embedding has 1 to {WIDEST} numbers a row")
+    count("width", width, high=WIDEST)
     some = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))[:_LEARNT]
     rows, pairs = inputs[some], []
     for place, size in enumerate(inputs.cardinalities):
-        count = torch.bincount(rows.categorical[:, place], minlength=size)
-        common = count.argsort(descending=True, stable=True)[:_CODES].sort().values
+        often = torch.bincount(rows.categorical[:, place], minlength=size)
+        common = often.argsort(descending=True, stable=True)[:_CODES].sort().values
         pairs += [[place, code] for code in common.tolist()]
     kind = np.array([FLOORS.index(name), width], dtype=np.int64)
     arrays: Arrays = {"kind": kind, "codes": np.array(pairs, dtype=np.int64).reshape(-1, 2)}

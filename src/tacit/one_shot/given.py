@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from tacit.audit import fitting
+from tacit.audit.fitting import trained
 from tacit.contracts import noise_source
-from tacit.one_shot.decoders import LEVELS, Bag, first_guess, updates_for
+from tacit.one_shot.decoders import LEVELS, Bag, answered, first_guess, updates_for
 from tacit.one_shot.questions import Questions
 
 __all__ = ["given"]
@@ -65,8 +64,8 @@ def _trained(view: _View, questions: Questions, fit: Rows, seed: int) -> Bag:
     z = torch.where(torch.from_numpy(hidden[:, view.owner]), view.blank, view(rows))
     learnt, held = torch.arange(len(rows)).tensor_split([len(rows) - max(1, len(rows) // 16)])
     source = noise_source(torch.Generator().manual_seed(seed))
-    count, loss, answers = updates_for(len(learnt)), _loss(numbers), torch.from_numpy(target)
-    fitting.trained(model, z, answers, learnt, held, source, updates=count, loss=loss, rate=4e-3, decay=0.05)
+    count, loss, answers = updates_for(len(learnt)), answered(numbers), torch.from_numpy(target)
+    trained(model, z, answers, learnt, held, source, updates=count, loss=loss, rate=4e-3, decay=0.05)
     return model
 
 
@@ -144,16 +143,3 @@ class _View:
             bins[:, place] = np.searchsorted(self.cuts[:, place], numbers[:, place])
         parts = [z, self.codes[rows].astype(np.float32), bins, z / (LEVELS / 2) - 1, np.clip(numbers, -8, 8)]
         return torch.from_numpy(np.concatenate(parts, axis=1))
-
-
-def _loss(numbers: int) -> fitting.Loss:
-    """Of the answers about what is hidden; those about what is in sight are NaN."""
-
-    def loss(answer: Tensor, target: Tensor) -> Tensor:
-        wanted = ~target.isnan()
-        truth = target.nan_to_num(0.0)
-        squares = (answer[:, :numbers] - truth[:, :numbers]).square()
-        bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], truth[:, numbers:], reduction="none")
-        return (torch.cat([squares, bits], dim=1) * wanted).sum(1).mean()
-
-    return loss

@@ -6,23 +6,25 @@ no partner.
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, TensorError, UsageError
 from tacit.models import count
 from tacit.one_shot._forest import Forest, Growth
-from tacit.one_shot._network import HeadNetwork, TableTrunk, fit_network, load_network, save_network
-from tacit.one_shot._rows import Progress, Target, matrix, softmax, true_target, unordered
+from tacit.one_shot._network import Fitting, Scorer, TableTrunk, fit_scorer, same_draws, scores_of, units_of
+from tacit.one_shot._rows import Progress, Target, fresh, matrix, save_own, softmax, true_target, unordered
 
 __all__ = ["HEADS", "Head", "Shape", "fit_head", "load_head"]
 
@@ -30,6 +32,7 @@ HEADS = ("trees", "network")
 """The heads that have a name; anything else is an object or a factory of the user's."""
 
 FILE = "head.json"
+_WEIGHTS = "network.safetensors"
 _GROWTH = Growth(
     folds=3, rounds=160, step=20, patience=2, leaf_rows=100, rate=0.15, shrink=10.0, columns=0.4, rows=0.8, bins=255
 )
@@ -129,11 +132,14 @@ def fit_head(
         grown = Forest.fit(table, target, _GROWTH, unordered=plain, seed=seed, threads=threads, progress=progress)
         return TreesHead(shape, grown)
     if kind == "network" or isinstance(kind, nn.Module):
-        trunk = None if kind == "network" else kind
-        fitted = fit_network(
-            codes, own, known, target, trunk=trunk, seed=seed, threads=threads, progress=progress
-        )  # fmt: skip
-        return NetworkHead(shape, fitted)
+        ours, places = kind == "network", torch.from_numpy(known)
+        tensors = [tensor[places] for tensor in _tensors(codes, own, ours)]
+        sizes = () if own is None else own.cardinalities
+
+        def trunk() -> nn.Module:
+            return TableTrunk(sizes, tensors[1].shape[1], layers=2) if ours else fresh(kind)
+
+        return NetworkHead.fit(shape, tensors, target, trunk, seed=seed, threads=threads, progress=progress)
     if isinstance(kind, str):
         raise UsageError(f"there is no head {kind!r}; there are: {', '.join(HEADS)}, or pass an object or a factory")
     return _fit_own(kind, shape, matrix(own, codes)[known], target)
@@ -150,7 +156,7 @@ def load_head(folder: Path) -> Head:
     if kind == "trees":
         return TreesHead(shape, Forest.load(folder, folds, _outputs(shape)))
     if kind == "network":
-        return NetworkHead(shape, load_network(folder))
+        return NetworkHead.load(folder, shape, state)
     raise DataError(f"{folder} holds a head of kind {kind!r}, not of {', '.join(HEADS)}: fit again")
 
 
@@ -183,23 +189,71 @@ class NetworkHead:
 
     Attributes:
         shape: what it is for.
-        network: it scores rows.
+        net: rows to scores.
+        shift: what is added to a score of numbers.
+        scale: what it is multiplied with before.
     """
 
     shape: Shape
-    network: HeadNetwork
+    net: Scorer
+    shift: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def fit(
+        cls,
+        shape: Shape,
+        tensors: Sequence[Tensor],
+        target: Target,
+        made: Callable[[], nn.Module],
+        *,
+        seed: int,
+        threads: int,
+        progress: Progress,
+    ) -> NetworkHead:
+        """A network around a trunk that is made here, fitted on rows whose labels are known."""
+        values, numbers = target.values, target.classes is None
+        shift, scale = (float(values.mean()), float(values.std()) or 1.0) if numbers else (0.0, 1.0)
+        with same_draws(seed, threads):
+            trunk = made()
+            net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
+            fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress)
+        return cls(shape, net, shift, scale)
 
     def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
         """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
         self.shape.check(codes, own)
-        return _linked(self.network.scores(codes, own), self.shape)
+        scores = scores_of(self.net, _tensors(codes, own, isinstance(self.net.trunk, TableTrunk)))
+        return _linked(scores * self.scale + self.shift, self.shape)
 
     def save(self, folder: Path) -> None:
         """Write its weights as safetensors; a module of the user's is saved by the user."""
-        if not isinstance(self.network.net.trunk, TableTrunk):
+        trunk = self.net.trunk
+        if not isinstance(trunk, TableTrunk):
             raise UsageError("the head is a module of your own, which only you can build again: save its weights")
-        _save_state(folder, "network", self.shape)
-        save_network(self.network, folder)
+        _save_state(folder, "network", self.shape, trunk=trunk.shape, shift=self.shift, scale=self.scale)
+        save_file(self.net.state_dict(), folder / _WEIGHTS)
+
+    @classmethod
+    def load(cls, folder: Path, shape: Shape, state: Mapping[str, Any]) -> NetworkHead:
+        """What `save` wrote; `state` is its JSON."""
+        try:
+            trunk = TableTrunk(**state["trunk"])
+            net = Scorer(trunk, trunk.width, _outputs(shape))
+            net.load_state_dict(load_file(folder / _WEIGHTS))
+            return cls(shape, net.eval(), float(state["shift"]), float(state["scale"]))
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise DataError(f"{folder} holds no network ({error}): fit again") from None
+
+
+def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None, ours: bool) -> list[Tensor]:
+    """Own codes, and own numbers with ranks from -2 to 2 beside them; a user's module gets codes if there are any."""
+    rows = len(own) if own is not None else 0 if codes is None else len(codes)
+    categorical = torch.zeros(rows, 0, dtype=torch.int64) if own is None else own.categorical
+    numbers = [] if own is None else [own.numeric]
+    numbers += [] if codes is None else [torch.from_numpy(codes.astype(np.float32) / 63.75 - 2)]
+    plain = torch.cat(numbers, dim=1) if numbers else torch.zeros(rows, 0)
+    return [categorical, plain] if ours or categorical.shape[1] else [plain]
 
 
 @dataclass(frozen=True)
@@ -231,30 +285,21 @@ class OwnHead:
 
     def save(self, folder: Path) -> None:
         """Call the object's own `save(folder)`; Tacit writes no pickle."""
-        if not hasattr(self.model, "save"):
-            raise UsageError(
-                f"{type(self.model).__name__} has no save(folder), and Tacit writes no pickle: give it one, or fit it "
-                "again where it is needed"
-            )
+        save_own(self.model, folder)
         _save_state(folder, "own", self.shape)
-        self.model.save(folder)
 
 
 def _fit_own(kind: Any, shape: Shape, table: NDArray[np.float32], target: Target) -> OwnHead:
     """Fit a copy of what the user brought; a factory is called first."""
-    model = copy.deepcopy(kind) if hasattr(kind, "fit") and not isinstance(kind, type) else _made(kind)
+    if not (hasattr(kind, "fit") or callable(kind)):
+        raise UsageError(f"a head is 'trees', 'network', an object with fit, or a factory of one, not {kind!r}")
+    model = fresh(kind)
     wanted = "predict" if shape.classes is None else "predict_proba"
     if not hasattr(model, "fit") or not hasattr(model, wanted):
         raise UsageError(f"{type(model).__name__} has no fit and {wanted}: a head needs both")
     fitted = model.fit(table, target.values)
     present = () if shape.classes is None else tuple(np.unique(target.values).tolist())
     return OwnHead(shape, model if fitted is None else fitted, present)
-
-
-def _made(kind: Callable[[], Any]) -> Any:
-    if not callable(kind):
-        raise UsageError(f"a head is 'trees', 'network', an object with fit, or a factory of one, not {kind!r}")
-    return kind()
 
 
 def _linked(scores: NDArray[np.float64], shape: Shape) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from tacit.audit.metrics.leak_auc import delong
 from tacit.contracts import Estimate
 from tacit.one_shot.coins import KEY_SIZE, Coins
 from tacit.one_shot.decoders import forest
+from tacit.one_shot.findings import Z95
 from tacit.one_shot.flips import Flips
 from tacit.one_shot.learn import learner
 from tacit.one_shot.mechanisms import Flipping, Mechanism
@@ -25,7 +26,6 @@ from tacit.one_shot.questions import areas
 
 __all__ = ["Added", "Area", "added", "canaries", "most_of_flips", "read_flips", "told_truth"]
 
-_Z95 = 1.959963984540054
 _SURE = 5.0  # deviations; above a bound by so many once in three million
 _LEAST = 10  # rows of either kind
 _ATTACKED = 60_000  # rows that a partner knows, and that it is judged on, at most
@@ -49,7 +49,7 @@ class Area:
     @property
     def estimate(self) -> Estimate:
         """With its 95% interval."""
-        ends = (self.value - _Z95 * self.error, self.value + _Z95 * self.error)
+        ends = (self.value - Z95 * self.error, self.value + Z95 * self.error)
         return Estimate(self.value, max(0.0, ends[0]), min(1.0, ends[1]))
 
     def holds(self, most: float) -> bool:

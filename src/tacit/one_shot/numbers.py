@@ -29,7 +29,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from tacit.errors import LabelsError, ProtocolError, UsageError
-from tacit.one_shot._checked import MAX_ODDS, WHOLE, limit_of, odds_of, word_of
+from tacit.one_shot._checked import MAX_ODDS, WHOLE, check_parameters, limit_of, odds_of, word_of
 from tacit.one_shot.flips import RARE, Flips, flips
 from tacit.one_shot.loss import Loss
 
@@ -156,12 +156,7 @@ class NumberFlips:
         Raises:
             ProtocolError: it is no randomizer, one whose odds are over 20, or one that is not right on average.
         """
-        names = {"mechanism", "version", "low", "high", "outputs", "table", "prior"}
-        if not isinstance(parameters, Mapping) or set(parameters) != names:
-            raise ProtocolError(f"a randomizer has {sorted(names)} and nothing else: both sides need the same version")
-        version = parameters["version"]
-        if parameters["mechanism"] != _NAME or type(version) is not int or version != _VERSION:
-            raise ProtocolError(f"no {_NAME} of version {_VERSION}: both sides need the same version")
+        check_parameters(parameters, _NAME, _VERSION, ("low", "high", "outputs", "table", "prior"))
         outputs = tuple(_float(text) for text in _listed(parameters["outputs"]))
         table = tuple(_row(row, len(outputs)) for row in _listed(parameters["table"]))
         prior = _row(parameters["prior"], len(table))

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot import decoders
+from tacit.one_shot._rows import Progress, alike, using_threads
 from tacit.one_shot.findings import Finding, ReleaseAudit, estimate, largest, surely_read
 from tacit.one_shot.given import given
 from tacit.one_shot.questions import LEAST, Questions, areas, codes_read, shares
@@ -28,7 +27,6 @@ __all__ = ["Finding", "ReleaseAudit", "attack_release", "check_enough"]
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 Beliefs = dict[str, Floats]
-Progress = Callable[[str, int, int], None]
 
 OUTLYING = 0.05
 """The share of the judged rows that count as outlying: those least likely, were columns independent."""
@@ -75,7 +73,7 @@ def attack_release(
         judged_rows: of the other rows, how many are judged at most, besides as many of rare categories.
     """
     z = _checked(codes, inputs, train, known, groups)
-    tell = progress or _silent
+    tell = progress or (lambda *_: None)
     if before is not None:
         options: dict[str, Any] = {"train": train, "known": known, "seed": seed, "threads": threads, "progress": tell}
         options |= {"groups": groups, "others": others, "known_rows": known_rows, "judged_rows": judged_rows}
@@ -86,7 +84,7 @@ def attack_release(
     questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged), len(drawn.judged) + len(drawn.spare))
     if not len(questions):
         raise UsageError("no column of the known rows varies, so there is nothing to hide: leave the audit out")
-    with _threads(threads):
+    with using_threads(threads):
         attack = _Attack(z, groups, questions, drawn, seed, tell)
         found = [*attack.findings(), *(attack.given() if others else ())]
     return _summary(found, attack)
@@ -100,10 +98,6 @@ def _together(alone: ReleaseAudit, both: ReleaseAudit, numbers: int) -> ReleaseA
     )
     more = max(alone, both, key=lambda audit: audit.worst)
     return replace(more, sure=max(alone.sure, both.sure), notes=(note, *more.notes))
-
-
-def _silent(part: str, done: int, total: int) -> None:
-    pass
 
 
 def _checked(
@@ -133,16 +127,6 @@ def check_enough(rows: int, known: float) -> None:
             f"{rows} rows, {known:.0%} of them known, are too few to audit: at least {2 * LEAST} must be known, and "
             "as many not"
         )
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -357,11 +341,9 @@ def _outlying(inputs: Inputs, known: Rows, asked: Rows) -> NDArray[np.bool_]:
 
 def _equal(z: NDArray[np.generic], inputs: Inputs, rows: Rows) -> float | None:
     """Of neighbouring pairs of rows that are equal in all columns, the share with equal embeddings."""
-    whole = np.ascontiguousarray(
+    group = alike(
         np.concatenate([inputs.categorical.numpy()[rows].astype(np.float64), inputs.numeric.numpy()[rows]], axis=1)
     )
-    same = whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1])))[:, 0]
-    _, group = np.unique(same, return_inverse=True)
     order = np.argsort(group, kind="stable")
     pairs = np.flatnonzero(group[order][1:] == group[order][:-1])
     if not len(pairs):

@@ -18,7 +18,7 @@ from tacit.align.encoder import Columns, Inputs
 from tacit.contracts import Estimate
 from tacit.errors import LimitError
 from tacit.one_shot._rows import Progress
-from tacit.one_shot.findings import ReleaseAudit
+from tacit.one_shot.findings import Z95, ReleaseAudit
 from tacit.one_shot.floor import Floor, clusters, pca, waist, worth
 from tacit.one_shot.forms import Coding, Form
 from tacit.one_shot.learn import Bottom, Learner
@@ -27,7 +27,6 @@ from tacit.one_shot.release import attack_release
 __all__ = ["Home", "Released", "above_floor", "release"]
 
 _GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
-_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
 
 
@@ -195,7 +194,7 @@ def _best(
     learnt = worth_of(home.coding(part, z, form).codes(z, home.secret)[:, : form.width])
     worths = [worth_of(rival.codes[: home.train, : form.width]) for rival in rivals]
     most, best = max(zip(worths, rivals, strict=True), key=lambda pair: pair[0].value)
-    if most.value < learnt.value + math.hypot(*((one.high - one.low) / (2 * _Z95) for one in (most, learnt))):
+    if most.value < learnt.value + math.hypot(*((one.high - one.low) / (2 * Z95) for one in (most, learnt))):
         return first
     audit = home.attack(best.codes, form)
     assert first.audit is not None

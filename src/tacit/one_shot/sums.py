@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import LabelsError, ProtocolError, UsageError
-from tacit.one_shot._checked import limit_of, odds_of, share_of, word_of
+from tacit.one_shot._checked import check_parameters, limit_of, odds_of, share_of, word_of
 from tacit.one_shot._gaussian import BITS, KeyedBits, discrete_gaussian, masses_of
 from tacit.one_shot.loss import Loss
 
@@ -201,12 +201,7 @@ class Sums:
         Raises:
             ProtocolError: it is no such mechanism.
         """
-        names = {"mechanism", "version", "scaled", *_MOST}
-        if not isinstance(parameters, Mapping) or set(parameters) != names:
-            raise ProtocolError(f"sums have {sorted(names)} and nothing else: both sides need the same version")
-        version = parameters["version"]
-        if parameters["mechanism"] != _NAME or type(version) is not int or version != _VERSION:
-            raise ProtocolError(f"no {_NAME} of version {_VERSION}: both sides need the same version")
+        check_parameters(parameters, _NAME, _VERSION, ("scaled", *_MOST))
         scaled, wrong = word_of(parameters["scaled"]), _wrong({name: parameters[name] for name in _MOST})
         if wrong or not scaled:
             raise ProtocolError(f"sums: {wrong or 'no noise'}")

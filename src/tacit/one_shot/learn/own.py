@@ -7,7 +7,6 @@ are fitted and mixed as those of the learner `network` are.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import TensorError, UsageError
-from tacit.one_shot._rows import Progress, learnable, matrix
+from tacit.one_shot._rows import Progress, fresh, learnable, matrix, save_own
 from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.learn.network import network
 
@@ -55,13 +54,7 @@ class OwnBottom:
 
     def save(self, folder: Path) -> None:
         """Call the object's own `save(folder)`; Tacit writes no pickle."""
-        if not hasattr(self.model, "save"):
-            raise UsageError(
-                f"{type(self.model).__name__} has no save(folder), and Tacit writes no pickle: give it one, or fit it "
-                "again where it is needed"
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save(folder)
+        save_own(self.model, folder)
 
 
 @dataclass(frozen=True)
@@ -84,8 +77,7 @@ class Own:
     ) -> Bottom:
         """Fit a copy of it to the labels as they were sent, on the first `len(sent)` rows."""
         target = learnable(inputs, sent, mechanism, width)
-        ready = hasattr(self.made, "fit") and not isinstance(self.made, type)
-        model = copy.deepcopy(self.made) if ready else self.made()
+        model = fresh(self.made)
         if isinstance(model, nn.Module):
             return _module(model).fit(inputs, sent, mechanism, width, seed=seed, threads=threads, progress=progress)
         if not hasattr(model, "fit") or not any(hasattr(model, name) for name in _SCORES):
