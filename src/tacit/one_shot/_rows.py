@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.align.encoder import Inputs
 from tacit.errors import LabelsError, UsageError
-from tacit.models._checks import count
+from tacit.models.checks import count
 
 __all__ = [
     "Progress", "Target", "learnable", "loss", "matrix", "sent_target", "softmax", "table_of", "true_target",

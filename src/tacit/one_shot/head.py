@@ -19,7 +19,7 @@ from torch import nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, TensorError, UsageError
-from tacit.models._checks import count
+from tacit.models.checks import count
 from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._network import HeadNetwork, TableTrunk, fit_network, load_network, save_network
 from tacit.one_shot._rows import Progress, Target, matrix, softmax, true_target, unordered

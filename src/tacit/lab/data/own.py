@@ -41,8 +41,8 @@ from typing import Any, ClassVar, Literal
 import polars as pl
 from pydantic import Field, ValidationError
 
-from tacit.config._base import File, Name, Names, Number, Problem, Section, Text, Whole
-from tacit.config._errors import lines
+from tacit.config.files import File, Name, Names, Number, Problem, Section, Text, Whole
+from tacit.config.mistakes import lines
 from tacit.errors import DataError, UsageError
 from tacit.lab.data import _text
 from tacit.lab.data._sources import Source

@@ -16,8 +16,7 @@ from tacit.contracts import EmbeddingProtection, Event, NoiseSource, Regularizer
 from tacit.cut.simulate import Simulation, simulate
 from tacit.lab.embedding.problems import Problem
 from tacit.lab.embedding.settings import Point
-from tacit.protect.embedding import embedding_protection
-from tacit.protect.embedding._reconstructor import Reconstructing
+from tacit.protect.embedding import Reconstructing, embedding_protection
 from tacit.protect.gradient.none import none
 
 __all__ = ["Trained", "hidden", "train"]
