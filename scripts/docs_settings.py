@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from docs_tables import HEAD, arguments_of, attributes, cell, grid, kind
 from tacit.config import Contract, Embedding, Gradient, OneShotContract, Party
-from tacit.config._base import File, Section
+from tacit.config.files import File, Section
 from tacit.plugins import function
 from tacit.protect.facts import Option
 

@@ -20,7 +20,7 @@ from docs_settings import settings
 from docs_tables import HEAD, attributes, cell, filled, grid, kind
 from tacit.align.tables import Columns as Inputs
 from tacit.audit import attacks, input_attacks
-from tacit.config._base import Section
+from tacit.config.files import Section
 from tacit.lab.data import SOURCES, Source
 from tacit.lab.data.own import Columns, Description
 from tacit.lab.sweeping import results

@@ -19,7 +19,6 @@ all errors of a file are told at once, each with its place and the next act.
 
 from __future__ import annotations
 
-from tacit.config._base import File, Name, Names, Number, Problem, Section, Text, Whole
 from tacit.config.contract import (
     METRICS,
     Alignment,
@@ -62,28 +61,20 @@ __all__ = [
     "Data",
     "Embedding",
     "Exchange",
-    "File",
     "Gradient",
     "Head",
     "Learn",
     "Live",
     "Minimum",
     "Model",
-    "Name",
-    "Names",
     "Network",
-    "Number",
     "OneShotContract",
     "Party",
-    "Problem",
     "Protect",
     "Record",
-    "Section",
     "Share",
     "Terms",
-    "Text",
     "Training",
-    "Whole",
     "contract_template",
     "load_contract",
     "meets",

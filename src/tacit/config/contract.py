@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from tacit.config._base import File, Name, Number, Problem, Section, Shape, Text, Whole, as_set
+from tacit.config.files import File, Name, Number, Problem, Section, Shape, Text, Whole, as_set
 from tacit.config.protections import Embedding, Gradient
 
 __all__ = [

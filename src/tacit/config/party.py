@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from tacit.config._base import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
+from tacit.config.files import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
 from tacit.config.protections import Embedding, Gradient
 
 __all__ = [

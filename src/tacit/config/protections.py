@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from tacit.config._base import Problem, Section, Text, Visits
+from tacit.config.files import Problem, Section, Text, Visits
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:  # protections come with torch, which who reads a contract of one exchange need not wait for

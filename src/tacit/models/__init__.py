@@ -4,7 +4,6 @@ Each factory returns `(bottom, top)`; the classes build one half alone. Layers a
 through both halves (`layer_names()`), so a gradient can be read anywhere. Any other `nn.Module` does as well.
 """
 
-from tacit.models._checks import count
 from tacit.models.columns import Columns
 from tacit.models.conv import ConvBottom, ConvTop, conv
 from tacit.models.layers import Layered, Unsplit
@@ -25,7 +24,6 @@ __all__ = [
     "WideDeepTop",
     "adam",
     "conv",
-    "count",
     "mlp",
     "wide_deep",
 ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import TensorError, UsageError
-from tacit.models._checks import columns, count, counts, same_rows
+from tacit.models.checks import columns, count, counts, same_rows
 
 __all__ = ["Columns"]
 

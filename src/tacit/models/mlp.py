@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import UsageError
-from tacit.models._checks import columns, count, counts, same_rows, shaped
+from tacit.models.checks import columns, count, counts, same_rows, shaped
 from tacit.models.layers import Layered, glorot_linear, one_or_many, relu_layers
 
 __all__ = ["MlpBottom", "MlpTop", "mlp"]

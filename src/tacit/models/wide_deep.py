@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.models._checks import columns, count, same_rows, shaped
+from tacit.models.checks import columns, count, same_rows, shaped
 from tacit.models.columns import Columns
 from tacit.models.layers import Layered, glorot_linear, one_or_many, relu_layers
 

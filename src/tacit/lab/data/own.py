@@ -41,7 +41,7 @@ from typing import Any, ClassVar, Literal
 import polars as pl
 from pydantic import Field
 
-from tacit.config import File, Name, Names, Number, Problem, Section, Text, Whole
+from tacit.config.files import File, Name, Names, Number, Problem, Section, Text, Whole
 from tacit.errors import DataError
 from tacit.lab.data import _text
 from tacit.lab.data._sources import Source

@@ -11,9 +11,10 @@ from typing import Any
 
 from tacit import plugins
 from tacit.contracts import EmbeddingProtection
+from tacit.protect.embedding._reconstructor import Reconstructing
 from tacit.protect.facts import Facts
 
-__all__ = ["embedding_protection", "facts", "names"]
+__all__ = ["Reconstructing", "embedding_protection", "facts", "names"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -69,9 +69,8 @@ class Marvell(GradientProtection):
             variances = _for_lacking(variances, own.count, moments.packed, batch.squares, batch.scale)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         shaped, power, left, peak = _shaped(
-            noise, batch.labels, batch.scale, batch.squares, running.peak, moments.packed, usable, variances, left,
-            self.sum_kl,
-        )  # fmt: skip
+            noise, batch, running.peak, moments.packed, usable, variances, left, self.sum_kl
+        )
         following = Running(running.step + 1, averages, peak, running.exponents)
         return Drawn(shaped, following, power, model_figures(left, usable))
 
@@ -119,10 +118,8 @@ def _for_lacking(variances: Tensor, count: Tensor, packed: Tensor, squares: Tens
 @fused
 def _shaped(
     noise: Tensor,  # (stack, batch, width), standard normal
-    labels: Tensor,  # (stack, batch)
-    scale: Tensor,  # (stack,), of the batch
-    squares: Tensor,  # (stack, batch), squared norms of its rows
-    peak: Tensor,  # (stack,), the largest of them in the recent past
+    batch: Batch,
+    peak: Tensor,  # (stack,), the largest squared norm of a row in the recent past
     packed: Tensor,  # (stack, 2, 2 + width), the moments that were used
     usable: Tensor,  # (stack,), whether there is a solution
     variances: Tensor,  # (stack, 2 along|across, 2 negative|positive), in the gradient's units
@@ -130,10 +127,10 @@ def _shaped(
     sum_kl: Strength,
 ) -> tuple[Tensor, ...]:
     """One draw, scaled along the gap and across it; its power, the sumKL that is left, the next peak."""
-    variances = variances / scale.double()[:, None, None] ** 2
-    flat, peak = stateless_variance(squares, scale, peak, sum_kl)
+    variances = variances / batch.scale.double()[:, None, None] ** 2
+    flat, peak = stateless_variance(batch.squares, batch.scale, peak, sum_kl)
     variances = torch.where(usable[:, None, None], variances, flat[:, None, None]).to(noise.dtype)
-    along, across = torch.where(labels[:, None] > 0.5, variances[..., 1:], variances[..., :1]).unbind(1)
+    along, across = torch.where(batch.labels[:, None] > 0.5, variances[..., 1:], variances[..., :1]).unbind(1)
     gap = packed[:, 1, 2:] - packed[:, 0, 2:]
     e = (gap / torch.linalg.vector_norm(gap, dim=-1, keepdim=True).clamp(min=1e-300)).to(noise.dtype)  # (stack, width)
     extra = (noise @ e[..., None]) * (along.sqrt() - across.sqrt())[..., None]  # (stack, batch, 1)

@@ -137,10 +137,7 @@ class Matched(GradientProtection):
             noise, keep, power = (torch.zeros_like(each) for each in (batch.rows, batch.labels, own))
         else:
             noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
-            noise, keep, power = _shaped(
-                noise, slopes, unit, known, factors.basis, factors.root, factors.rest, factors.whiten,
-                factors.whiten_rest, factors.power, self.row_kl,
-            )  # fmt: skip
+            noise, keep, power = _shaped(noise, slopes, unit, known, factors, self.row_kl)
         share, size = _followed(batch.labels, own, batch.scale, counts, state.share, state.size)
         following = State(state.step + 1, size, share, after, factors)
         told = known.double()
@@ -228,30 +225,26 @@ def _shaped(
     slopes: Tensor,  # (stack, batch, width)
     unit: Tensor,  # (stack,)
     known: Tensor,  # (stack,)
-    basis: Tensor | None,  # of `Factors`, as the next five
-    root: Tensor,
-    rest: Tensor,
-    whiten: Tensor,
-    whiten_rest: Tensor,
-    power: Tensor,
+    factors: Factors,
     row_kl: Strength,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Noise of the shape, what each row is multiplied by so that it does not stand out, and the noise's power.
 
     All zero where nothing was known before; the noise by choice and not by product, which would keep its signs.
     """
+    basis = factors.basis
     inside = slopes if basis is None else slopes @ basis
-    length = torch.linalg.vector_norm((inside / unit[:, None, None]) @ whiten, dim=2).square()
-    shaped = (noise if basis is None else noise @ basis) @ root
+    length = torch.linalg.vector_norm((inside / unit[:, None, None]) @ factors.whiten, dim=2).square()
+    shaped = (noise if basis is None else noise @ basis) @ factors.root
     if basis is not None:
         outside = torch.linalg.vector_norm(slopes - inside @ basis.mT, dim=2) / unit[:, None]
-        length = length + (outside * whiten_rest[:, None]).square()
+        length = length + (outside * factors.whiten_rest[:, None]).square()
         across = noise - (noise @ basis) @ basis.mT
-        shaped = shaped @ basis.mT + across * rest[:, None, None]
-    variance = 1 / (torch.ones_like(power) * per_problem(row_kl, power))
+        shaped = shaped @ basis.mT + across * factors.rest[:, None, None]
+    variance = 1 / (torch.ones_like(factors.power) * per_problem(row_kl, factors.power))
     size = unit * variance.sqrt()
     shaped = torch.where(known[:, None, None], shaped * size[:, None, None], 0.0)
-    return shaped, length.clamp(min=1).rsqrt() * known[:, None], power.double() * size.double() ** 2 * known
+    return shaped, length.clamp(min=1).rsqrt() * known[:, None], factors.power.double() * size.double() ** 2 * known
 
 
 def matched(

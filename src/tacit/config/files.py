@@ -1,4 +1,4 @@
-"""What both files are made of: values, tables that are checked as a whole, and reading with all errors at once."""
+"""What files of settings are made of: values, tables that are checked as a whole, and all mistakes told at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic import model_validator as _model_validator
 from pydantic_core import PydanticCustomError
 
-from tacit.config._errors import lines
+from tacit.config.mistakes import lines
 from tacit.errors import UsageError
 
 
@@ -78,6 +78,8 @@ class Section(BaseModel):
 
 
 class File(Section):
+    """A whole file of settings, which `FILE` is the usual name of."""
+
     FILE: ClassVar[str]
 
     @classmethod
