@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tacit.protect.gradient._base import fused
+from tacit.protect.stacking import fused
 
 __all__ = ["LIMIT", "finite_or_zero"]
 

@@ -19,7 +19,7 @@ from tacit.models.columns import Columns
 from tacit.models.conv import ConvBottom, ConvTop
 from tacit.models.layers import Layered
 from tacit.models.wide_deep import WideDeepBottom, WideDeepTop
-from tacit.protect.gradient._base import fused
+from tacit.protect.stacking import fused
 
 __all__ = ["StackedBottom", "StackedTop"]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.contracts import NoiseSource
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import fused
+from tacit.protect.stacking import fused
 
 __all__ = ["CounterNoise", "GeneratorNoise", "philox", "stacked_noise"]
 

@@ -27,9 +27,8 @@ from tacit.lab.stack.noise import CounterNoise, stacked_noise
 from tacit.lab.stack.recording import Recording, Replica
 from tacit.lab.stack.state import restore, state_of
 from tacit.lab.sweeping.settings import Setting
-from tacit.protect.gradient._base import fused
-from tacit.protect.gradient._stack import stacked
 from tacit.protect.labels.randomized_response import randomized_response
+from tacit.protect.stacking import fused, stacked
 
 __all__ = ["Stack", "Steps"]
 
