@@ -18,7 +18,7 @@ from tacit.lab import sweep
 from tacit.lab.data import generated
 from tacit.lab.stack.measuring import SAMPLED
 from tacit.lab.sweeping import results
-from tacit.lab.sweeping.recipe import digest_of, recipe_for
+from tacit.lab.sweeping.recipe import Plan, digest_of, recipe_for
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Wave, stretches
 
@@ -149,7 +149,7 @@ def test_stretches_cover_a_training_and_end_with_it(epochs, each, points):
 
 
 def test_the_worst_part_reaches_the_results(data, monkeypatch):
-    recipe = recipe_for(data, layers=("cut",), **{**QUICK, "epochs": 4, "batch_size": 32})
+    recipe = recipe_for(data, Plan(device="cpu", layers=("cut",), **{**QUICK, "epochs": 4, "batch_size": 32}))
     wave = Wave(recipe, data, {0: Setting("iso", "t", 4000.0)})
     right = wave.stack.advance
 
@@ -168,7 +168,7 @@ def test_the_worst_part_reaches_the_results(data, monkeypatch):
 
 
 def test_a_replica_that_runs_away_leaves_the_others_alone(data, monkeypatch):
-    recipe = recipe_for(data, layers=("cut",), **{**QUICK, "epochs": 1})
+    recipe = recipe_for(data, Plan(device="cpu", layers=("cut",), **{**QUICK, "epochs": 1}))
     wave = Wave(recipe, data, {5: SETTINGS[0], 7: SETTINGS[1]})
     right = wave.stack.logits
 
@@ -192,10 +192,10 @@ def test_a_replica_that_runs_away_leaves_the_others_alone(data, monkeypatch):
 
 def small_memory(data):
     """Room for two replicas."""
-    from tacit.lab.sweeping.memory import for_recipe
+    from tacit.lab.sweeping.memory import estimate
 
-    recipe = recipe_for(data, layers=("cut", "layer1"), **QUICK)
-    return for_recipe(recipe, data, 2)
+    recipe = recipe_for(data, Plan(device="cpu", layers=("cut", "layer1"), **QUICK))
+    return estimate(recipe, data, 2)
 
 
 def test_waves_change_nothing_but_rounding(data):
@@ -384,10 +384,11 @@ def test_a_wave_trains_where_there_is_neither_polars_nor_ray():
         "from tacit.lab.data import generated\n"
         "from tacit.lab.sweeping import cluster, memory, running\n"
         "from tacit.lab.sweeping.grids import grid\n"
-        "from tacit.lab.sweeping.recipe import recipe_for\n"
+        "from tacit.lab.sweeping.recipe import Plan, recipe_for\n"
         "from tacit.lab.sweeping.wave import Wave\n"
         "data = generated.table(200, (5,), 2, 0.4, 0)\n"
-        "recipe = recipe_for(data, epochs=1, attacks=('norm',), layers=('cut',), points=1, network={'width': 4})\n"
+        "plan = Plan(epochs=1, attacks=('norm',), layers=('cut',), points=1, network={'width': 4}, device='cpu')\n"
+        "recipe = recipe_for(data, plan)\n"
         "rows = Wave(recipe, data, dict(enumerate(grid(['iso'], 1)))).run()\n"
         "assert [row['part'] for row in rows] == ['stretch', 'whole'] * 2\n"
     )

@@ -10,7 +10,7 @@ from tacit.lab.data import generated
 from tacit.lab.data.rows import Pictures, Table
 from tacit.lab.stack.network import network_for
 from tacit.lab.sweeping.grids import grid, split_names
-from tacit.lab.sweeping.recipe import PAPERS, recipe_for, shortened
+from tacit.lab.sweeping.recipe import PAPERS, Plan, recipe_for, shortened
 from tacit.lab.sweeping.settings import Setting
 from tacit.protect import gradient
 from tacit.protect.labels.randomized_response import FACTS as FLIPS
@@ -118,7 +118,7 @@ def test_commas_part_protections_but_not_their_options():
 
 def recipe(rows=40000, name="generated", **options):
     data = generated.table(rows, (5, 7), 3, 0.3, 0, name=name)
-    return recipe_for(data, **{"epochs": 2, "attacks": ("norm",), "layers": ("cut",), **options})
+    return recipe_for(data, Plan(device="cpu", **{"epochs": 2, "attacks": ("norm",), "layers": ("cut",), **options}))
 
 
 def test_defaults_are_the_papers_where_they_have_any():

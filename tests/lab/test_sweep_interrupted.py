@@ -18,8 +18,8 @@ from tacit.errors import StorageError
 from tacit.lab import sweep
 from tacit.lab.data import generated
 from tacit.lab.sweeping import checkpoints, results
-from tacit.lab.sweeping.memory import for_recipe
-from tacit.lab.sweeping.recipe import recipe_for
+from tacit.lab.sweeping.memory import estimate
+from tacit.lab.sweeping.recipe import Plan, recipe_for
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Wave
 
@@ -100,11 +100,11 @@ def test_it_may_be_interrupted_again_and_after_the_last_update(data, whole, tmp_
     interrupted(data, tmp_path, at=0.2, **THOROUGH)
     interrupted(data, tmp_path, at=0.6, **THOROUGH)
 
-    def stop(*_):
+    def stop(*_, **__):
         raise StopHereError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Wave, "_recorded", stop)
+        patch.setattr("tacit.lab.sweeping.wave.recorded_leaks", stop)
         with pytest.raises(StopHereError):
             resumed(data, tmp_path, checkpoint_every=0, **THOROUGH)
     found, told = resumed(data, tmp_path, **THOROUGH)
@@ -144,8 +144,8 @@ def test_another_sweeps_checkpoint_is_left_out_whatever_its_name(data, quick, tm
 @pytest.mark.usefixtures("at_once")
 def test_a_begun_wave_keeps_its_replicas_though_memory_now_asks_for_others(data, quick, tmp_path):
     options = {key: value for key, value in QUICK.items() if key != "settings"}
-    recipe = recipe_for(data, layers=("cut", "layer1"), **options)
-    memory = [for_recipe(recipe, data, replicas) for replicas in range(5)]
+    recipe = recipe_for(data, Plan(device="cpu", layers=("cut", "layer1"), **options))
+    memory = [estimate(recipe, data, replicas) for replicas in range(5)]
     interrupted(data, tmp_path / "more", memory=memory[2], **QUICK)
     shutil.copytree(tmp_path / "more", tmp_path / "less")
     found, told = resumed(data, tmp_path / "more", memory=memory[4], **QUICK)
@@ -158,7 +158,9 @@ def test_a_begun_wave_keeps_its_replicas_though_memory_now_asks_for_others(data,
 
 
 def test_checkpoints_are_written_now_and_then_and_a_disk_that_refuses_is_a_note(data, tmp_path, monkeypatch):
-    wave = Wave(recipe_for(data, epochs=1, attacks=("norm",), layers=("cut",)), data, {0: SETTINGS[0]})
+    wave = Wave(
+        recipe_for(data, Plan(epochs=1, attacks=("norm",), layers=("cut",), device="cpu")), data, {0: SETTINGS[0]}
+    )
     clock = iter([0.0, 59.0, 60.0, 64.0, 124.0, 143.0])
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: next(clock))
     written, notes = [], []
@@ -239,7 +241,7 @@ def test_ctrl_c_and_then_kill_9_in_the_middle_of_the_only_wave(tmp_path):
 
 def test_a_replica_that_runs_away_is_null_with_a_note(data):
     options = {key: value for key, value in QUICK.items() if key != "settings"}
-    recipe = recipe_for(data, layers=("cut", "layer1"), **options)
+    recipe = recipe_for(data, Plan(device="cpu", layers=("cut", "layer1"), **options))
     right = Wave(recipe, data, dict(enumerate(SETTINGS))).run()
     wave = Wave(recipe, data, dict(enumerate(SETTINGS)))
 

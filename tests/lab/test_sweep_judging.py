@@ -12,7 +12,7 @@ from tacit.lab.sweeping.judging import leaks, parts, student, utility
 
 def test_students_quantile():
     for freedom in (1, 2, 3, 4, 5, 9, 30, 1000):
-        assert student(freedom) == pytest.approx(reference_student.ppf(0.975, freedom), rel=0.01)
+        assert student(freedom) == pytest.approx(reference_student.ppf(0.975, freedom), rel=1e-9)
 
 
 @pytest.mark.parametrize("batches", [2, 4, 20])
@@ -37,7 +37,7 @@ def test_a_leak_is_folded_once_of_the_mean(seeded):
 def test_students_quantile_for_several_parts(count):
     z = normal.ppf(1 - 0.025 / count)
     for freedom in (7, 15, 100):
-        assert student(freedom, z) == pytest.approx(reference_student.ppf(1 - 0.025 / count, freedom), rel=0.01)
+        assert student(freedom, z) == pytest.approx(reference_student.ppf(1 - 0.025 / count, freedom), rel=1e-9)
 
 
 def test_a_phase_that_leaks_and_a_sign_that_turns_are_found(seeded):

@@ -1,20 +1,22 @@
 """What a stack takes, what there is, and how replicas are parted."""
 
+from dataclasses import replace
+
 import pytest
 
 from tacit.errors import UsageError
 from tacit.lab.data import generated
 from tacit.lab.data.rows import Pictures
 from tacit.lab.stack.network import network_for
-from tacit.lab.sweeping.memory import budget, estimate, for_recipe, in_waves, per_wave
-from tacit.lab.sweeping.recipe import recipe_for
+from tacit.lab.sweeping.memory import budget, estimate, in_waves, per_wave
+from tacit.lab.sweeping.recipe import Plan, recipe_for
 
 _PEAK = """
 import resource, torch
 torch.set_num_threads(1)
 from tacit.lab.data import generated
-from tacit.lab.sweeping.memory import for_recipe
-from tacit.lab.sweeping.recipe import recipe_for
+from tacit.lab.sweeping.memory import estimate
+from tacit.lab.sweeping.recipe import Plan, recipe_for
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Wave
 
@@ -22,13 +24,13 @@ data = generated.table({rows}, ({cardinality},) * 6, 4, 0.3, 0)
 kinds = [Setting("none"), Setting("marvell", "scale", 4.0), Setting("iso", "t", 1.0)]
 
 def run(batch_size, replicas):
-    recipe = recipe_for(
-        data, epochs=1, attacks=("norm", "cosine", "hint", "majority"), layers=("cut", "layer1"),
-        batch_size=batch_size, points=1, thorough=False,
-    )
+    recipe = recipe_for(data, Plan(
+        epochs=1, attacks=("norm", "cosine", "hint", "majority"), layers=("cut", "layer1"),
+        batch_size=batch_size, points=1, thorough=False, device="cpu",
+    ))
     wave = Wave(recipe, data, {{place: kinds[place % 3] for place in range(replicas)}})
     wave.run()
-    return for_recipe(recipe, data, replicas)
+    return estimate(recipe, data, replicas)
 
 run(128, 1)  # what the libraries take for themselves is there before
 before = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
@@ -57,33 +59,36 @@ def data():
 
 
 def recipe(data, **options):
-    return recipe_for(data, **{"epochs": 2, "attacks": ("norm",), "layers": ("cut",), **options})
+    return recipe_for(data, Plan(device="cpu", **{"epochs": 2, "attacks": ("norm",), "layers": ("cut",), **options}))
 
 
 def test_more_of_anything_takes_more(data):
-    network = network_for(data.inputs)
-    least = estimate(network, data, 4, 256)
-    assert estimate(network, data, 8, 256) == pytest.approx(2 * least, rel=0.05)
-    assert estimate(network, data, 4, 512) > least
-    assert estimate(network, data, 4, 256, last=8) - least >= 4 * 8 * 256 * 128 * 3 * 4
-    assert estimate(network, data, 4, 256, follow=100, visits=5) - least == 4 * 2 * 500 * 128 * 4
-    assert estimate(network, data, 4, 256, layers=5) > least
-    assert estimate(network, data, 4, 256, device="cuda") - least == 1800 * (2 * 4 + 3 * 4 + 4), "the data lies there"
-    assert estimate(network_for(data.inputs, width=256), data, 4, 256) > least
+    bare = recipe(data, batch_size=256, thorough=False)
+    least = estimate(bare, data, 4)
+    assert estimate(bare, data, 8) == pytest.approx(2 * least, rel=0.05)
+    assert estimate(replace(bare, batch_size=512), data, 4) > least
+    kept = replace(bare, thorough=True, epochs=1)
+    assert estimate(kept, data, 4) - least >= 4 * kept.last * 256 * 128 * 3 * 4 > 0
+    followed = replace(kept, epochs=5)
+    room = 4 * 2 * followed.follow * followed.visits * 128 * 4
+    assert estimate(followed, data, 4) - estimate(kept, data, 4) == room > 0
+    assert estimate(replace(bare, layers=("cut",) * 5), data, 4) > least
+    on_cuda = estimate(replace(bare, device="cuda"), data, 4)
+    assert on_cuda - least == 1800 * (2 * 4 + 3 * 4 + 4), "the data lies there"
+    assert estimate(replace(bare, network=network_for(data.inputs, width=256)), data, 4) > least
 
 
 def test_pictures_have_an_estimate(data):
-    network = network_for(Pictures(3, 84))
-    assert estimate(network, data, 2, 64) > 2 * 64 * 84 * 84 * 64 * 4, "at least the first layer's output"
+    asked = replace(recipe(data, thorough=False), network=network_for(Pictures(3, 84)), batch_size=64)
+    assert estimate(asked, data, 2) > 2 * 64 * 84 * 84 * 64 * 4, "at least the first layer's output"
 
 
 def test_as_many_replicas_as_fit(data):
     asked = recipe(data)
     for replicas in (1, 2, 7, 100):
-        assert per_wave(asked, data, for_recipe(asked, data, replicas)) == pytest.approx(replicas, abs=1)
-        assert for_recipe(asked, data, per_wave(asked, data, for_recipe(asked, data, replicas))) <= 1.01 * for_recipe(
-            asked, data, replicas
-        )
+        assert per_wave(asked, data, estimate(asked, data, replicas)) == pytest.approx(replicas, abs=1)
+        fitting = per_wave(asked, data, estimate(asked, data, replicas))
+        assert estimate(asked, data, fitting) <= 1.01 * estimate(asked, data, replicas)
     with pytest.raises(UsageError, match=r"one replica takes about .* MiB, and a wave may take 0 MiB"):
         per_wave(asked, data, 1000)
 

@@ -258,7 +258,7 @@ class Making:
         for block in self.blocks():
             at = np.array(self.places[start : start + len(block)]) - 1
             chosen = np.flatnonzero(at >= 0)
-            yield block[chosen], chosen + start, at[chosen]
+            yield block if len(chosen) == len(block) else block[chosen], chosen + start, at[chosen]
             start += len(block)
             done += len(chosen)
             if self.progress is not None:
@@ -279,7 +279,7 @@ class Making:
                         first = (int(rows[bad[0]]), table[self.label][int(bad[0])])
                     wrong += len(bad)
                 chosen = np.flatnonzero(at < self.train)
-                yield table[chosen], rows[chosen]
+                yield table if len(chosen) == len(table) else table[chosen], rows[chosen]
 
         encoder = Encoder.fit_batches(training(), self.columns, self.coding)
         if seen < self.count:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.rows import Data, Rows
+from tacit.lab.data.rows import Data
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
-from tacit.lab.stack.training import Stack, Steps
-from tacit.lab.sweeping.judging import leaks, utility
-from tacit.lab.sweeping.results import as_table, leak_column
+from tacit.lab.stack.training import Stack
+from tacit.lab.sweeping.judging import utility
+from tacit.lab.sweeping.results import as_table
 from tacit.lab.sweeping.settings import Setting
+from tacit.lab.sweeping.wave import Row, part_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,16 +73,19 @@ def by_day(
         learning_rate=learning_rate, device=device, attacks=attacks, layers=layers,
     )  # fmt: skip
     fewest = min(data.share, 1 - data.share) * batch_size
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     done = 0
     for place, (day, rows) in enumerate(days):
-        start = time.perf_counter()
-        tested = None if place == 0 else _tested(stack, data.train[rows])
+        start, tested = time.perf_counter(), None
+        if place:
+            today = data.train[rows]
+            tested = [utility(logits, today.labels.cpu()) for logits in stack.logits(today)]
         plan = _plan(stack, rows, day)
         steps = stack.advance(plan)
         done += plan.shape[1]
-        common = {"part": "stretch", "day": day, "step": done, "epoch": (place + 1) / len(days)}
-        found += _part(stack, steps, {**common, "seconds": time.perf_counter() - start}, tested, fewest)
+        seconds = time.perf_counter() - start
+        common = {"part": "stretch", "day": day, "step": done, "epoch": (place + 1) / len(days), "seconds": seconds}
+        found += part_rows(dict(enumerate(stack.settings)), steps, common, tested, fewest)
         progress(place + 1, len(days))
     return as_table(sorted(found, key=lambda row: (row["replica"], row["day"])))
 
@@ -114,36 +118,3 @@ def _plan(stack: Stack, rows: slice, day: int) -> Tensor:
         order = torch.randperm(rows.stop - rows.start, generator=draw)[:count] + rows.start
         orders.append(order.reshape(-1, stack.batch_size))
     return torch.stack(orders)
-
-
-def _tested(stack: Stack, rows: Rows) -> list[dict[str, float | None]]:
-    labels = rows.labels.cpu()
-    return [utility(logits, labels) for logits in stack.logits(rows)]
-
-
-def _part(
-    stack: Stack,
-    steps: Steps,
-    common: dict[str, Any],
-    tested: Sequence[dict[str, float | None]] | None,
-    fewest: float,
-) -> list[dict[str, Any]]:
-    """A row for each replica about one day."""
-    rows = [
-        {**common, "replica": place, "protection": one.protection, "knob": one.knob, "strength": one.strength,
-         "options": one.options_json, "seed": one.seed, **({} if tested is None else tested[place])}
-        for place, one in enumerate(stack.settings)
-    ]  # fmt: skip
-    figures = {
-        "train_loss": steps.loss, "power": steps.power, "untouched_rows": steps.untouched_rows,
-        "stateless": steps.stateless,
-    }  # fmt: skip
-    for name, values in figures.items():
-        for row, value in zip(rows, values.mean(0).tolist(), strict=True):
-            row[name] = value if value == value else None  # of one that ran away
-    for (attack, layer), each in steps.auc.items():
-        for row, leak in zip(rows, leaks(each, fewest), strict=True):
-            if leak is not None:
-                names = (leak_column(attack, layer, figure) for figure in ("", "low", "high", "q95"))
-                row |= dict(zip(names, (leak.leak.value, leak.leak.low, leak.leak.high, leak.q95), strict=True))
-    return rows

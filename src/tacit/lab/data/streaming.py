@@ -263,8 +263,8 @@ def _sides(read: Parts, schema: Schema, options: Options) -> Iterator[tuple[int,
     for table in read.tables([DAY] if schema.days else []):
         what = options.side(table[ROW].to_numpy())
         day = table[DAY].to_numpy() if schema.days else np.zeros(len(table), np.int32)
-        sides = np.unique(np.stack([what, day])[:, what > 0], axis=1).T.tolist()
-        yield len(table), {(a, b): np.flatnonzero((what == a) & (day == b)) for a, b in sides}
+        sides = ((side, on) for side in (TRAIN, TEST) for on in np.unique(day[what == side]).tolist())
+        yield len(table), {(side, on): np.flatnonzero((what == side) & (day == on)) for side, on in sides}
 
 
 def _data(found: Prepared, schema: Schema, options: Options, made: Sequence[str], both: bool) -> Data:

@@ -6,6 +6,7 @@ They are the attacks of `tacit.audit.attacks` themselves: to them, the replicas 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -30,6 +31,15 @@ CHEAP = (*EVERY_BATCH, *SAMPLED)
 
 _AT_ONCE = 1 << 26  # numbers of a layer's gradients that are looked at together
 _PAIRS = 2048  # rows of a batch up to which, on CUDA, comparing all pairs in one kernel beats sorting
+
+
+class _Received(View):
+    """A view of gradients that are stacked already: there are no messages to put together again, batch by batch."""
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """What was received, for each replica in the place of a step.  (replicas, batch, width)"""
+        return self.own["gradient"]
 
 
 class Measure:
@@ -88,8 +98,7 @@ class Measure:
         return [_joined([part[place] for part in parts]) for place in range(len(self.names))]
 
     def _part(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
-        view = View("features", (), {"rows": rows})
-        vars(view)["gradient"] = gradient  # what the view would put together of its messages
+        view = _Received("features", (), {"rows": rows, "gradient": gradient})
         known = Known(self._known.labels, positive, self._known.share)
         guesses = [one(view, known, self._noise) for one in self._attacks]
         return [(guess.score.double(), guess.counted) for guess in guesses]

@@ -13,10 +13,7 @@ from tacit.errors import StorageError
 from tacit.lab.sweeping.wave import Wave
 from tacit.wire.checkpoint import load, save
 
-__all__ = ["EVERY", "SUFFIX", "Begun", "Keeping", "begun_in"]
-
-EVERY = 60.0
-"""Seconds between two checkpoints of a wave, at least."""
+__all__ = ["SUFFIX", "Begun", "Keeping", "begun_in"]
 
 SUFFIX = ".checkpoint"
 _SPARE = 20  # times as long as the last one took the next one waits, so that a slow disk costs 5% at most

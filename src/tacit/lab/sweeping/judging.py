@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import Any, Protocol
 
 import torch
+from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from tacit.audit.attacks import attack, chosen, facts
@@ -29,7 +30,6 @@ RECORDED = chosen(lambda known: known.sweep == "last batches")
 which every trained model pulls apart."""
 
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
-_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182}  # Student's, by degrees of freedom
 _NORMAL = NormalDist()
 _PARTS = 10  # of a training at most
 
@@ -139,15 +139,8 @@ def _around(each: Tensor, half: float) -> Estimate:
 
 
 def student(freedom: int, z: float = _Z95) -> float:
-    """Student's quantile where the normal one is z, by the usual expansion around it; few degrees only at 97.5%."""
-    if freedom in _STUDENT and z == _Z95:
-        return _STUDENT[freedom]
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return z + sum(term / float(freedom) ** (place + 1) for place, term in enumerate(terms))
+    """Student's quantile at the level at which the normal one is z."""
+    return float(stdtrit(freedom, ndtr(z)))
 
 
 def utility(logits: Tensor, labels: Tensor) -> dict[str, float | None]:

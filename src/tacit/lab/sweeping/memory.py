@@ -15,7 +15,7 @@ from tacit.lab.data.rows import Data, Pictures
 from tacit.lab.stack.network import Network
 from tacit.lab.sweeping.recipe import Recipe, cut_size
 
-__all__ = ["SHARE", "budget", "estimate", "for_recipe", "in_waves", "per_wave"]
+__all__ = ["SHARE", "budget", "estimate", "in_waves", "per_wave"]
 
 SHARE = 0.6
 """Of the free memory, what a wave may take: the estimate is rough, and others live on the machine too."""
@@ -25,36 +25,14 @@ _EVALUATED = {True: 256, False: 8192}  # rows that a stack evaluates at once, of
 T = TypeVar("T")
 
 
-def estimate(
-    network: Network,
-    data: Data,
-    replicas: int,
-    batch_size: int,
-    *,
-    last: int = 0,
-    follow: int = 0,
-    visits: int = 0,
-    layers: int = 2,
-    attacks: int = 4,
-    device: str = "cpu",
-) -> int:
+def estimate(recipe: Recipe, data: Data, replicas: int) -> int:
     """About how many bytes a stack of replicas takes at its peak, beyond what the process has already.
 
     Counted are weights, gradients and Adam's two averages, the same of embedding tables, activations and their
-    gradients, noise, what the attacks compute, recorded batches and visits, the test, and on CUDA the data itself.
-
-    Args:
-        network: what a replica is.
-        data: what it trains on.
-        replicas: how many train together.
-        batch_size: rows of a batch.
-        last: batches that are kept.
-        follow: examples whose visits are kept.
-        visits: of each of them.
-        layers: at how many layers leaks are measured.
-        attacks: how many attacks are tried on every batch.
-        device: where; on a CPU the data is not copied.
+    gradients, noise, what the attacks compute, recorded batches and visits, the test, and on CUDA the data itself: on a
+    CPU it is not copied.
     """
+    network, batch = recipe.network, recipe.batch_size
     table, dense, each = _sizes(network)
     pictures = isinstance(network.inputs, Pictures)
     columns = 0 if isinstance(network.inputs, Pictures) else len(network.inputs.cardinalities)
@@ -62,23 +40,15 @@ def estimate(
     weights = 4 * (table + dense) * _FLOAT
     looked_up = columns * (8 * network.embedding * _FLOAT + 2 * _WIDE)  # of a row: found, gradients, averages, places
     step = (1.6 if pictures else 3) * each * _FLOAT + looked_up  # of a row: outputs and their gradients
-    measured = layers * (cut * (_FLOAT + _WIDE) + attacks * 6 * _WIDE)
-    protected = 6 * cut * _FLOAT + min(cut, 256) ** 2 * 12 * _WIDE / batch_size
+    measured = len(recipe.layers) * (cut * (_FLOAT + _WIDE) + len(recipe.attacks) * 6 * _WIDE)
+    protected = 6 * cut * _FLOAT + min(cut, 256) ** 2 * 12 * _WIDE / batch
     evaluated = min(_EVALUATED[pictures], len(data.test)) * each * _FLOAT
-    training = batch_size * (step + measured + protected)
-    recorded = (3 * last * batch_size + 2 * follow * visits) * cut * _FLOAT + last * batch_size * _WIDE
+    training = batch * (step + measured + protected)
+    recorded = (3 * recipe.last * batch + 2 * recipe.follow * recipe.visits) * cut * _FLOAT
+    recorded += recipe.last * batch * _WIDE
     each_replica = weights + max(training, evaluated) + recorded + 2 * len(data.test) * _FLOAT
-    shared = len(data.test) * 6 * _WIDE + (0 if device == "cpu" else _bytes(data))
+    shared = len(data.test) * 6 * _WIDE + (0 if recipe.device == "cpu" else _bytes(data))
     return round(replicas * each_replica + shared)
-
-
-def for_recipe(recipe: Recipe, data: Data, replicas: int) -> int:
-    """The estimate for a sweep's recipe."""
-    return estimate(
-        recipe.network, data, replicas, recipe.batch_size, last=recipe.last, follow=recipe.follow,
-        visits=recipe.visits, layers=len(recipe.layers), attacks=len(recipe.attacks),
-        device=recipe.device,
-    )  # fmt: skip
 
 
 def budget(device: str) -> int:
@@ -91,13 +61,13 @@ def budget(device: str) -> int:
 
 def per_wave(recipe: Recipe, data: Data, allowed: int) -> int:
     """How many replicas may train together within so many bytes; a `UsageError` where not even one may."""
-    one = for_recipe(recipe, data, 1)
+    one = estimate(recipe, data, 1)
     if one > allowed:
         raise UsageError(
             f"one replica takes about {_spelled(one)}, and a wave may take {_spelled(allowed)}: take a smaller "
             "batch_size, fewer rows, thorough=False, or give more memory"
         )
-    return 1 + (allowed - one) // max(1, for_recipe(recipe, data, 2) - one)
+    return 1 + (allowed - one) // max(1, estimate(recipe, data, 2) - one)
 
 
 def in_waves(settings: Mapping[int, T], most: int, least: int = 1) -> list[dict[int, T]]:

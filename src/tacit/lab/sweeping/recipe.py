@@ -13,11 +13,13 @@ from torch import Tensor
 
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Pictures
+from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
+from tacit.lab.sweeping.settings import Setting
 
 __all__ = [
-    "PAPERS", "Paper", "Recipe", "checked_rate", "cut_size", "device_named", "digest_of", "paper_of", "recipe_for",
-    "shortened",
+    "PAPERS", "Paper", "Plan", "Recipe", "checked_rate", "cut_size", "device_named", "digest_of", "paper_of",
+    "recipe_for", "shortened",
 ]  # fmt: skip
 
 
@@ -51,6 +53,47 @@ _RECORDED = 1 << 21  # numbers of one replica's last gradients that are kept for
 _FOLLOWED = 1 << 22  # numbers of the gradients of the examples whose every visit is kept, about
 _VISITS = 64  # of them at most
 _HASHED, _SPREAD = 1 << 25, 10_000  # bytes of a tensor that are all hashed; rows of a larger one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a sweep trains and tries, and on what machine.
+
+    Attributes:
+        protect: protections as `tacit.lab.sweeping.grids.grid` reads them; `none` is always among them.
+        strengths: how many of each protection.
+        seeds: how many, or which: of first weights, batches and noise.
+        settings: these and no others, in place of the three before.
+        epochs: how often every row is visited.
+        batch_size: the papers' for their data sets, else 1024, less where there are few rows.
+        learning_rate: of Adam; the papers' for their data sets, else 0.001.
+        network: what a replica is, or sizes that differ from the papers' (`{"cut": 4, "layers": 4}`).
+        attacks: what is tried on every batch.
+        layers: where.
+        points: into about how many stretches a training is parted.
+        thorough: whether the attacks that need recorded batches, and those on all visits, run at the end.
+        device: "cpu", "cuda", or "auto": CUDA where there is one.
+        cluster: the address of a Ray cluster that shares the work ("auto" finds the one that runs here).
+        memory: bytes that a wave may take; 60% of what is free if not given.
+        checkpoint_every: seconds between two checkpoints of a wave that trains, at least.
+    """
+
+    protect: Sequence[str] = ("iso", "max_norm", "marvell", "matched")
+    strengths: int = 8
+    seeds: int | Sequence[int] = 1
+    settings: Sequence[Setting] | None = None
+    epochs: int = 5
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    network: Network | Mapping[str, int] | None = None
+    attacks: Sequence[str] = EVERY_BATCH
+    layers: Sequence[str] = ("cut", "layer1")
+    points: int = 50
+    thorough: bool = True
+    device: str = "auto"
+    cluster: str | None = None
+    memory: int | None = None
+    checkpoint_every: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -128,36 +171,28 @@ def paper_of(data: str) -> Paper | None:
     return PAPERS.get({"skin": "isic", "ham10000": "isic"}.get(name := data.removeprefix("generated:"), name))
 
 
-def recipe_for(
-    data: Data,
-    *,
-    epochs: int,
-    attacks: Sequence[str],
-    layers: Sequence[str],
-    batch_size: int | None = None,
-    learning_rate: float | None = None,
-    network: Network | Mapping[str, int] | None = None,
-    points: int = 50,
-    thorough: bool = True,
-    device: str = "cpu",
-) -> Recipe:
-    """The recipe for a data set; what is not given is the papers' choice, and where they have none a usual one."""
-    for name, value in (("epochs", epochs), ("points", points)):
+def recipe_for(data: Data, plan: Plan) -> Recipe:
+    """The recipe for a data set; what is not planned is the papers' choice, and where they have none a usual one.
+
+    On a cluster the device is still as it was asked for: the machines say what they have.
+    """
+    for name, value in (("epochs", plan.epochs), ("points", plan.points)):
         if value < 1:
             raise UsageError(f"{name} = {value}: a sweep needs one or more")
-    rate = checked_rate(learning_rate)
+    rate = checked_rate(plan.learning_rate)
     _check_classes(data)
     paper = paper_of(data.name)
-    size = batch_size or _batch_size(len(data.train), paper)
+    size = plan.batch_size or _batch_size(len(data.train), paper)
     if not 2 <= size <= len(data.train):
         raise UsageError(f"batch_size = {size}: choose one from 2 to the {len(data.train)} training rows")
-    made = network if isinstance(network, Network) else network_for(data.inputs, **(network or {}))
-    if made.inputs != data.inputs:
-        raise UsageError(f"the network is for {made.inputs}, but {data.name} has {data.inputs}: build it for these")
+    network = plan.network if isinstance(plan.network, Network) else network_for(data.inputs, **(plan.network or {}))
+    if network.inputs != data.inputs:
+        raise UsageError(f"the network is for {network.inputs}, but {data.name} has {data.inputs}: build it for these")
     return Recipe(
-        data=data.name, digest=digest_of(data), training_rows=len(data.train), test_rows=len(data.test), network=made,
-        batch_size=size, learning_rate=rate or (paper.learning_rate if paper else _RATE), epochs=epochs,
-        attacks=tuple(attacks), layers=tuple(layers), points=points, thorough=thorough, device=device,
+        data=data.name, digest=digest_of(data), training_rows=len(data.train), test_rows=len(data.test),
+        network=network, batch_size=size, learning_rate=rate or (paper.learning_rate if paper else _RATE),
+        epochs=plan.epochs, attacks=tuple(plan.attacks), layers=tuple(plan.layers), points=plan.points,
+        thorough=plan.thorough, device=plan.device if plan.cluster else device_named(plan.device),
     )  # fmt: skip
 
 

@@ -32,12 +32,12 @@ What the sweep was (data, network, batch size, versions, device) is JSON in the 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.disk import replaced
 from tacit.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -135,11 +135,7 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 def write(path: Path, table: pl.DataFrame, metadata: Mapping[str, Any]) -> None:
     """One Parquet file with its metadata, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    table.write_parquet(part, metadata={"tacit": json.dumps(metadata, sort_keys=True)})
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(path)
+    replaced(path, lambda file: table.write_parquet(file, metadata={"tacit": json.dumps(metadata, sort_keys=True)}))
 
 
 def read(path: Path | str) -> Sweep:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,17 @@ import torch
 from tacit._version import __version__
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data
-from tacit.lab.stack.measuring import EVERY_BATCH
-from tacit.lab.stack.network import Network
 from tacit.lab.sweeping import memory as sizes
-from tacit.lab.sweeping.checkpoints import EVERY, Begun
+from tacit.lab.sweeping.checkpoints import Begun
 from tacit.lab.sweeping.cluster import Cluster, connected
 from tacit.lab.sweeping.grids import grid
-from tacit.lab.sweeping.recipe import Recipe, device_named, paper_of, recipe_for, shortened
+from tacit.lab.sweeping.recipe import Plan, Recipe, paper_of, recipe_for, shortened
 from tacit.lab.sweeping.results import Sweep
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.store import Store
 from tacit.lab.sweeping.wave import Progress, Row, Wave
 
-__all__ = ["GOING_ON", "PROTECT", "sweep"]
-
-PROTECT = ("iso", "max_norm", "marvell", "matched")
-"""What is tried if nothing else is said."""
+__all__ = ["GOING_ON", "sweep"]
 
 GOING_ON = "going on after update"
 """In what progress is told: a wave that was interrupted does not begin anew."""
@@ -38,25 +33,11 @@ _PARTS = 100  # of a wave, for a bar
 
 def sweep(
     data: Data | str,
+    plan: Plan | None = None,
     *,
-    protect: Sequence[str] = PROTECT,
-    strengths: int = 8,
-    seeds: int | Sequence[int] = 1,
-    settings: Sequence[Setting] | None = None,
-    epochs: int = 5,
-    batch_size: int | None = None,
-    learning_rate: float | None = None,
-    network: Network | Mapping[str, int] | None = None,
-    device: str = "auto",
     out: Path | str | None = None,
-    attacks: Sequence[str] = EVERY_BATCH,
-    layers: Sequence[str] = ("cut", "layer1"),
-    points: int = 50,
-    thorough: bool = True,
-    cluster: str | None = None,
     progress: Progress | None = None,
-    memory: int | None = None,
-    checkpoint_every: float = EVERY,
+    **options: Any,
 ) -> Sweep:
     """Train every protection at every strength, measure what leaks on every batch, and what the model is worth.
 
@@ -66,121 +47,92 @@ def sweep(
 
     Args:
         data: a data set, or a name that `tacit.lab.data.load` knows.
-        protect: protections as `tacit.lab.sweeping.grids.grid` reads them; `none` is always among them.
-        strengths: how many of each protection.
-        seeds: how many, or which: of first weights, batches and noise.
-        settings: these and no others, in place of the three before.
-        epochs: how often every row is visited.
-        batch_size: the papers' for their data sets, else 1024, less where there are few rows.
-        learning_rate: of Adam; the papers' for their data sets, else 0.001.
-        network: what a replica is, or sizes that differ from the papers' (`{"cut": 4, "layers": 4}`).
-        device: "cpu", "cuda", or "auto": CUDA where there is one.
+        plan: what to train and to try; the usual one if not given.
         out: the folder for `results.parquet`; without one nothing is written.
-        attacks: what is tried on every batch.
-        layers: where.
-        points: into about how many stretches a training is parted.
-        thorough: whether the attacks that need recorded batches, and those on all visits, run at the end.
-        cluster: the address of a Ray cluster that shares the work ("auto" finds the one that runs here).
         progress: told what is being done, the parts done and all parts.
-        memory: bytes that a wave may take; 60% of what is free if not given.
-        checkpoint_every: seconds between two checkpoints of a wave that trains, at least.
+        options: fields of `tacit.lab.sweeping.recipe.Plan` that differ from the plan.
     """
     told: Progress = progress or (lambda *_: None)
+    asked = replace(plan or Plan(), **options)
     if isinstance(data, str):
         from tacit.lab.data import load
 
         told(f"loading {data}", 0, 0)
         data = load(data)
     paper = paper_of(data.name)
-    which = range(seeds) if isinstance(seeds, int) else seeds
-    wanted = settings or grid(protect, strengths, tuple(which), strongest=paper.strongest if paper else None)
-    if len(set(wanted)) < len(wanted):
-        raise UsageError("the same setting stands in the list twice with one seed: leave one out")
-    recipe = recipe_for(
-        data, epochs=epochs, attacks=attacks, layers=layers, batch_size=batch_size, learning_rate=learning_rate,
-        network=network, points=points, thorough=thorough,
-        device=device if cluster else device_named(device),
-    )  # fmt: skip
-    folder = None if out is None else _made(Path(out))
-    if cluster is None:
-        return _swept(Store(folder, recipe, wanted), recipe, data, told, memory, checkpoint_every)
-    with connected(cluster) as machines:
-        recipe = replace(recipe, device=machines.device(device))
-        return _swept(Store(folder, recipe, wanted), recipe, data, told, memory, checkpoint_every, machines)
-
-
-def _swept(
-    store: Store,
-    recipe: Recipe,
-    data: Data,
-    told: Progress,
-    memory: int | None,
-    every: float,
-    machines: Cluster | None = None,
-) -> Sweep:
-    """What is missing, wave by wave, and then all of it."""
-    before = store.finished()
-    if before is not None:
-        return before
-    start = time.perf_counter()
-    missing = store.missing()
-    allowed = memory or (machines.budget() if machines else sizes.budget(recipe.device))
-    most = sizes.per_wave(recipe, data, allowed)
-    begun = [] if machines else store.begun(missing, most)
-    waves = [{number: missing.pop(number) for number in one.numbers} for one in begun]
-    waves += sizes.in_waves(missing, most, least=machines.workers if machines else 1)
-    done = (
-        machines.run(recipe, data, waves, told) if machines else _here(recipe, data, waves, told, store, begun, every)
+    which = range(asked.seeds) if isinstance(asked.seeds, int) else asked.seeds
+    settings = asked.settings or grid(
+        asked.protect, asked.strengths, tuple(which), strongest=paper.strongest if paper else None
     )
-    for rows in done:
-        store.keep(rows)
-    return store.finish(
-        {
-            "data": data.name, "made": list(data.made), "skipped": data.skipped, "share": data.share,
-            "papers": shortened(recipe), "waves": [len(wave) for wave in waves],
-            "memory": {"estimated": sizes.for_recipe(recipe, data, len(waves[0])) if waves else 0, "allowed": allowed},
-            "seconds": time.perf_counter() - start, "machines": machines.workers if machines else None,
-            "versions": {"tacit": __version__, "torch": torch.__version__},
-            "hardware": _hardware(recipe.device) if machines is None else f"cluster of {machines.workers} workers",
-        }
-    )  # fmt: skip
+    if len(set(settings)) < len(settings):
+        raise UsageError("the same setting stands in the list twice with one seed: leave one out")
+    recipe = recipe_for(data, asked)
+    folder = None if out is None else _made(Path(out))
+    if asked.cluster is None:
+        return _Run(asked, recipe, data, Store(folder, recipe, settings), told).swept()
+    with connected(asked.cluster) as machines:
+        recipe = replace(recipe, device=machines.device(asked.device))
+        return _Run(asked, recipe, data, Store(folder, recipe, settings), told, machines).swept()
 
 
-def _here(
-    recipe: Recipe,
-    data: Data,
-    waves: Sequence[Mapping[int, Setting]],
-    told: Progress,
-    store: Store,
-    begun: list[Begun],
-    every: float,
-) -> Iterator[list[Row]]:
-    """Every wave on this machine, one after the other; the first ones may have begun before."""
-    for place, settings in enumerate(waves):
-        many = f"wave {place + 1} of {len(waves)}, " if len(waves) > 1 else ""
-        name = f"{many}{len(settings)} replicas"
-        told(f"{name}: beginning", place * _PARTS, len(waves) * _PARTS)
-        wave = Wave(recipe, data, settings)
-        if begun:
-            before = begun.pop(0)  # which lets its tensors go
-            wave.restore(before.state)
-            told(f"{name}: {GOING_ON} {before.done} of {before.updates}", place * _PARTS, len(waves) * _PARTS)
-            del before
-        keeping = store.keeping(wave.numbers, every)
-        yield wave.run(_Told(told, name, place, len(waves)), *([] if keeping is None else [keeping]))
+@dataclass(frozen=True)
+class _Run:
+    """One call of `sweep`."""
+
+    plan: Plan
+    recipe: Recipe
+    data: Data
+    store: Store
+    told: Progress
+    machines: Cluster | None = None
+
+    def swept(self) -> Sweep:
+        """What is missing, wave by wave, and then all of it."""
+        before = self.store.finished()
+        if before is not None:
+            return before
+        start, recipe, data, machines = time.perf_counter(), self.recipe, self.data, self.machines
+        missing = self.store.missing()
+        allowed = self.plan.memory or (machines.budget() if machines else sizes.budget(recipe.device))
+        most = sizes.per_wave(recipe, data, allowed)
+        begun = [] if machines else self.store.begun(missing, most)
+        waves = [{number: missing.pop(number) for number in wave.numbers} for wave in begun]
+        waves += sizes.in_waves(missing, most, least=machines.workers if machines else 1)
+        for rows in machines.run(recipe, data, waves, self.told) if machines else self._here(waves, begun):
+            self.store.keep(rows)
+        estimated = sizes.estimate(recipe, data, len(waves[0])) if waves else 0
+        return self.store.finish(
+            {
+                "data": data.name, "made": list(data.made), "skipped": data.skipped, "share": data.share,
+                "papers": shortened(recipe), "waves": [len(wave) for wave in waves],
+                "memory": {"estimated": estimated, "allowed": allowed},
+                "seconds": time.perf_counter() - start, "machines": machines.workers if machines else None,
+                "versions": {"tacit": __version__, "torch": torch.__version__},
+                "hardware": f"cluster of {machines.workers} workers" if machines else _hardware(recipe.device),
+            }
+        )  # fmt: skip
+
+    def _here(self, waves: Sequence[Mapping[int, Setting]], begun: list[Begun]) -> Iterator[list[Row]]:
+        """Every wave on this machine, one after the other; the first ones may have begun before."""
+        for place, settings in enumerate(waves):
+            many = f"wave {place + 1} of {len(waves)}, " if len(waves) > 1 else ""
+            told = _of_all(self.told, f"{many}{len(settings)} replicas", place, len(waves))
+            told("beginning", 0, 1)
+            wave = Wave(self.recipe, self.data, settings)
+            if begun:
+                before = begun.pop(0)  # which lets its tensors go
+                wave.restore(before.state)
+                told(f"{GOING_ON} {before.done} of {before.updates}", 0, 1)
+                del before
+            keeping = self.store.keeping(wave.numbers, self.plan.checkpoint_every)
+            yield wave.run(told, *([] if keeping is None else [keeping]))
 
 
-class _Told:
+def _of_all(told: Progress, name: str, place: int, count: int) -> Progress:
     """Progress of one wave as progress of all of them."""
-
-    def __init__(self, told: Progress, name: str, place: int, count: int) -> None:
-        self.told, self.name, self.place, self.count = told, name, place, count
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Tell it on."""
-        self.told(
-            f"{self.name}: {what}", self.place * _PARTS + round(_PARTS * done / max(1, total)), self.count * _PARTS
-        )
+    return lambda what, done, total: told(
+        f"{name}: {what}", place * _PARTS + round(_PARTS * done / max(1, total)), count * _PARTS
+    )
 
 
 def _made(folder: Path) -> Path:

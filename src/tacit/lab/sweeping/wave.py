@@ -20,7 +20,7 @@ from tacit.lab.sweeping.settings import Setting
 if TYPE_CHECKING:
     from tacit.lab.stack.training import Stack, Steps
 
-__all__ = ["Progress", "Row", "Wave", "stretches"]
+__all__ = ["Progress", "Row", "Wave", "part_rows", "stretches"]
 
 Row = dict[str, Any]
 """One row of a results file by the names of its columns; what is missing is null there."""
@@ -137,22 +137,9 @@ class Wave:
         self, part: str, epoch: float, found: Sequence[tuple[Steps, float]], tested: Sequence[Row] | None
     ) -> list[Row]:
         """A row for each replica about the updates that were just done."""
-        steps, seconds = _joined([one for one, _ in found]), sum(seconds for _, seconds in found)
-        by_column = {leak_column(*key): leaks(each, self._fewest) for key, each in steps.auc.items()}
-        rows = []
-        for place in range(len(self.settings)):
-            row = {**self._identity(place), "part": part, "step": self.done, "epoch": epoch, "seconds": seconds}
-            rows.append(row)
-            if _ran_away(steps, place) is not None:
-                continue
-            row |= {} if tested is None else tested[place]
-            for name, values in (
-                ("train_loss", steps.loss), ("power", steps.power), ("untouched_rows", steps.untouched_rows),
-                ("stateless", steps.stateless),
-            ):  # fmt: skip
-                row[name] = _finite(float(values[:, place].double().mean()))
-            row |= _columns({name: each[place] for name, each in by_column.items()})
-        return rows
+        common = {"part": part, "step": self.done, "epoch": epoch, "seconds": sum(seconds for _, seconds in found)}
+        settings = dict(zip(self.numbers, self.settings, strict=True))
+        return part_rows(settings, _joined([steps for steps, _ in found]), common, tested, self._fewest)
 
     def _whole(self, epochs: int, progress: Callable[[int, int], None]) -> list[Row]:
         """The rows of the whole training, with the attacks that only run on what was recorded."""
@@ -167,7 +154,10 @@ class Wave:
                 if row["test_loss"] is None or row["train_loss"] is None:
                     raise TensorError("losses are not finite: the training ran away, take a lower learning rate")
                 if self.recipe.thorough:
-                    more, notes = self._recorded(place)
+                    more, notes = recorded_leaks(
+                        self.stack.transcript(place), self.data.train.labels, visits=self.recipe.visits > 0,
+                        seed=self.settings[place].seed,
+                    )  # fmt: skip
                     row |= _columns(more)
                     progress(place + 1, len(rows))
                 row |= _worst(row, {name: each[place] for name, each in by_part.items()})
@@ -176,18 +166,37 @@ class Wave:
             row["notes"] = "; ".join(notes) or None
         return rows
 
-    def _recorded(self, place: int) -> tuple[dict[str, Leak], list[str]]:
-        return recorded_leaks(
-            self.stack.transcript(place), self.data.train.labels, visits=self.recipe.visits > 0,
-            seed=self.settings[place].seed,
-        )  # fmt: skip
 
-    def _identity(self, place: int) -> Row:
-        one = self.settings[place]
-        return {
-            "replica": self.numbers[place], "protection": one.protection, "knob": one.knob, "strength": one.strength,
-            "options": one.options_json, "seed": one.seed,
+def part_rows(
+    settings: Mapping[int, Setting], steps: Steps, common: Row, tested: Sequence[Row] | None, fewest: float
+) -> list[Row]:
+    """A row for each replica about a part of its training; nothing but nulls where it has run away.
+
+    Args:
+        settings: by the number of the replica.
+        steps: the part's updates.
+        common: what all rows have alike.
+        tested: what each replica's model is worth; None where it was not asked.
+        fewest: rows of the rarer class in a batch, on average.
+    """
+    by_column = {leak_column(*key): leaks(each, fewest) for key, each in steps.auc.items()}
+    rows = []
+    for place, (number, setting) in enumerate(settings.items()):
+        row = {
+            "replica": number, "protection": setting.protection, "knob": setting.knob, "strength": setting.strength,
+            "options": setting.options_json, "seed": setting.seed, **common,
         }  # fmt: skip
+        rows.append(row)
+        if _ran_away(steps, place) is not None:
+            continue
+        row |= {} if tested is None else tested[place]
+        for name, values in (
+            ("train_loss", steps.loss), ("power", steps.power), ("untouched_rows", steps.untouched_rows),
+            ("stateless", steps.stateless),
+        ):  # fmt: skip
+            row[name] = _finite(float(values[:, place].double().mean()))
+        row |= _columns({name: each[place] for name, each in by_column.items()})
+    return rows
 
 
 def stretches(epochs: int, each: int, points: int) -> Iterator[int]:
