@@ -50,7 +50,7 @@ def test_the_json_is_a_list_of_settings(swept):
     assert [one["spelled"] for one in found] == ["none", "iso(t=2000)", "max_norm"]
     for one in found:
         assert set(one["worst"]) == {"attack", "value", "low", "high", "part"}
-        assert one["untried"] == ["spectral@cut", "likelihood@cut", "learned@cut", "contextual@cut"]
+        assert one["untried"] == ["likelihood@cut", "learned@cut", "spectral@cut", "contextual@cut"]
         assert (one["notes"], one["papers"], one["skipped"], one["failed"]) == ([], None, 0, None)
         assert one["worst"]["low"] <= one["worst"]["value"] <= one["worst"]["high"]
         assert 0 < one["test_auc"] < 1
@@ -71,7 +71,7 @@ def test_the_same_command_again_shows_the_table_at_once(swept):
         "iso(t=2000)",
         f"{found[0]['test_auc']:.3f}",
         "by attack",
-        "Not tried: spectral",
+        "Not tried: likelihood",
         str(out / "results.parquet"),
     ):
         assert words in done.output.replace("\n", "")
@@ -86,7 +86,7 @@ def test_choosing_from_a_sweep(swept, tmp_path):
     out, found = swept
     limit = (found[1]["worst"]["high"] + 0.8) / 2
     choose = ["choose", "--limit", limit, "--out", tmp_path, "--from"]
-    with pytest.raises(UsageError, match=r"may read the labels: spectral, likelihood, learned, contextual; .*--quick"):
+    with pytest.raises(UsageError, match=r"may read the labels: likelihood, learned, spectral, contextual; .*--quick"):
         CliRunner().invoke(app, [*map(str, choose), str(out)], catch_exceptions=False)
     assert not list(tmp_path.iterdir())
     done = invoke(*choose, out / "results.parquet", "--quick")
@@ -96,7 +96,7 @@ def test_choosing_from_a_sweep(swept, tmp_path):
     assert "against no protection" in done.output
     assert (tmp_path / "choose.svg").exists()
     asked = json.loads(invoke(*choose, out, "--quick", "--json").stdout)
-    assert asked["untried"] == ["spectral@cut", "likelihood@cut", "learned@cut", "contextual@cut"]
+    assert asked["untried"] == ["likelihood@cut", "learned@cut", "spectral@cut", "contextual@cut"]
     assert (asked["notes"], asked["papers"], asked["skipped"]) == ([], None, 0)
     assert asked["holds"]
     assert asked["chosen"]["spelled"] == "iso(t=2000)"
@@ -190,7 +190,7 @@ def test_options_reach_the_loader_and_the_sweep(monkeypatch, tmp_path):
     assert (seen["bad"], seen["cache"], seen["learning_rate"]) == ("skip", tmp_path / "kept", 0.01)
     assert seen["attacks"] == ["norm", "residual"]
     assert "Note: 3 rows could not be read and were left out." in done.output
-    assert "Not tried: cosine, hint, spectral, likelihood, learned, contextual: they may read it." in done.output
+    assert "Not tried: cosine, hint, likelihood, learned, spectral, contextual: they may read it." in done.output
 
 
 @pytest.mark.parametrize(("cost", "words"), [(0.0, " (no loss)"), (0.00001, " (no loss)"), (0.02, " (-0.0200 against")])

@@ -256,7 +256,6 @@ MISTAKES = {
     "too few rows": (said("demo --rows 5"), ["--rows", "4096"]),
     "a word for a number": (said("demo --epochs many"), ["--epochs", "integer"]),
     "unknown topic": (said("explain marvel"), ["no topic 'marvel'", "did you mean marvell"]),
-    "unknown shell": (said("completion csh"), ["csh", "bash"]),
 }  # fmt: skip
 
 

@@ -142,7 +142,7 @@ def test_names_and_refusals():
     assert accumulated(attacks.attack("hint", k=3), scale=False).name == "accumulated(hint(k=3), scale=False)"
     with pytest.raises(UsageError, match="'mean', 'precise', 'sum' or 'spread'"):
         accumulated("norm", "median")
-    with pytest.raises(UsageError, match="no attack named"):
+    with pytest.raises(UsageError, match="no attack 'nothing'"):
         accumulated("nothing")
 
 

@@ -102,7 +102,7 @@ def test_refusals():
         grant_inputs(x.long(), noise=generator())
     with pytest.raises(TensorError, match="one code for each row id"):
         grant_inputs(x, attribute=torch.zeros(3).long(), noise=generator())
-    with pytest.raises(UsageError, match="no attack on inputs named 'norm'"):
+    with pytest.raises(UsageError, match="no attack on inputs 'norm'"):
         attack_inputs(view, x, ["norm"], noise=generator())
 
 

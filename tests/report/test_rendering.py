@@ -244,7 +244,7 @@ def test_a_folder_that_is_a_file_is_refused(reports, tmp_path):
 def test_files_are_replaced_as_a_whole(reports, tmp_path, monkeypatch):
     write(reports["full"], tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr("os.fdatasync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StorageError, match="No space left"):
         write(reports["broken"], tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
