@@ -92,7 +92,7 @@ def test_choosing_from_a_sweep(swept, tmp_path):
     done = invoke(*choose, out / "results.parquet", "--quick")
     assert done.exit_code == 0, done.output
     assert "Take iso(t=2000): test AUC" in done.output
-    assert "But not tried: spectral, likelihood, learned, contextual: they may read it." in done.output
+    assert "But not tried: likelihood, learned, spectral, contextual: they may read it." in done.output
     assert "against no protection" in done.output
     assert (tmp_path / "choose.svg").exists()
     asked = json.loads(invoke(*choose, out, "--quick", "--json").stdout)
