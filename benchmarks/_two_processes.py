@@ -20,14 +20,14 @@ import torch
 from torch import nn
 
 from benchmarks.step import BATCH, ROWS, data, models
+from tacit.company import split_run
+from tacit.company.align import aligned, store
+from tacit.company.folder import Folder, create
+from tacit.company.train import train
 from tacit.config import Contract
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.models import adam
-from tacit.party import split_run
-from tacit.party.align import aligned, store
-from tacit.party.folder import Folder, create
-from tacit.party.train import train
 from tacit.protect.gradient import protection
 from tacit.wire.journal import Journal, Place, Record
 

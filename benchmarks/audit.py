@@ -21,18 +21,18 @@ from benchmarks._two_processes import NOTHING, set_up
 from benchmarks.parties import PROTECT, two_processes
 from benchmarks.protect import gradients
 from benchmarks.step import BATCH, data, models
+from tacit.company.align import aligned
+from tacit.company.audit import audit_files
+from tacit.company.feature_run import FeaturePartyGuard
+from tacit.company.folder import Folder
+from tacit.company.gate import Gate
+from tacit.company.label_run import LabelPartyGuard
 from tacit.config import Training
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.models import adam
-from tacit.party.align import aligned
-from tacit.party.audit import audit_files
-from tacit.party.feature_run import FeaturePartyGuard
-from tacit.party.folder import Folder
-from tacit.party.gate import Gate
-from tacit.party.label_run import LabelPartyGuard
 from tacit.protect.gradient import protection
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._measure import Result, interleaved, seconds
-from tacit.runs.reading import find, reader
+from tacit.views.reading import find, reader
 
 POINTS = 1_000_000
 RUNS = 100

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 import tacit
-from tacit.party.folder import create
+from tacit.company.folder import create
 
 OWN = {"bank": ["unpaid"], "phone": ["a", "b"], "shop": ["c", "d"]}  # the columns of each
 

@@ -44,8 +44,8 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Two companies": (
         "The same as the commands `tacit align`, `train`, `audit` and `export`.",
-        ("tacit.Folder", "tacit.party.folder.create", "tacit.party.align.Aligned", "tacit.party.train.train",
-         "tacit.party.train.Trained", "tacit.party.export.load_for_serving"),
+        ("tacit.Folder", "tacit.company.folder.create", "tacit.company.align.Aligned", "tacit.company.train.train",
+         "tacit.company.train.Trained", "tacit.company.export.load_for_serving"),
     ),
     "Protections of the gradient": (
         "Each has its own section in [the list of protections](ref-protections.md).",
@@ -81,7 +81,7 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Reports": (
         "The fields of a report are in [its reference](ref-report.md).",
-        ("tacit.report.rendering.write", "tacit.report.rendering.read"),
+        ("tacit.views.report.rendering.write", "tacit.views.report.rendering.read"),
     ),
 }  # fmt: skip
 

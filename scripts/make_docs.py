@@ -25,7 +25,7 @@ from tacit.lab.data import SOURCES, Source
 from tacit.lab.data.own import Columns, Description
 from tacit.lab.sweeping import results
 from tacit.protect import embedding, gradient
-from tacit.report.document import Report
+from tacit.views.report.document import Report
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # where the papers are
 from papers.recipes import RECIPES, Recipe
@@ -257,7 +257,8 @@ def sizes(recipe: Recipe) -> tuple[str, str]:
 _REPORT = """\
 `tacit audit` and the end of a training write two files: `report.html`, one page that is read, printed and signed, and
 `report.json`, which holds the same for programs. [report-schema.json](report-schema.json) is the JSON schema of the
-second one; `tacit.report.rendering.read` reads it, `write` makes both files from a `tacit.report.document.Report`.
+second one; `tacit.views.report.rendering.read` reads it, `write` makes both files from a
+`tacit.views.report.document.Report`.
 
 The page needs nothing else: it holds no script and asks nothing of any network, and it names the SHA-256 digest of the
 `report.json` that it shows, so that a signature is about that file. Figures that are missing, or were not finite, are

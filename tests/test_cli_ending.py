@@ -88,11 +88,11 @@ def test_an_interruption_is_one_line(told, monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tacit.runs.status.read", stop)
+    monkeypatch.setattr("tacit.views.status.read", stop)
     assert told("status", "--folder", tmp_path) == (
         130, "", "tacit: interrupted; give the same command again to start over\n",
     )  # fmt: skip
-    monkeypatch.setattr("tacit.party.train.train", stop)
+    monkeypatch.setattr("tacit.company.train.train", stop)
     code, _, said = told("train", "--folder", tmp_path)
     assert code == 130
     assert (

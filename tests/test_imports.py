@@ -6,7 +6,7 @@ from pathlib import Path
 import tacit
 
 ROOT = Path(tacit.__file__).parent
-COMPOSERS = {"cli", "lab", "party", "__init__", "__main__"}
+COMPOSERS = {"cli", "lab", "views", "__init__", "__main__"}
 # What each part may import of ours besides itself. Composers may import anything.
 ALLOWED = {
     "_version": set(),
@@ -23,11 +23,7 @@ ALLOWED = {
     "audit": {"contracts", "errors", "dependence", "plugins"},
     "cut": {"disk", "contracts", "errors", "align", "wire"},
     "ledger": {"disk", "contracts", "errors", "align", "protect", "wire"},
-    "report": {"disk", "errors"},
     "testing": {"contracts", "errors", "protect", "wire"},  # the contract suite alone
-    "runs": {"errors", "lab", "ledger", "party", "report"},  # reads what they write
-    "track": {"disk", "errors", "runs"},
-    "web": {"errors", "runs"},
     "one_shot": {
         "_version",
         "align",
@@ -40,6 +36,22 @@ ALLOWED = {
         "ledger",
         "models",
         "protect",
+        "wire",
+    },
+    "company": {
+        "_version",
+        "align",
+        "audit",
+        "config",
+        "contracts",
+        "cut",
+        "disk",
+        "errors",
+        "ledger",
+        "models",
+        "one_shot",
+        "protect",
+        "views",  # it writes its report, and its doctor reads what runs say of themselves
         "wire",
     },
 }
@@ -62,6 +74,29 @@ def imported_parts(path: Path) -> set[str]:
             continue
         parts |= {name.split(".")[1] if "." in name else "__init__" for name in names if name.split(".")[0] == "tacit"}
     return parts
+
+
+def private_imports(path: Path) -> list[str]:
+    """Modules that a file imports of another part of ours though their names begin with an underscore."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for parts in (name.split(".") for name in names):
+            if parts[0] == "tacit" and parts[1:2] and parts[1] not in {part_of(path), "_version"}:
+                found += [".".join(parts) for part in parts[1:] if part.startswith("_") and not part.startswith("__")][
+                    :1
+                ]
+    return found
+
+
+def test_no_part_reaches_into_the_private_modules_of_another():
+    wrong = {str(path.relative_to(ROOT)): names for path in ROOT.rglob("*.py") if (names := private_imports(path))}
+    assert not wrong, wrong
 
 
 def test_every_part_imports_only_what_it_may():

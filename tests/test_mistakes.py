@@ -18,10 +18,10 @@ import polars as pl
 import pytest
 
 from tacit.cli import main
+from tacit.company import meeting
+from tacit.company.alignment import store
+from tacit.company.folder import Folder, create
 from tacit.errors import RefusedError
-from tacit.party import meeting
-from tacit.party.alignment import store
-from tacit.party.folder import Folder, create
 from tacit.wire import certificates
 from tacit.wire.line import last_words
 

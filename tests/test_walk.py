@@ -12,6 +12,6 @@ PAGE = ROOT.parents[1] / "CONTRIBUTING.md"
 def test_every_file_of_the_walk_is_there():
     walk = PAGE.read_text().partition("## Read this first")[2].partition("\n## ")[0]
     named = {name for name in re.findall(r"`([\w/]+(?:\.py|/))`", walk) if not name.endswith("NAME.py")}
-    assert {"party/label_run.py", "party/feature_run.py", "party/one_shot_label.py"} <= named
+    assert {"company/label_run.py", "company/feature_run.py", "company/one_shot_label.py"} <= named
     missing = [name for name in named if not (ROOT / name).exists()]
     assert not missing, missing

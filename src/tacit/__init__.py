@@ -21,6 +21,7 @@ from tacit._version import __version__
 if TYPE_CHECKING:
     from tacit.audit.attacks import attack
     from tacit.audit.run import attack_all, worst
+    from tacit.company.folder import Folder
     from tacit.contracts import View
     from tacit.cut.feature_party import FeatureParty
     from tacit.cut.label_party import LabelParty
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from tacit.one_shot.in_process import one_shot
     from tacit.one_shot.numbers import number_flips
     from tacit.one_shot.sums import sums
-    from tacit.party.folder import Folder
     from tacit.protect.embedding import embedding_protection
     from tacit.protect.embedding.adversarial import adversarial
     from tacit.protect.embedding.distance_correlation import distance_correlation
@@ -85,7 +85,7 @@ __all__ = [
 # Where each public name lives. It is imported on first use, so that `tacit --help` does not wait for torch.
 _HOME = {
     "FeatureParty": "tacit.cut.feature_party",
-    "Folder": "tacit.party.folder",
+    "Folder": "tacit.company.folder",
     "LabelParty": "tacit.cut.label_party",
     "Recorder": "tacit.wire.record",
     "TacitError": "tacit.errors",

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tacit.company.folder import Folder
+from tacit.company.train import train_one_shot
 from tacit.lab import one_exchange
 from tacit.lab.two_companies import prepare
-from tacit.party.folder import Folder
-from tacit.party.train import train_one_shot
 
 
 def _finished(folder):

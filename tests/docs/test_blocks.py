@@ -60,7 +60,7 @@ INSTALLS = "installs, or tests, what this very test runs in"
 LONG = "takes many minutes; the same command in small is run elsewhere on the page"
 TWO = "waits for the other company; the tutorials of two companies run both sides"
 MACHINES = "needs more than one machine, or a GPU"
-SERVES = "goes on until it is stopped; tests/web run it"
+SERVES = "goes on until it is stopped; tests/views/web run it"
 ELSEWHERE = "another page, or the tests of this verb, run it"
 FILES = "needs files that are not here"
 

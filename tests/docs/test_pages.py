@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.report.document import Report
+from tacit.views.report.document import Report
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -3,8 +3,8 @@
 import dataclasses
 
 from tacit.ledger.ledger import Ledger
-from tacit.runs import ledger
-from tacit.runs.ledger import LedgerGlance
+from tacit.views import ledger
+from tacit.views.ledger import LedgerGlance
 
 
 def test_the_summary_is_that_of_the_ledger_and_a_minute_old_at_most(full):

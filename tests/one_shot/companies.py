@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 
-from tacit.party.align import align
-from tacit.party.folder import Folder, create
-from tacit.party.train import train_one_shot
+from tacit.company.align import align
+from tacit.company.folder import Folder, create
+from tacit.company.train import train_one_shot
 
 CONTRACT = """
 mode = "one_shot"

@@ -195,7 +195,7 @@ def test_a_restored_book_sends_the_same(owner, tmp_path):
 def test_why_a_restored_book_is_refused_once_anything_left(owner, tmp_path):
     """Without what was frozen a corrected label is sent, and a bit that changes tells both: 1 before, 0 now.
 
-    `tacit.party.one_shot_label` counts releases apart from the folder for that reason (see test_hostile.py).
+    `tacit.company.one_shot_label` counts releases apart from the folder for that reason (see test_hostile.py).
     """
     kept = tmp_path.parent / f"{tmp_path.name}-kept"
     shutil.copytree(tmp_path, kept)

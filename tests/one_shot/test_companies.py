@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 import torch
 
+from tacit.company.align import aligned
+from tacit.company.one_shot_common import every_row, own_inputs
+from tacit.company.train import train_one_shot
 from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipments
-from tacit.party.align import aligned
-from tacit.party.one_shot_common import every_row, own_inputs
-from tacit.party.train import train_one_shot
 
 from .companies import Companies, OverError, table
 

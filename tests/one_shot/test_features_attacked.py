@@ -13,11 +13,11 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from tacit.align.encoder import Inputs
+from tacit.company.one_shot_features import _check_shares
 from tacit.one_shot.flips import flips
 from tacit.one_shot.learn import learner
 from tacit.one_shot.ranks import Ranks
 from tacit.one_shot.release import attack_release
-from tacit.party.one_shot_features import _check_shares
 
 from .test_certificate_attacked import told
 from .test_release import COLUMNS, rows

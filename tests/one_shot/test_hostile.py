@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tacit.company import one_shot_label
+from tacit.company.align import aligned
+from tacit.company.run_record import overrides
+from tacit.company.train import train_one_shot
 from tacit.errors import LabelsError, StorageError, UsageError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.records import Rows, Terms
-from tacit.party import one_shot_label
-from tacit.party.align import aligned
-from tacit.party.run_record import overrides
-from tacit.party.train import train_one_shot
 from tacit.wire.network import NetworkLink
 
 from .companies import Companies, OverError, table

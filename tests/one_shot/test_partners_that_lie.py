@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tacit.company.one_shot_features import _check_shares
 from tacit.config import Exchange
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
@@ -18,7 +19,6 @@ from tacit.one_shot.flips import flips
 from tacit.one_shot.mechanisms import check_agreed
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.sums import sums
-from tacit.party.one_shot_features import _check_shares
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer
 from tacit.wire.memory import links

@@ -17,6 +17,10 @@ from tacit.align.encoder import Inputs
 from tacit.cli.audit import audit
 from tacit.cli.export import export
 from tacit.cli.run import status
+from tacit.company import seals
+from tacit.company.doctor import examine
+from tacit.company.one_shot_common import columns_of
+from tacit.company.one_shot_report import _fisher, exchange_report
 from tacit.errors import LimitError, UsageError
 from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.flips import flips
@@ -26,15 +30,11 @@ from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.measured import added, canaries, most_of_flips, told_truth
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.ranks import Ranks
-from tacit.party import seals
-from tacit.party.doctor import examine
-from tacit.party.one_shot_common import columns_of
-from tacit.party.one_shot_report import _fisher, exchange_report
-from tacit.report.rendering import read, render
-from tacit.runs.exchange import part_left
-from tacit.runs.reading import RunReader, find
-from tacit.track.curves import run_curves
-from tacit.track.facts import facts_of
+from tacit.views.exchange import part_left
+from tacit.views.reading import RunReader, find
+from tacit.views.report.rendering import read, render
+from tacit.views.track.curves import run_curves
+from tacit.views.track.facts import facts_of
 
 from .companies import Companies, table
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from tacit.company.alignment import read
 from tacit.cut.plan import Plan
 from tacit.ledger import log
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.log import Reader
-from tacit.party.alignment import read
 from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, check
 
 __all__ = ["check_ledgers", "counted"]

@@ -13,10 +13,10 @@ from tacit.align import psi
 from tacit.align.control import decoded, expect
 from tacit.align.curve import Engine, Points, byte_order
 from tacit.align.ids import read_ids
+from tacit.company.folder import Folder
+from tacit.company.meeting import alignment_limits, said_hello
 from tacit.contracts import Link, Message
 from tacit.errors import RefusedError
-from tacit.party.folder import Folder
-from tacit.party.meeting import alignment_limits, said_hello
 from tacit.wire.messages import control
 from tests.torture.intruder import reach
 

@@ -16,13 +16,13 @@ from typing import Any, Self
 import torch
 
 from tacit._version import __version__
+from tacit.company.align import aligned
+from tacit.company.folder import Folder
+from tacit.company.meeting import dial, training_limits
 from tacit.config import Contract
 from tacit.contracts import Message
 from tacit.cut.handshake import PROTOCOL, Hello, greet_label_party
 from tacit.errors import LinkError
-from tacit.party.align import aligned
-from tacit.party.folder import Folder
-from tacit.party.meeting import dial, training_limits
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.codec import Limit
 from tacit.wire.exchange import Exchange

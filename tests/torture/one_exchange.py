@@ -28,7 +28,7 @@ POINTS = {
         "acknowledged",
     ),
 }  # fmt: skip
-"""The points that the trace of `tacit.party.one_shot.train_one_shot` names, by party."""
+"""The points that the trace of `tacit.company.one_shot.train_one_shot` names, by party."""
 
 _ROWS, _WIDTH, _CHUNK = 1000, 2, 500  # an embedding goes in four parts
 _LONGEST = 4.0  # seconds after a start at which a process is killed at the latest, where no point is given

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import polars as pl
 
+from tacit.company.export import export
+from tacit.company.run_files import GATE
+from tacit.company.seals import write_report
+from tacit.company.verdict import now
 from tacit.errors import LimitError
-from tacit.party.export import export
-from tacit.party.run_files import GATE
-from tacit.party.seals import write_report
-from tacit.party.verdict import now
-from tacit.report.document import Report, Subject, Worst
+from tacit.views.report.document import Report, Subject, Worst
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity
 from tests.torture.bench import Bench, Result, advance

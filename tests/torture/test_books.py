@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tacit.align.batches import digest
+from tacit.company.alignment import store
 from tacit.contracts import Event
 from tacit.cut.plan import Plan
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
-from tacit.party.alignment import store
 from tests.torture.books import check_ledgers
 from tests.torture.world import FEATURES, PARTIES, RUN, Size, TrialError
 

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.company import split_run
+from tacit.company.align import align
+from tacit.company.folder import Folder
+from tacit.company.train import train, train_one_shot
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
 from tacit.one_shot import exchange
-from tacit.party import split_run
-from tacit.party.align import align
-from tacit.party.folder import Folder
-from tacit.party.train import train, train_one_shot
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
 from tests.torture.echoing import echo

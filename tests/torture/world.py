@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from safetensors import safe_open
 
+from tacit.company.folder import create
 from tacit.errors import TacitError
-from tacit.party.folder import create
 from tests.torture.processes import Process, Processes, read_events
 from tests.torture.workers import FAILED, Start, state_of
 

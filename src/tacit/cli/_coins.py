@@ -17,8 +17,8 @@ def told_of(party: Path, *, check: bool) -> dict[str, Any] | None:
     """What the book says, as values that JSON has; None where there is none."""
     if not (party / "coins").exists():
         return None
+    from tacit.company.folder import Folder
     from tacit.one_shot.book import open_book
-    from tacit.party.folder import Folder
 
     book = open_book(party / "coins", Folder(party).secret)
     try:

@@ -13,9 +13,9 @@ from tacit.cli._tables import console, print_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tacit.party.one_shot_features import FeatureOutcome
-    from tacit.party.one_shot_label import LabelOutcome
-    from tacit.report.document import Report
+    from tacit.company.one_shot_features import FeatureOutcome
+    from tacit.company.one_shot_label import LabelOutcome
+    from tacit.views.report.document import Report
 
 __all__ = ["as_document", "print_exchange", "print_outcome", "print_report"]
 
@@ -24,7 +24,7 @@ _SHOWN = 8  # columns of a table, the most readable first
 
 def as_document(outcome: LabelOutcome | FeatureOutcome) -> dict[str, Any]:
     """Everything as values that JSON has."""
-    from tacit.party.one_shot_label import LabelOutcome
+    from tacit.company.one_shot_label import LabelOutcome
 
     told = {"run": outcome.folder.name, "mode": "one_shot", "folder": str(outcome.folder), "report": _page(outcome)}
     if isinstance(outcome, LabelOutcome):
@@ -40,7 +40,7 @@ def as_document(outcome: LabelOutcome | FeatureOutcome) -> dict[str, Any]:
 
 def print_outcome(outcome: LabelOutcome | FeatureOutcome, *, as_json: bool, quiet: bool) -> None:
     """Print it for people, or as one document."""
-    from tacit.party.one_shot_label import LabelOutcome
+    from tacit.company.one_shot_label import LabelOutcome
 
     if as_json:
         typer.echo(json.dumps(as_document(outcome)))
@@ -73,7 +73,7 @@ def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
 
 
 def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
-    from tacit.report.words import count
+    from tacit.views.report.words import count
 
     audit = outcome.audit
     worst: dict[str, dict[str, Any]] = {}
@@ -105,7 +105,7 @@ def _page(outcome: LabelOutcome | FeatureOutcome) -> str:
 
 def print_exchange(run: dict[str, Any]) -> None:
     """What a status says of an exchange: the certificate or the form, figures, and what left."""
-    from tacit.report.words import count
+    from tacit.views.report.words import count
 
     told = run.get("certificate")
     if told is not None:

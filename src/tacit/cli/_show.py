@@ -13,7 +13,7 @@ from tacit.cli._tables import print_table
 from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
-    from tacit.report.document import Leak, Report
+    from tacit.views.report.document import Leak, Report
 
 __all__ = ["figures", "groups", "leak", "make_folder", "making_folder", "plain", "print_report"]
 
@@ -104,7 +104,7 @@ def _figure(one: Leak) -> str:
 
 
 def _words(report: Report) -> str:
-    from tacit.party.verdict import passed
+    from tacit.company.verdict import passed
 
     if report.limit is None:
         return f"No limit was given, so nothing is judged: {_REMEDY[report.subject.kind]}"

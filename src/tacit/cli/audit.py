@@ -18,7 +18,7 @@ from tacit.cli._show import making_folder, print_report
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.report.document import Report
+    from tacit.views.report.document import Report
 
 _SPELLED = "a file, or FILE:NAME where it holds several things"
 
@@ -122,9 +122,9 @@ def _where(run: Path | None, folder: Path | None, given: list[str], out: Path | 
 
 def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, tuple[Path, Path]]:
     """Attack, and write the report."""
-    from tacit.party.audit import audit_files, audit_run, find_run
-    from tacit.party.seals import write_report
-    from tacit.report.rendering import write
+    from tacit.company.audit import audit_files, audit_run, find_run
+    from tacit.company.seals import write_report
+    from tacit.views.report.rendering import write
 
     run = None if asked.where is None else find_run(asked.where)[1]
     target = out if out is not None else run or Path()

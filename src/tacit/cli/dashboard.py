@@ -17,7 +17,7 @@ from tacit.disk import replaced
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.web.serving import Dashboard
+    from tacit.views.web.serving import Dashboard
 
 
 def dashboard(
@@ -55,8 +55,8 @@ def dashboard(
 
     `tacit dashboard airline --port 7000 --open`
     """
-    from tacit.web.access import is_loopback, token_in
-    from tacit.web.serving import Dashboard
+    from tacit.views.web.access import is_loopback, token_in
+    from tacit.views.web.serving import Dashboard
 
     roots = run_folders(runs)
     remote = not is_loopback(host)

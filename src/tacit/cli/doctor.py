@@ -13,7 +13,7 @@ from tacit.cli._show import plain
 from tacit.cli._tables import console
 
 if TYPE_CHECKING:
-    from tacit.party.doctor import Finding
+    from tacit.company.doctor import Finding
 
 __all__ = ["doctor"]
 
@@ -31,7 +31,7 @@ def doctor(where: Where = None, folder: Folder = None, as_json: Json = False, qu
 
     Exit codes: 0 all is well or there are warnings alone, 1 there is a problem.
     """
-    from tacit.party.doctor import examine
+    from tacit.company.doctor import examine
 
     named = where is not None or folder is not None
     path = party_folder(where, folder)

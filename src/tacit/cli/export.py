@@ -37,7 +37,7 @@ def export(
 
     `tacit export --folder airline --out top.safetensors --override "A. Owner" --reason "test data only"`
     """
-    from tacit.party.export import export as let_out
+    from tacit.company.export import export as let_out
 
     path = let_out(party_folder(run, folder), out, override=override, reason=reason)
     if as_json:

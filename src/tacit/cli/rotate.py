@@ -35,8 +35,8 @@ def rotate(
 
     `tacit rotate --now --folder airline`
     """
-    from tacit.party.folder import Folder as PartyFolder
-    from tacit.party.rotation import next_certificate, prepare, switch
+    from tacit.company.folder import Folder as PartyFolder
+    from tacit.company.rotation import next_certificate, prepare, switch
 
     opened = PartyFolder(party_folder(where, folder))
     found = switch(opened) if now else prepare(opened, days=days)

@@ -34,7 +34,7 @@ def align(
 
     Example: `tacit align --folder airline`
     """
-    from tacit.party.align import align as run
+    from tacit.company.align import align as run
 
     path = party_folder(where, folder)
     with one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
@@ -85,9 +85,9 @@ def train(
     if _in_one_exchange(path):
         _one_shot(path, restored, as_json=as_json, quiet=quiet)
         return
-    from tacit.party.audit import audit_trained
-    from tacit.party.seals import write_report
-    from tacit.party.train import train as run
+    from tacit.company.audit import audit_trained
+    from tacit.company.seals import write_report
+    from tacit.company.train import train as run
 
     kept = interruptible(lambda: f"what was answered is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="preparing") as show:
@@ -127,7 +127,7 @@ def _in_one_exchange(path: Path) -> bool:
 
 
 def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: bool, quiet: bool) -> None:
-    from tacit.party.train import train_one_shot
+    from tacit.company.train import train_one_shot
 
     kept = interruptible(lambda: f"what is done is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="preparing") as show:
@@ -142,7 +142,7 @@ def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet:
 
     Example: `tacit status --folder airline`
     """
-    from tacit.runs.status import read
+    from tacit.views.status import read
 
     runs = read(party_of(run, folder))
     if as_json:

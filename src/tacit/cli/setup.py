@@ -32,7 +32,7 @@ def init(
 
     Example: `tacit init --role label airline`
     """
-    from tacit.party.folder import create
+    from tacit.company.folder import create
     from tacit.wire.certificates import fingerprint
 
     made = create(folder, role=role, name=name)
@@ -80,7 +80,7 @@ def trust(
 
     Example: `tacit trust airport.crt --folder airline`
     """
-    from tacit.party.folder import Folder as PartyFolder
+    from tacit.company.folder import Folder as PartyFolder
 
     found = PartyFolder(party_folder(None, folder)).trust(certificate, replace=replace)
     if as_json:
@@ -119,7 +119,7 @@ def contract(
 
     `tacit contract --folder airline`
     """
-    from tacit.party.folder import Folder as PartyFolder
+    from tacit.company.folder import Folder as PartyFolder
 
     opened = PartyFolder(party_folder(where, folder))
     drafted = opened.draft_contract("split" if split else "one_shot") if new else None
@@ -159,7 +159,7 @@ def _print_contract(agreed: Contract | OneShotContract) -> None:
 
 def _one_exchange(agreed: Exchange) -> dict[str, str]:
     """What a contract says of one-shot training."""
-    from tacit.report.words import count
+    from tacit.views.report.words import count
 
     numbers = f"numbers from {agreed.low} to {agreed.high} in {agreed.cells} cells"
     return {

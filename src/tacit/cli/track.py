@@ -14,7 +14,7 @@ from tacit.cli._show import plain
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.track import Export, Tables
+    from tacit.views.track import Export, Tables
 
 _PAUSE = 2.0  # seconds between two looks
 
@@ -63,7 +63,7 @@ def track(
 
 
 def _export(to: str, roots: list[Path], out: str, experiment: str) -> Export | Tables:
-    from tacit.track import Export, MLflow, Tables, TensorBoard
+    from tacit.views.track import Export, MLflow, Tables, TensorBoard
 
     if to == "parquet":
         return Tables(roots, out)
@@ -88,8 +88,8 @@ def _count(export: Export | Tables) -> str:
 
 
 def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: bool) -> None:
-    from tacit.report.words import count
-    from tacit.track import Tables
+    from tacit.views.report.words import count
+    from tacit.views.track import Tables
 
     summary: dict[str, Any] = {"to": to, "out": out}
     if isinstance(export, Tables):

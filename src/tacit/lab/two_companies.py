@@ -18,10 +18,10 @@ from typing import Any, Literal
 import polars as pl
 
 from tacit.align.tables import Columns, scramble
+from tacit.company.folder import Folder, create
 from tacit.config import Protect
 from tacit.errors import LimitError, TacitError, UsageError
 from tacit.lab.data import flights
-from tacit.party.folder import Folder, create
 
 __all__ = ["Company", "height", "meet", "prepare", "run", "set_up", "together"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tacit.disk import replaced
 from tacit.lab.one_shot.advising import Advice, Point
-from tacit.report.scatters import Dot, Panel, tradeoff_file
-from tacit.report.svg import Axis
+from tacit.views.report.scatters import Dot, Panel, tradeoff_file
+from tacit.views.report.svg import Axis
 
 __all__ = ["draw"]
 

@@ -1,0 +1,364 @@
+"""`tacit audit`: every attack on what was sent, after the fact or while a training still runs."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from tacit.audit.inputs import attack_inputs, mean_visits
+from tacit.audit.standard import on_batches, on_visits
+from tacit.company.align import aligned
+from tacit.company.feature_run import build_feature_party
+from tacit.company.folder import Folder
+from tacit.company.foreign_files import read_messages
+from tacit.company.label_run import build_label_party
+from tacit.company.one_shot_report import exchange_report
+from tacit.company.run_record import with_records
+from tacit.company.split_run import Trained, plan_of
+from tacit.company.verdict import (
+    Missing,
+    Side,
+    assumptions,
+    input_leaks_of,
+    leaks_of,
+    not_tested,
+    now,
+    skipped,
+    verdict,
+    versions,
+    worst_of,
+)
+from tacit.contracts import View
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Plan
+from tacit.errors import TensorError, UsageError
+from tacit.protect import ladder
+from tacit.views.report.document import Leak, Report, Subject
+from tacit.wire.checkpoint import Checkpoints
+from tacit.wire.recorded import RecordedRun
+
+__all__ = ["audit_files", "audit_run", "audit_trained", "find_run"]
+
+Progress = Callable[[str, int, int], None]
+"""Told which attack runs, how many are done and how many there are."""
+
+_AT_ONCE = 8192  # rows whose inputs are looked up together
+_DECODERS = ("linear_decoder", "decoder")
+_OVER = {"batches": "single messages", "visits": "all visits together"}
+
+
+def audit_files(
+    *,
+    side: Side = "features",
+    limit: float | None = None,
+    repeat: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
+    **files: Any,
+) -> Report:
+    """Audit what somebody else's system sent, from files.
+
+    Args:
+        side: "features": the receiver of `gradients` is after `labels`. "label": the receiver of `embeddings` is after
+            `inputs`.
+        limit: that the upper end of no attack may pass.
+        repeat: commands that make this report again.
+        progress: told before each attack.
+        files: as for `tacit.company.foreign_files.read_messages`.
+    """
+    _check_limit(side, limit)
+    needed = ("gradients", "labels") if side == "features" else ("embeddings", "inputs")
+    absent = [name for name in needed if files.get(name) is None]
+    if absent:
+        raise UsageError(
+            f"side {side!r} is judged by {needed[0]} and {needed[1]}: pass --{absent[0]} as well, or the other --side"
+        )
+    foreign = {"features": ("inputs",), "label": ("gradients", "labels", "clean")}[side]
+    read = read_messages(**{name: value for name, value in files.items() if name not in foreign})
+    missing: list[Missing] = []
+    if side == "features":
+        assert read.labels is not None
+        seen = (read.view, read.clean)
+        leaks = _labels_leak(seen, seen if read.revisited else None, read.labels, missing, progress)
+    else:
+        assert read.inputs is not None
+        hidden = read.inputs
+        leaks = _inputs_leak(
+            read.view, read.view if read.revisited else None, lambda ids: hidden[ids], missing, progress
+        )
+    if not read.revisited:
+        unnamed = files.get("ids") is None
+        why = "without --ids every row counts as another example" if unnamed else "no example comes more than once"
+        missing.append(Missing("all visits of an example together", why))
+    shape = read.view.rows.shape
+    notes = [f"The files were audited as {shape[0]} batches of {shape[1]} rows."]
+    notes += [note[0].upper() + note[1:] + "." for note in read.notes]
+    payload = read.view.gradient if side == "features" else read.view.embedding
+    subject = Subject(
+        kind="files", side=side, run=Path(files[needed[0]]).name, rows=int(read.view.rows.max()) + 1,
+        width=payload.shape[2], steps=shape[0], versions=versions(), files=read.files,
+    )  # fmt: skip
+    return _report(subject, leaks, missing, limit=limit, notes=notes, repeat=repeat)
+
+
+def audit_run(
+    path: Folder | str | Path,
+    *,
+    side: Side | None = None,
+    limit: float | None = None,
+    repeat: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
+) -> Report:
+    """Audit what a party recorded of its own run, which may still go on: its gradients, or its embeddings.
+
+    Of a training in one exchange it attacks once more what was sent; see `tacit.company.one_shot_report`.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        side: who is looking; a label party can only judge "features", a feature party "label".
+        limit: that the upper end of no attack may pass; that of party.toml if not given.
+        repeat: commands that make this report again.
+        progress: told before each attack.
+    """
+    folder, where = find_run(path)
+    config = folder.config
+    looking: Side = "features" if config.role == "label" else "label"
+    if side not in (None, looking):
+        raise UsageError(
+            f"{where}: a party with the role {config.role!r} can only judge what the side {looking!r} could learn, "
+            "since it does not know the other truth: leave --side out, or let the peer audit its own run"
+        )
+    if folder.terms.mode == "one_shot":
+        return exchange_report(folder, limit=limit, again=True, repeat=repeat, progress=progress)
+    limit = config.limit if limit is None else limit
+    _check_limit(looking, limit)
+    transcript = RecordedRun.open(where / "transcript")
+    progress("preparing", 0, 0)
+    rows = aligned(folder)
+    plan = plan_of(folder.contract, rows)
+    if config.role == "label":
+        label_party, _ = build_label_party(folder, rows, plan)
+        return _run_report(folder, label_party, transcript, limit, repeat, progress)
+    party, _ = build_feature_party(folder, rows, plan)
+    newest = Checkpoints(where / "checkpoints").newest()
+    if newest is not None:  # what is hidden may be a layer of the model as it is now
+        party.bottom.load_state_dict(newest.state["model"])
+    return _run_report(folder, party, transcript, limit, repeat, progress)
+
+
+def audit_trained(trained: Trained, *, progress: Progress = lambda *_: None) -> Report | None:
+    """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded.
+
+    Args:
+        trained: what the training left.
+        progress: told before each attack.
+    """
+    folder, where = find_run(trained.folder)
+    if not isinstance(trained.transcript, RecordedRun):
+        return None
+    repeat = (f"tacit audit {shlex.quote(str(where))}",)
+    return _run_report(folder, trained.party, trained.transcript, folder.config.limit, repeat, progress)
+
+
+def _run_report(
+    folder: Folder,
+    party: LabelParty | FeatureParty,
+    transcript: RecordedRun,
+    limit: float | None,
+    repeat: Sequence[str],
+    progress: Progress,
+) -> Report:
+    """Every attack on what a party recorded, and what the run's folder tells."""
+    config, contract, rows = folder.config, folder.contract, aligned(folder)
+    plan = plan_of(contract, rows)
+    missing = _unseen(transcript, plan)
+    side: Side
+    if isinstance(party, LabelParty):
+        side, cuts = "features", list(contract.cut.widths.values())
+        leaks = _own_labels(party, transcript, plan, missing, progress)
+        event = getattr(party.protect, "event", None)  # somebody's own protection may not say
+        protection = repr(party.protect) if event is None else ladder.spelled(event)
+    else:
+        side, cuts = "label", [contract.cut.widths[config.name]]
+        leaks = _own_inputs(party, transcript, missing, progress)
+        protection = " + ".join(ladder.spelled(one.event) for one in party.shield.protect) or "none"
+    subject = Subject(
+        kind="run", side=side, run=contract.run, party=config.name, role=config.role, peers=folder.peers(contract),
+        contract=contract.digest, alignment=rows.id, protection=protection, rows=plan.train_count,
+        width=sum(map(math.prod, cuts)), epochs=contract.epochs, steps=transcript.steps, versions=versions(),
+    )  # fmt: skip
+    report = _report(subject, leaks, missing, limit=limit, notes=(), repeat=repeat)
+    report = report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
+    return with_records(report, folder, folder.run_folder(contract))
+
+
+def find_run(path: Folder | str | Path) -> tuple[Folder, Path]:
+    """The party's folder and the run's folder that a path means."""
+    path = Path(path)
+    inside = path.resolve().parent.name == "runs" and not (path / "party.toml").exists()
+    folder = Folder(path.resolve().parent.parent if inside else path)
+    where = folder.path / "runs" / folder.terms.run
+    if inside and path.resolve() != where.resolve():
+        raise UsageError(
+            f"{path}: the contract in {folder.path} is that of the run {folder.terms.run!r}: put the contract of "
+            f"{path.name!r} there to audit it, since it says what labels and rows belong to it"
+        )
+    return folder, where
+
+
+# --- attacks ---------------------------------------------------------------------------------------------------------
+
+
+def _labels_leak(
+    batches: tuple[View, Tensor | None],
+    visits: tuple[View, Tensor | None] | None,
+    labels: Tensor,
+    missing: list[Missing],
+    progress: Progress,
+) -> tuple[Leak, ...]:
+    """Every attack on single messages, and on all visits of an example together where there are any.
+
+    Args:
+        batches: what was received, and the clean gradients.
+        visits: the same of followed examples.
+        labels: of each id.
+        missing: told what can't run.
+        progress: told how far it is.
+    """
+    leaks: tuple[Leak, ...] = ()
+    on: Literal["batches", "visits"]
+    for on, seen in (("batches", batches), ("visits", visits)):
+        if seen is None:
+            continue
+        attacks = on_batches if on == "batches" else on_visits
+        reasons: dict[tuple[str, str], str] = {}
+        told = partial(progress, f"attacking {_OVER[on]}")
+        try:
+            leaks += leaks_of(attacks(*seen, labels, progress=told, skipped=reasons), on)
+        except UsageError as reason:  # none of them can run
+            missing.append(Missing(f"every attack on {_OVER[on]}", str(reason), matters=True))
+        missing += skipped(reasons, " over all visits" if on == "visits" else "")
+    return leaks
+
+
+def _inputs_leak(
+    view: View, visits: View | None, inputs: Callable[[Tensor], Tensor], missing: list[Missing], progress: Progress
+) -> tuple[Leak, ...]:
+    """What decoders read in single messages, and in the mean of all visits where there are any."""
+    leaks: tuple[Leak, ...] = ()
+    tried = [
+        *((one, view, False) for one in _DECODERS),
+        *([] if visits is None else [("linear_decoder", visits, True)]),
+    ]
+    for done, (name, seen, joined) in enumerate(tried):
+        progress(f"attack {name}", done, len(tried))
+        ids, places = seen.rows.unique(return_inverse=True)
+        x = torch.cat([inputs(some) for some in ids.split(_AT_ONCE)]).flatten(1)
+        here = View.of_embeddings(seen.embedding, rows=places)
+        reasons: dict[str, str] = {}
+        found = attack_inputs(mean_visits(here) if joined else here, x, [name], noise=_seeded(), skipped=reasons)
+        missing += skipped(reasons)
+        if joined:
+            found = [replace(one, attack=f"accumulated({one.attack})") for one in found]
+        leaks += input_leaks_of(found, "visits" if joined else "batches")
+    return leaks
+
+
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+# --- a run of ours ---------------------------------------------------------------------------------------------------
+
+
+def _own_labels(
+    party: LabelParty, transcript: RecordedRun, plan: Plan, missing: list[Missing], progress: Progress
+) -> tuple[Leak, ...]:
+    labels = party.labels[: plan.train_count]
+    if bool(labels.max() > 1):
+        missing.append(Missing("all attacks on labels", "there are more than two classes", matters=True))
+        return ()
+    if not transcript.recorded:
+        return ()
+    batches = transcript.batches()
+    return _labels_leak((batches.view, batches.clean), _visits(transcript), labels, missing, progress)
+
+
+def _own_inputs(
+    party: FeatureParty, transcript: RecordedRun, missing: list[Missing], progress: Progress
+) -> tuple[Leak, ...]:
+    if not transcript.recorded:
+        return ()
+    visits = _visits(transcript)
+    seen = transcript.batches().view
+    try:
+        return _inputs_leak(seen, None if visits is None else visits[0], party.hidden, missing, progress)
+    except (TensorError, UsageError) as reason:  # as where inputs are codes which the model embeds in no one place
+        missing.append(Missing("all attacks on features", str(reason), matters=True))
+        return ()
+
+
+def _visits(transcript: RecordedRun) -> tuple[View, Tensor | None] | None:
+    """All visits of the followed examples, where any came twice."""
+    if not transcript.follow:
+        return None
+    found = transcript.visits()
+    return (found.view, found.clean) if len(found.view.rows) > 1 else None
+
+
+def _unseen(transcript: RecordedRun, plan: Plan) -> list[Missing]:
+    """What the run sent and the transcript does not hold."""
+    missing = []
+    if not transcript.recorded:
+        missing.append(Missing("single messages", "no batch was recorded: set last in [record]", matters=True))
+    if not transcript.follow and plan.epochs > 1:
+        why = "no example was followed: set follow in [record]"
+        missing.append(Missing("all visits of an example together", why, matters=True))
+    if transcript.unrecorded:
+        why = f"{transcript.unrecorded} of {transcript.steps} steps were not recorded, or what was is lost"
+        missing.append(Missing("all visits of an example", why, matters=True))
+    planned = plan.epochs * plan.steps
+    if transcript.steps < planned:
+        why = f"{transcript.steps} of {planned} steps were done up to the last checkpoint"
+        missing.append(Missing("the rest of the run", why))
+    return missing
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _check_limit(side: Side, limit: float | None) -> None:
+    least = 0.5 if side == "features" else 0.0
+    if limit is not None and not least < limit < 1:
+        figure = "leak AUC is 0.5 for a coin flip" if side == "features" else "0 is nothing, 1 is everything"
+        raise UsageError(f"limit = {limit:g} is not between {least:g} and 1 ({figure}): choose a number in between")
+
+
+def _report(
+    subject: Subject,
+    leaks: Sequence[Leak],
+    missing: Sequence[Missing],
+    *,
+    limit: float | None,
+    notes: Sequence[str],
+    repeat: Sequence[str],
+) -> Report:
+    return Report(
+        made=now(),
+        subject=subject,
+        limit=limit,
+        verdict=verdict(leaks, limit, missing),
+        worst=worst_of(leaks),
+        leaks=tuple(leaks),
+        not_tested=not_tested(subject.side, missing),
+        assumptions=assumptions(subject.side, notes),
+        repeat=tuple(repeat),
+    )

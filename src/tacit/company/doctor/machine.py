@@ -1,0 +1,157 @@
+"""What the doctor looks at on the machine itself: versions, extras, GPU, clock and disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import torch
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tacit._version import __version__
+from tacit.company.doctor.finding import Finding
+
+__all__ = ["clock", "disk", "extras", "gpu", "versions"]
+
+EXTRAS = {
+    "cluster": ("ray", "sweeps on many machines"),
+    "fastpsi": ("ipp-crypto", "alignment at five times the speed"),
+    "figures": ("matplotlib", "figures of the papers"),
+    "images": ("pillow", "data sets of pictures"),
+    "tracking": ("mlflow-skinny", "TensorBoard and MLflow"),
+}
+"""Each extra with the package that tells whether it is installed, and what it is for."""
+
+_OLDEST = datetime(2026, 1, 1, tzinfo=UTC)  # no clock that is right shows a time before this
+_SLOW = 0.05  # seconds of an fsync, from which on a training waits for its disk
+_TRIES = 5
+
+
+def versions() -> Finding:
+    """Python and the packages that tacit needs, against the bounds that it was installed with."""
+    python = platform.python_version()
+    here = f"tacit {__version__}, Python {python}, torch {torch.__version__}"
+    wrong = [] if fits(python, SpecifierSet(">=3.11")) else [f"Python {python} is below 3.11"]
+    for needed in required():
+        try:
+            installed = metadata.version(needed.name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{needed.name} is not installed")
+            continue
+        if not fits(installed, needed.specifier):
+            wrong.append(f"{needed.name} {installed} is not {needed.specifier}")
+    if wrong:
+        do = "install Tacit anew: make clean, then make demo, in its checkout"
+        return Finding("versions", "problem", f"{here}; {', '.join(wrong)}", do)
+    return Finding("versions", "ok", f"{here}; every package is within its bounds")
+
+
+def required() -> list[Requirement]:
+    """The packages that are always needed, each with its bounds."""
+    try:
+        declared = [Requirement(line) for line in metadata.requires("tacit") or []]
+    except metadata.PackageNotFoundError:
+        return []
+    return [needed for needed in declared if needed.marker is None or needed.marker.evaluate({"extra": ""})]
+
+
+def fits(version: str, bounds: SpecifierSet) -> bool:
+    """Whether a version lies within bounds; what was built for testing counts as well."""
+    return bounds.contains(version, prereleases=True)
+
+
+def extras() -> Finding:
+    """Which optional parts are here."""
+    here = {name for name, (package, _) in EXTRAS.items() if _installed(package)}
+    there = ", ".join(sorted(here)) or "none"
+    missing = [f"{name} ({what})" for name, (_, what) in EXTRAS.items() if name not in here]
+    if not missing:
+        return Finding("extras", "ok", f"installed: {there}")
+    first = next(name for name in EXTRAS if name not in here)
+    seen = f"installed: {there}; not installed: {', '.join(missing)}"
+    return Finding("extras", "ok", seen, f"where you want it: pip install -e '.[{first}]' in the checkout")
+
+
+def gpu() -> Finding:
+    """Whether torch sees a CUDA device; none is fine, one that torch can't use is not."""
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name(0)
+        free, total = (size / 2**30 for size in torch.cuda.mem_get_info())
+        return Finding("GPU", "ok", f"{torch.cuda.device_count()} of CUDA: {name}, {free:.0f} of {total:.0f} GiB free")
+    if Path("/dev/nvidia0").exists():
+        built = "for CUDA " + torch.version.cuda if torch.version.cuda else "for the CPU alone"
+        seen = f"there is an NVIDIA device, but torch can't use it; torch is built {built}"
+        return Finding("GPU", "warning", seen, "install a torch build for CUDA, or look at the driver with nvidia-smi")
+    return Finding("GPU", "ok", "none: training runs on the CPU")
+
+
+def clock(now: datetime | None = None) -> Finding:
+    """What can be known about the clock without asking anybody.
+
+    Args:
+        now: what it shows; it is read if not given.
+    """
+    now = now or datetime.now(UTC)
+    shown = f"it shows {now:%Y-%m-%d %H:%M:%S} UTC"
+    if now < _OLDEST:
+        return Finding("clock", "problem", f"{shown}, which is long ago", "set it: certificates are valid by date")
+    return Finding("clock", "ok", f"{shown}; compare it with a watch, a peer's clock can't be seen from here")
+
+
+def disk(folder: Path, needed: int | None = None) -> Finding:
+    """Free space, and how long a small write takes until it is on the disk.
+
+    Args:
+        folder: where a run writes; a probe file is made there and removed.
+        needed: bytes that a run may take; None where nobody knows.
+    """
+    free = shutil.disk_usage(folder).free
+    try:
+        taken = _fsync(folder)
+    except OSError as error:
+        return Finding(
+            "disk", "problem", f"{folder} can't be written ({error.strerror})", "look at who may write there"
+        )
+    seen = f"{_size(free)} free in {folder}, a write is safe after {1000 * taken:.1f} ms"
+    if needed is not None:
+        seen += f"; a run takes up to about {_size(needed)}"
+    if needed is not None and free < needed:
+        return Finding("disk", "problem", seen, "make room, or move the folder to a larger disk")
+    if needed is not None and free < 2 * needed:
+        return Finding("disk", "warning", seen, "make room before a second run begins")
+    if taken > _SLOW:
+        return Finding("disk", "warning", seen, "every step waits for the disk: put the folder on a local SSD")
+    return Finding("disk", "ok", seen)
+
+
+def _fsync(folder: Path) -> float:
+    """The median seconds of some writes of 64 bytes with an fsync."""
+    times = []
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
+        for _ in range(_TRIES):
+            begun = time.perf_counter()
+            file.write(b"\0" * 64)
+            file.flush()
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - begun)
+    return sorted(times)[_TRIES // 2]
+
+
+def _installed(package: str) -> bool:
+    try:
+        metadata.distribution(package)
+    except metadata.PackageNotFoundError:
+        return importlib.util.find_spec(package.replace("-", "_")) is not None
+    return True
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

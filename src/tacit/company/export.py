@@ -1,0 +1,225 @@
+"""Letting a trained model out: a run that broke its owner's limit stays where it is, unless somebody answers for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from tacit.company import sealed_log, seals
+from tacit.company.align import aligned
+from tacit.company.audit import find_run
+from tacit.company.feature_run import build_feature_party
+from tacit.company.folder import Folder
+from tacit.company.gate import decisions
+from tacit.company.label_run import build_label_party
+from tacit.company.run_files import GATE
+from tacit.company.run_record import OVERRIDES, broken, overrides
+from tacit.company.split_run import plan_of
+from tacit.company.verdict import now
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.disk import replaced
+from tacit.errors import DataError, LimitError, UsageError
+from tacit.one_shot.parts import part, store_json
+from tacit.protect import ladder
+from tacit.views.report.document import Report
+from tacit.views.report.rendering import read
+
+__all__ = ["clear", "export", "load_for_serving"]
+
+_MODEL = "model.safetensors"
+
+
+def clear(
+    path: Folder | str | Path, what: str, *, override: str | None = None, reason: str | None = None
+) -> Report | None:
+    """Return where a run may be let out; a `LimitError` where it broke its limit, or was never judged.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        what: is to be done with it, for the record.
+        override: the name of somebody who lets it out all the same, and goes on record for it.
+        reason: why.
+
+    Returns:
+        The run's report; None where there is none, or where it is not as it was sealed.
+    """
+    folder, where = find_run(path)
+    report = read(where / "report.json") if (where / "report.json").exists() else None
+    judge = _exchange_problem if folder.terms.mode == "one_shot" else _problem
+    problem = judge(folder, where, report)
+    if override is not None:
+        if not override.strip() or not (reason or "").strip():
+            raise UsageError("an override is on record with a name and a reason: give both, --override and --reason")
+        if problem is not None:
+            return _overridden(where, report, what, override.strip(), str(reason).strip())
+    if problem is not None:
+        raise LimitError(
+            f"{where}: {problem}. It is not let out; who answers for it all the same says so with --override NAME "
+            "--reason WHY, which stays on record and in the report"
+        )
+    return report
+
+
+def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
+    """What speaks against letting a run out; None where nothing does."""
+    gone = [name for name in (GATE, OVERRIDES) if not sealed_log.begun(where / name)]
+    if gone:
+        return f"{gone[0]} has no seal: the run's records were removed, or are of a version before seals"
+    if report is not None and not seals.holds(where / "report.json"):
+        return (
+            "its report is not as `tacit audit` wrote it, or of a version before seals: run "
+            f"`tacit audit {where}` again"
+        )
+    limits = [one["limit"] for one in decisions(where) if one["limit"] is not None]
+    limit = limits[-1] if limits else folder.config.limit
+    if limit is None:
+        return None
+    if report is None:
+        return f"it has a limit of {limit:g}, and no report says whether that was held: run `tacit audit {where}` first"
+    if report.limit is None or report.limit > limit:
+        said = "none" if report.limit is None else f"{report.limit:g}"
+        return f"it was trained under a limit of {limit:g}, and its report judges another one ({said}): audit it again"
+    plan = plan_of(folder.contract, aligned(folder))
+    done, planned = report.subject.steps or 0, plan.epochs * plan.steps
+    if done < planned:
+        return f"its report is about {done} of {planned} steps: run `tacit audit {where}` now that the training is over"
+    if broken(where):
+        return f"its limit of {limit:g} was broken while it ran, as {where / GATE} says"
+    if report.verdict != "held":
+        return f"its limit of {report.limit:g} is {report.verdict}, as {where / 'report.html'} says"
+    return None
+
+
+def _exchange_problem(folder: Folder, where: Path, report: Report | None) -> str | None:
+    """The same of a training in one exchange, where nothing left in a form that broke its limit."""
+    if not sealed_log.begun(where / OVERRIDES):
+        return f"{OVERRIDES} has no seal: the run's records were removed"
+    if report is None or not seals.holds(where / "report.json"):
+        return f"it has no report as `tacit train` or `tacit audit` wrote it: run `tacit audit {where}`"
+    limit = folder.config.limit
+    if limit is not None and (report.limit is None or report.limit > limit):
+        return f"its report judges another limit than {limit:g}: run `tacit audit {where}` again"
+    if report.verdict == "broken":
+        return f"its limit is broken, as {where / 'report.html'} says"
+    return None
+
+
+def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:
+    """Put it on record, and into the report; one that was changed since it was sealed is not sealed again."""
+    sealed_log.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+    if report is None or not seals.holds(where / "report.json"):
+        return None
+    report = report.model_copy(update={"overrides": overrides(where)})
+    seals.write_report(report, where)
+    return report
+
+
+def export(path: Folder | str | Path, out: Path, *, override: str | None = None, reason: str | None = None) -> Path:
+    """Copy the party's trained half out of its run, with what is known about it in the file's metadata.
+
+    Of a training in one exchange it is a folder: the label party's heads, or the feature party's bottom and ranks, with
+    the same in `about.json`.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        out: the safetensors file or the folder to write, for its owner alone; never over another one.
+        override: see `clear`.
+        reason: see `clear`.
+    """
+    folder, where = find_run(path)
+    if out.exists():
+        raise UsageError(f"{out} is there already: choose another name, or move it away")
+    parts = _parts(folder, where) if folder.terms.mode == "one_shot" else None
+    weights = _weights(where) if parts is None else {}
+    report = clear(path, f"export to {out.name}", override=override, reason=reason)
+    about = {
+        "tacit_run": folder.terms.run,
+        "tacit_party": folder.config.name,
+        "tacit_contract": folder.terms.digest,
+        "tacit_limit": "none" if report is None or report.limit is None else f"{report.limit:g}",
+        "tacit_verdict": report.verdict if report is not None else "not judged" if override else "no limit",
+        "tacit_overrides": "; ".join(f"{one.time} {one.who}: {one.reason}" for one in overrides(where)),
+        "tacit_report_sha256": _digest(where / "report.json"),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if parts is None:
+        replaced(out, lambda file: file.write(save(weights, metadata=about)))
+        return out
+    return part(out.parent, out.name, lambda fresh: _copied(where, fresh, parts, about))
+
+
+def _parts(folder: Folder, where: Path) -> tuple[str, ...]:
+    """What of a training in one exchange is the party's half."""
+    label = folder.config.role == "label"
+    own = folder.config.head if label else folder.config.learn
+    if own is not None and own.factory is not None:
+        raise UsageError(
+            f"{own.factory} is your own, and is fitted anew at every start: save what it gives yourself, Tacit writes "
+            "no pickle"
+        )
+    if not (where / ("figures.json" if label else "delivered")).exists():
+        raise UsageError(f"{where}: the training is not over; `tacit train` goes on where it was")
+    return ("head", "fallback") if label else ("learned",)
+
+
+def _copied(where: Path, fresh: Path, parts: tuple[str, ...], about: dict[str, str]) -> None:
+    for name in parts:
+        shutil.copytree(where / name, fresh / name, copy_function=shutil.copyfile)
+    if parts == ("learned",):
+        told = json.loads((where / "release" / "release.json").read_bytes())
+        store_json(fresh / "ranks.json", {"form": told["form"], "ranks": told["ranks"]})
+    if (where / "inputs" / "encoder.json").exists():  # a label party may have no columns of its own
+        shutil.copyfile(where / "inputs" / "encoder.json", fresh / "encoder.json")
+    store_json(fresh / "about.json", about)
+
+
+def load_for_serving(
+    path: Folder | str | Path, *, override: str | None = None, reason: str | None = None
+) -> LabelParty | FeatureParty:
+    """The party as its run left it, to answer about new rows: a feature party's `embed`, a label party's `top`.
+
+    What a feature party's protections did at the end of its training they do here as well.
+
+    Args:
+        path: the run's folder, or that of a party with one run.
+        override: see `clear`.
+        reason: see `clear`.
+    """
+    folder, where = find_run(path)
+    weights = _weights(where)
+    clear(path, "serving", override=override, reason=reason)
+    rows = aligned(folder)
+    plan = plan_of(folder.contract, rows)
+    try:
+        if folder.config.role == "label":
+            label_party, _ = build_label_party(folder, rows, plan)
+            label_party.top.load_state_dict(weights)
+            return label_party
+        party, _ = build_feature_party(folder, rows, plan)
+        party.bottom.load_state_dict(weights)
+    except RuntimeError as error:
+        raise DataError(
+            f"{where / _MODEL} does not fit the model of party.toml ({error}): put [model] back as it was in training"
+        ) from None
+    made = decisions(where)
+    if made:
+        raised = ladder.stronger_embedding(party.shield.protect, made[-1]["level"])
+        party.shield.steer(party.shield.protect if raised is None else raised)
+    return party
+
+
+def _weights(where: Path) -> dict[str, Tensor]:
+    path = where / _MODEL
+    if not path.exists():
+        raise UsageError(f"{path} is missing: the training is not over; `tacit train` goes on where it was")
+    return load_file(path)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

@@ -1,0 +1,151 @@
+"""What a feature party does in a split training, from top to bottom: it asks, and learns from the answers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.align.cache import prepare
+from tacit.align.tables import Columns
+from tacit.company.align import Aligned
+from tacit.company.embedding_gate import EmbeddingGate
+from tacit.company.folder import Folder
+from tacit.company.gate import Gate
+from tacit.company.guard import Guard
+from tacit.company.live import look_at_embeddings
+from tacit.company.meeting import dial, training_limits
+from tacit.company.models import Half, build, cuts_of, first_seed, optimizer, try_out
+from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
+from tacit.config import Protect, meets_embedding
+from tacit.contracts import Event, Link
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.handshake import greet_label_party
+from tacit.cut.plan import Plan, Task
+from tacit.cut.session import FeatureSession
+from tacit.errors import LimitError, RefusedError, UsageError
+from tacit.protect.embedding import embedding_protection
+from tacit.protect.keyed_noise import KeyedNoise
+from tacit.wire.exactly_once import AskingChannel
+from tacit.wire.line import Dialer
+from tacit.wire.tally import Tally
+
+__all__ = ["FeaturePartyGuard", "build_feature_party", "train_features"]
+
+
+def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
+    """Train as a feature party; see `tacit.company.train.train`."""
+    folder, contract, plan = run.folder, run.contract, run.plan
+    peer, limits = contract.label_party, training_limits(contract, folder.config.name)
+    party, facts = build_feature_party(folder, run.rows, plan, own)
+    durable = run.durable(facts)
+    guard = FeaturePartyGuard(folder, run.rows, plan, party, run.ledger_tally())
+    run.stack.callback(guard.close)
+    noise = KeyedNoise(run.secret, "embedding")
+    session = FeatureSession(party, plan, durable, noise=noise, shared=contract.share.metrics, guard=guard)
+    (exchange,) = session.exchanges([peer], "features", limits)
+    hello = run.hello(", ".join(one.name for one in party.shield.protect) or "none")
+
+    def greet(link: Link) -> None:
+        greet_label_party(link, hello, exchange)
+        run.connected(link, exchange)
+
+    line = Dialer(peer, lambda: dial(folder, contract, limits), greet, waiting=run.telling.waiting)
+    run.stack.callback(line.close)
+    session.connect(
+        AskingChannel(
+            exchange, line, turn=session.turn, trace=durable.trace, judge=session.judge, leaving=session.count
+        )
+    )
+    try:
+        run.turns(session, guard)
+    except LimitError:
+        if guard.stopped:
+            line.part(RefusedError("run", f"{folder.config.name} has ended this run"))
+        raise
+    session.leave()
+    run.save(party.bottom)
+    return Trained(party.bottom, session.history, run.where, party, transcript=guard.watch.recorder)
+
+
+class FeaturePartyGuard(Guard):
+    """Stands between a feature party and the embeddings that it sends.
+
+    Args:
+        folder: of the party.
+        rows: that are aligned.
+        plan: of the training.
+        party: that sends.
+        tally: of the party's ledger.
+    """
+
+    def __init__(self, folder: Folder, rows: Aligned, plan: Plan, party: FeatureParty, tally: Tally) -> None:
+        self._party = party
+        super().__init__(folder, rows, plan, tally, partial(look_at_embeddings, party))
+
+    def _gate(self, **settings: Any) -> Gate:
+        return EmbeddingGate(self._party, **settings)
+
+    def before(self, task: Task, embedding: Tensor) -> None:
+        """Hold the limit: decide under which strength this embedding is sent, or that it is not."""
+        if self.gate is not None:
+            self.gate.enter(task, task.rows, embedding, sent=self.books.entered(self._party.steps))
+
+    def leaving(self, task: Task) -> None:
+        """Enter into the ledger what is about to be sent."""
+        events = tuple(one.event for one in self._party.shield.protect)
+        event = Event("chain", parts=events) if len(events) > 1 else events[0] if events else Event("none")
+        self.books.enter(task, self._party.steps if task.what == "train" else self._party.evaluations, event)
+
+
+# --- the party -------------------------------------------------------------------------------------------------------
+
+
+def build_feature_party(
+    folder: Folder, rows: Aligned, plan: Plan, own: FeatureParty | None = None
+) -> tuple[FeatureParty, dict[str, str]]:
+    """The party that trains, and what must be the same whenever the run goes on.
+
+    Args:
+        folder: of the party.
+        rows: that are aligned.
+        plan: which of them are trained on.
+        own: one that the caller made itself; else one is made of the settings.
+    """
+    if own is None:
+        party, data = _from_settings(folder, rows, plan)
+    else:
+        party, data = own, _checked(folder, rows, own)
+    facts = facts_of(folder, rows, party.bottom, party.optimizer, data, own=own is not None)
+    facts["protection"] = ", ".join(map(repr, party.shield.protect)) or "none"
+    facts["hidden"] = party.shield.hide or "the inputs"
+    return party, facts
+
+
+def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[FeatureParty, bytes]:
+    config, table, contract = folder.config, folder.table, folder.contract
+    assert config.protect is not None  # the settings were checked
+    columns, cache = Columns(table.categorical, table.numeric, table.flagged), folder.run_folder(contract) / "inputs"
+    prepared = prepare(folder.data, rows.rows, columns, cache, train=plan.train_count)
+    bottom = build(folder, config, contract, prepared.inputs)
+    protect = [embedding_protection(one.name, **one.options()) for one in config.protect.embedding or ()]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(first_seed(config))  # for what protections learn with
+        party = FeatureParty(
+            bottom=bottom, features=prepared.inputs.tensors, optimizer=optimizer(bottom, config), protect=protect
+        )
+    return party, prepared.digest
+
+
+def _checked(folder: Folder, rows: Aligned, own: FeatureParty) -> bytes:
+    """A digest of a caller's own tensors; the party must do what contract and settings promise, tried on two rows."""
+    if not isinstance(own, FeatureParty):
+        raise UsageError(f"a {type(own).__name__} does not go with the role 'features' of this folder")
+    data = digest_of(own.features, rows.count)
+    try_out(own.bottom, Half("features", (), 0, cuts_of(folder.contract, [folder.config.name]), 1), own.features)
+    protected = [(one.event.mechanism, one.event.parameters) for one in own.shield.protect]
+    meets_embedding(folder.contract.minimum.embedding, protected)
+    meets_embedding((folder.config.protect or Protect()).embedding or (), protected, whose="party.toml's")
+    return data

@@ -1,0 +1,238 @@
+"""The gate of a run: every so many steps its owner's limit is held against what attacks say, and a strength is set.
+
+Strengths change in public steps (`tacit.protect.ladder`) and at public moments alone, because a peer can see them
+change: where an epoch begins, and four times in it where that is long. What was decided is written down and on the disk
+(`gate.jsonl`) before anything is sent under it: a run that is killed takes the same decisions from there, and its owner
+finds the reasons.
+
+Before the first message leaves there is nothing to look back on; there the first batch is tried out at home. So is the
+one that is due at later decisions until a batch was kept whole; what was followed up to then is attacked beside it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tacit.audit.gate import Figure, OnLimit, Verdict, decide
+from tacit.company import sealed_log
+from tacit.company.run_files import GATE
+from tacit.company.verdict import now
+from tacit.cut.plan import Plan, Task
+from tacit.errors import LimitError
+from tacit.protect import ladder
+from tacit.wire.recorded import RecordedRun
+
+__all__ = ["GATE", "Gate", "decisions"]
+
+BATCHES = 12
+"""Recorded batches that are tried at another strength."""
+
+_APART = 64  # steps that lie at least between two decisions
+_PARTS = 4  # decisions in an epoch, at most
+_EARLY = (0, 2, 8, 32)  # steps of the first epoch before which there is one more: who behaves at first is seen soon
+_QUIET = 2  # epochs after a raise before less is tried
+
+
+def decisions(folder: Path) -> list[dict[str, Any]]:
+    """What the gate of a run has decided, in the order of time."""
+    return sealed_log.read(folder / GATE)
+
+
+@dataclass
+class Gate(ABC):
+    """What both sides share: the record, and what follows from a decision.
+
+    Attributes:
+        folder: of the run.
+        limit: that the owner set; None where there is only a budget.
+        on_limit: what to do where it would be passed.
+        held: whether there is a limit or a budget; where it was taken away, the strength stays as it was decided.
+        plan: of the training.
+        recorder: of what was sent; None where nothing is kept, and only a budget is held.
+        level: of the strength now.
+    """
+
+    folder: Path
+    limit: float | None
+    on_limit: OnLimit
+    held: bool
+    plan: Plan
+    recorder: RecordedRun | None
+    level: int = 0
+    _decided: int = -1  # the turn of the last decision, or of the point at which none was due
+    _seen: tuple[int, list[Figure]] = (-1, [])  # the turn and what was seen before it
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run has ended for good."""
+        told = decisions(self.folder)
+        return bool(told) and told[-1]["decision"] == "stop"
+
+    def check(self) -> None:
+        """A `LimitError` where the run has ended for good."""
+        if self.stopped:
+            reason = decisions(self.folder)[-1]["reason"]
+            raise LimitError(f"this run was stopped by its limit: {reason}. A new run needs another name")
+
+    def resume(self, turn: int) -> None:
+        """Go on from the checkpoint of a turn, as the one before it was done."""
+        before = [one for one in decisions(self.folder) if one["turn"] < turn]
+        self.level = int(before[-1]["level"]) if before else 0
+        self.restore(self.level)
+
+    def enter(self, task: Task, *batch: Tensor, sent: bool = False) -> None:
+        """Before anything is sent in a training step: at certain ones decide, or do as was decided.
+
+        A step that was sent before a kill is sent again as it was, whatever limit was set since then: one that is set
+        or changed in the middle of a run is held from the next of these steps on.
+
+        Args:
+            task: the step.
+            batch: what this side needs of it to try the first one out.
+            sent: whether it is on record that this step was sent already.
+
+        Raises:
+            LimitError: nothing more is to be sent.
+        """
+        point = self._point(task)
+        if self._decided >= point:
+            return
+        before = [one for one in decisions(self.folder) if one["turn"] <= task.turn]
+        self.level = int(before[-1]["level"]) if before else 0
+        if point == task.turn and not sent and (not before or self._due(task, before[-1])):
+            self._decide(task, batch, before)
+        self._decided = point
+        self.apply(self.level)
+
+    def _point(self, task: Task) -> int:
+        """The last turn up to this one at which something may be decided."""
+        place = task.turn % self.plan.epoch_turns
+        point = place - place % max(_APART, -(-self.plan.steps // _PARTS))
+        if task.epoch == 0:
+            point = max(point, *(early for early in _EARLY if early <= place))
+        return task.turn - place + point
+
+    def _begins(self, task: Task) -> bool:
+        return task.turn % self.plan.epoch_turns == 0
+
+    def _taken(self, task: Task, *, first: bool) -> Callable[[list[Figure]], list[Figure]]:
+        """With which end figures count: where an epoch begins the upper one, which all followed examples are behind.
+
+        At the very first batch there are too few rows for intervals, and the value itself counts. In the middle of an
+        epoch, where few examples were visited again, the lower end does: decisions there are for what breaks the limit
+        beyond doubt. So it is everywhere if the protection has a bound of its own, which needs no rows to be shown.
+        """
+        if self.bounded() or not self._begins(task):
+            return lambda figures: [replace(one, upper=max(one.low, one.bound)) for one in figures]
+        return (lambda figures: [replace(one, upper=one.value) for one in figures]) if first else list
+
+    def _due(self, task: Task, last: dict[str, Any]) -> bool:
+        """Whether the owner wants something else, or so much was sent that it is time to look again; early on, always.
+
+        Args:
+            task: the step that is about to be sent.
+            last: what was decided last.
+        """
+        if last["decision"] == "pause" or last["limit"] != self.limit:
+            return True
+        return self.held and task.turn > last["turn"] and (task.epoch < 3 or task.turn - last["turn"] >= _APART)
+
+    def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
+        paused = bool(before) and before[-1]["decision"] == "pause"
+        verdict = self._verdict(task, batch, before) if self.held else Verdict("keep", self.level, "there is no limit")
+        action = "resume" if paused and verdict.action in ("keep", "raise", "lower") else verdict.action
+        self._write(task, replace(verdict, action=action))
+        if verdict.action in ("pause", "stop"):
+            place = task.turn % self.plan.epoch_turns
+            when = f"at step {place + 1} of epoch {task.epoch + 1}" if place else f"before epoch {task.epoch + 1}"
+            raise LimitError(
+                f"training {'pauses' if verdict.action == 'pause' else 'is stopped'} {when}: "
+                f"{verdict.reason}. {_NEXT[verdict.action]}"
+            )
+        self.level = verdict.level
+
+    def _verdict(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> Verdict:
+        kept = self.recorder is not None and self.recorder.recorded
+        first = not kept and (self.recorder is None or not self.recorder.visited)
+        begins = self._begins(task)
+        raised = [one["epoch"] for one in before if one["decision"] == "raise"]
+        taken = self._taken(task, first=first)
+        return decide(
+            [] if first else taken(self.measured(task.turn)),
+            lambda level: taken(
+                ([] if kept else self.tried_out(level, *batch)) + ([] if first else self.foreseen(level, task))
+            ),
+            limit=1.0 if self.limit is None else self.limit,
+            on_limit=self.on_limit,
+            level=self.level,
+            highest=ladder.HIGHEST if self.can_raise() else 0,
+            may_lower=not first and begins and all(task.epoch + 1 - epoch > _QUIET for epoch in raised),
+        )
+
+    def _write(self, task: Task, verdict: Verdict) -> None:
+        judged = self.limit is not None and self._seen[0] == task.turn  # what else was seen is not there after a kill
+        measured = self._seen[1] if judged else []
+        said = {
+            "time": now(), "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
+            "level": verdict.level, "strength": self.spelled(verdict.level), "limit": self.limit,
+            "reason": verdict.reason, "broken": verdict.broken,
+            "measured": [asdict(one) for one in measured],
+            "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
+        }  # fmt: skip
+        sealed_log.append(self.folder / GATE, said)
+
+    def bounded(self) -> bool:
+        """Whether the protection has a bound that no attack on a message can pass."""
+        return False
+
+    @abstractmethod
+    def can_raise(self) -> bool:
+        """Whether the protection has a strength that can be raised."""
+
+    @abstractmethod
+    def apply(self, level: int) -> None:
+        """Let the party send under this level from now on."""
+
+    @abstractmethod
+    def restore(self, level: int) -> None:
+        """The party has sent under this level already, and its state is of it."""
+
+    @abstractmethod
+    def spelled(self, level: int) -> str:
+        """The protection at a level, in one line."""
+
+    def measured(self, turn: int) -> list[Figure]:
+        """What attacks reach on what was sent; nothing where no limit is to be held."""
+        return [] if self.limit is None else self.seen(turn)
+
+    def seen(self, turn: int) -> list[Figure]:
+        """What attacks reach on what was sent before a turn; they run once."""
+        if self._seen[0] != turn:
+            self._seen = turn, self.look(turn)
+        return self._seen[1]
+
+    @abstractmethod
+    def look(self, seed: int) -> list[Figure]:
+        """Attack what was sent so far."""
+
+    @abstractmethod
+    def foreseen(self, level: int, task: Task) -> list[Figure]:
+        """What they would reach at a level, on messages like the last ones and over all visits that are planned."""
+
+    @abstractmethod
+    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+        """The same from one batch alone, as long as none was kept whole."""
+
+
+_NEXT = {
+    "pause": "The peers only see that they wait. Raise in party.toml what can't be held (or set on_limit to raise "
+    "noise, if the protection has a strength) and give the same command again, or agree on a new run with a stronger "
+    "protection",
+    "stop": "The peers are told that the run has ended, not why",
+}

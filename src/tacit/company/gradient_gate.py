@@ -1,0 +1,160 @@
+"""The label party's gate: leak AUC of its labels, in the gradients that it sends, and the budget of its ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.audit import foresight
+from tacit.audit.foresight import Sent
+from tacit.audit.gate import Figure, grown
+from tacit.company.gate import BATCHES, Gate
+from tacit.company.run_ledger import RunLedger
+from tacit.contracts import View
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Task
+from tacit.errors import UsageError
+from tacit.ledger.worst_case import auc_of, sum_kl_of
+from tacit.protect import ladder
+
+__all__ = ["GradientGate"]
+
+
+class GradientGate(Gate):
+    """The label party's: leak AUC of its labels, in the gradients that it sends, and the budget of its ledger."""
+
+    def __init__(self, party: LabelParty, books: RunLedger, followed: Tensor, **common: Any) -> None:
+        super().__init__(**common)
+        self.books = books
+        if party.classes > 2:
+            raise UsageError("a limit on leak AUC needs labels of two classes: remove limit from party.toml")
+        self.party = party
+        self.base = party.protect
+        self.labels = party.labels[: self.plan.train_count]
+        if self.limit is not None and auc_of(books.former) >= self.limit:
+            raise UsageError(
+                f"limit = {self.limit}: former runs may have told the labels of rows of this run up to "
+                f"{auc_of(books.former):.3f} (`tacit ledger` shows them; one whose protection has no bound for a row "
+                "counts as all of it): leave these rows out, or set a larger limit in party.toml"
+            )
+        if self.limit is not None and len(self.labels[followed].unique()) < 2:
+            raise UsageError(
+                f"limit is set, but the {len(followed)} examples that are followed are all of one class, and nobody "
+                "could see what all visits tell: set a larger follow in [record]"
+            )
+
+    def bounded(self) -> bool:
+        """Whether the protection has a bound for a row."""
+        return getattr(self.base, "row_kl", None) is not None
+
+    def can_raise(self) -> bool:
+        """Whether the protection has a strength."""
+        return ladder.stronger(self.base, 1) is not None
+
+    def apply(self, level: int) -> None:
+        """Protect at this level."""
+        self.party.protect = self._at(level)
+
+    restore = apply
+
+    def spelled(self, level: int) -> str:
+        """The protection as it is at a level."""
+        protect = self._at(level)
+        event = getattr(protect, "event", None)  # somebody's own protection may not say
+        return repr(protect) if event is None else ladder.spelled(event)
+
+    def look(self, seed: int) -> list[Figure]:
+        """The quick attacks on the batches that were kept, and on all visits so far, those of former runs counted."""
+        assert self.recorder is not None  # there is no limit without
+        found = foresight.on_batches(self._last(None), self.labels, seed=seed) if self.recorder.recorded else []
+        if not self.recorder.visited:
+            return found
+        return found + self._with_former(foresight.on_visits(self._visits(), self.labels, seed=seed))
+
+    def foreseen(self, level: int, task: Task) -> list[Figure]:
+        """The same under another strength, with the visits to come; and the worst case of a row at the end.
+
+        Visits to come are foreseen in two ways, and the higher figure counts: tried out on the last clean gradients, as
+        if these did not change any more; and by what the visits so far have told, as if each one to come told as much.
+        """
+        bound = self._bound(task.epoch, level)
+        if self.limit is None:
+            return bound
+        assert self.recorder is not None
+        protect, seed = self._at(level), task.turn
+        noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
+        if self.recorder.recorded:
+            some = self._last(BATCHES).under(protect, self.party.state, self.labels, noise)
+            found += foresight.on_batches(some, self.labels, seed=seed)
+        if not self.recorder.visited:
+            return found and found + bound
+        visits = self._visits()
+        so_far, planned = len(visits.view.rows), self.plan.epochs
+        more = visits.again(
+            protect, self.party.state, self.labels, noise, times=planned - so_far, batch=self.plan.batch_size
+        )
+        found += self._with_former(foresight.on_visits(more, self.labels, seed=seed))
+        if not found:  # a bound that holds says nothing about attacks that could not be tried
+            return []
+        return found + grown(self.seen(seed), so_far, planned, 2.0 ** (level - self.level)) + bound
+
+    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+        """As many visits of a batch as are planned, from a fresh state."""
+        bound = self._bound(0, level)
+        if self.limit is None:
+            return bound
+        clean, z, labels = batch[0].flatten(1), batch[1].flatten(1), batch[2]
+        protect = self._at(level)
+        state = getattr(protect, "fresh", protect.init)()
+        noise = torch.Generator().manual_seed(level)
+        rows = torch.arange(len(labels))[None]
+        first = protect.update(clean, labels, state, noise, z).value
+        once = Sent(View.of(first[None], rows=rows, embedding=z[None]), clean[None], z[None])
+        visits = once.again(protect, state, labels, noise, times=self.plan.epochs - 1, batch=len(labels))
+        found = foresight.on_batches(visits, labels, seed=0)
+        found += self._with_former(foresight.on_visits(visits, labels, seed=0))
+        return found + bound
+
+    def _bound(self, epoch: int, level: int) -> list[Figure]:
+        """The worst case of a row at the end of the run, against the limit and against the budget.
+
+        Where the protection has no bound for a row, a limit is held by measurements alone, and no budget can be.
+        """
+        found = self.books.foreseen(epoch, self._at(level))
+        value = None if found is None else round(found, 9)  # a sum of parts is not the whole to the last digit
+        held = [] if value is None else [Figure("the worst case of a row", "visits", value, 0.5, value, bound=value)]
+        if self.books.budget is None:
+            return held
+        most = 1.0 if value is None else value
+        return [*held, Figure("the ledger's worst case", "visits", most, most, most, self.books.budget, most)]
+
+    def _with_former(self, figures: list[Figure]) -> list[Figure]:
+        """Figures over all visits, as if what former runs may have told of a row had been told of these rows."""
+
+        def added(value: float) -> float:
+            return auc_of(sum_kl_of(min(max(value, 0.5), 1.0)) + self.books.former)
+
+        if not self.books.former:
+            return figures
+        return [replace(one, value=added(one.value), low=added(one.low), upper=added(one.upper)) for one in figures]
+
+    def _at(self, level: int) -> Any:
+        protect = ladder.stronger(self.base, level)
+        assert protect is not None  # `can_raise` was asked
+        return protect
+
+    def _last(self, count: int | None) -> Sent:
+        assert self.recorder is not None
+        transcript = self.recorder.batches()
+        first = 0 if count is None else max(0, len(transcript.view.rows) - count)
+        embedding = transcript.view.embedding[first:]
+        view = View.of(transcript.view.gradient[first:], rows=transcript.view.rows[first:], embedding=embedding)
+        return Sent(view, transcript.clean[first:], embedding)
+
+    def _visits(self) -> Sent:
+        assert self.recorder is not None
+        transcript = self.recorder.visits()
+        return Sent(transcript.view, transcript.clean, transcript.view.embedding)

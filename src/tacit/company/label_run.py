@@ -1,0 +1,236 @@
+"""What the label party does in a split training, from top to bottom: it answers embeddings with protected gradients."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.align.cache import prepare
+from tacit.align.tables import Columns
+from tacit.audit.metrics.leak_auc import auc
+from tacit.company.align import Aligned
+from tacit.company.folder import Folder
+from tacit.company.gate import Gate
+from tacit.company.gradient_gate import GradientGate
+from tacit.company.guard import Guard
+from tacit.company.live import look_at_gradients
+from tacit.company.meeting import server, training_limits
+from tacit.company.models import Half, build, cuts_of, optimizer, try_out
+from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
+from tacit.config import Contract, Gradient, Protect
+from tacit.contracts import Link, Protected, Protection
+from tacit.cut.handshake import greet_feature_party
+from tacit.cut.label_party import LabelParty
+from tacit.cut.losses import LOSSES
+from tacit.cut.plan import Plan, Task
+from tacit.cut.session import LabelSession
+from tacit.errors import LimitError, RefusedError, UsageError
+from tacit.protect.facts import options_of
+from tacit.protect.gradient import Chain, GradientProtection, chain, protection
+from tacit.protect.gradient import facts as known_facts
+from tacit.protect.keyed_noise import KeyedNoise
+from tacit.wire.exactly_once import AnsweringChannel
+from tacit.wire.line import Desk
+from tacit.wire.tally import Tally
+
+__all__ = ["LEAST", "LabelPartyGuard", "build_label_party", "train_label"]
+
+LEAST = 200
+"""Test rows of each class, over which figures may be shared."""
+
+_FIGURES = ("power", "row_kl", "untouched_rows")  # of a protection's report, that the ledger keeps
+
+
+def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
+    """Train as the label party; see `tacit.company.train.train`."""
+    folder, contract, plan = run.folder, run.contract, run.plan
+    names = contract.feature_parties
+    limits = {name: training_limits(contract, name) for name in names}
+    party, facts = build_label_party(folder, run.rows, plan, own)
+    if contract.share.metrics:
+        _check_share(party.labels[plan.tested()])
+    durable = run.durable(facts)
+    guard = LabelPartyGuard(folder, run.rows, plan, party, run.ledger_tally())
+    run.stack.callback(guard.close)
+    session = LabelSession(
+        party, plan, durable, noise=KeyedNoise(run.secret, "gradient"), measure=partial(_measure, contract),
+        shared=contract.share.metrics, guard=guard,
+    )  # fmt: skip
+    exchanges = {name: session.exchanges([name], "label", limits[name])[0] for name in names}
+    door = run.stack.enter_context(server(folder, contract, limits[names[0]]))
+    hello = run.hello(facts["protection"])
+
+    def greet(link: Link) -> None:
+        link.limits = limits[link.peer]  # type: ignore[attr-defined]
+        greet_feature_party(link, hello, exchanges[link.peer])
+        run.connected(link, exchanges[link.peer])
+
+    desk = Desk(door.accept, greet, names, waiting=run.telling.waiting, alarm=run.telling.refused)
+    run.stack.callback(desk.close)
+    session.connect(
+        [
+            AnsweringChannel(
+                exchange, desk.line(name), turn=session.turn, trace=durable.trace,
+                judge=session.judge, leaving=session.count,
+            )
+            for name, exchange in exchanges.items()
+        ]
+    )  # fmt: skip
+    try:
+        run.turns(session, guard)
+    except LimitError:
+        if guard.stopped:
+            desk.turn_away(RefusedError("run", "its label party has ended this run"))
+        raise
+    if not session.leave():
+        run.telling.status.log("unconfirmed", reason="not every feature party said that it has the last answer")
+    run.save(party.top)
+    return Trained(party.top, session.history, run.where, party, party.labels[: plan.train_count], guard.watch.recorder)
+
+
+def _check_share(labels: Tensor) -> None:
+    """Refuse to tell figures over so few test rows of a class that a single one of them stands out."""
+    counts = torch.bincount(labels.flatten().long(), minlength=2).tolist()
+    if len(counts) > 2 or min(counts) < LEAST:
+        raise UsageError(
+            f"the contract shares test_auc, which takes {LEAST} test rows of each of two classes, or a single label "
+            f"could be read in it, and there are {counts}: agree on a larger test_share, or on metrics = []"
+        )
+
+
+def _measure(contract: Contract, logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """What an evaluation finds."""
+    figures = {"test_loss": float(LOSSES[contract.loss](logits, labels))}
+    if contract.loss == "binary" or (logits.ndim == 2 and logits.shape[1] == 2):
+        score = logits.flatten() if contract.loss == "binary" else logits[:, 1] - logits[:, 0]
+        figures["test_auc"] = float(auc(score, labels)) if 0 < float(labels.float().mean()) < 1 else 0.5
+    return figures
+
+
+class LabelPartyGuard(Guard):
+    """Stands between the label party and the gradients that it sends.
+
+    Args:
+        folder: of the party.
+        rows: that are aligned.
+        plan: of the training.
+        party: that sends.
+        tally: of the party's ledger.
+    """
+
+    def __init__(self, folder: Folder, rows: Aligned, plan: Plan, party: LabelParty, tally: Tally) -> None:
+        self._party = party
+        budget = folder.config.spendable
+        if budget is not None and getattr(party.protect, "row_kl", None) is None:
+            name = getattr(party.protect, "name", type(party.protect).__name__)
+            raise UsageError(
+                f"a budget of {budget:g} is to be kept, but {name} has no bound for a row that could be counted: "
+                "protect with matched, or write budget = 1 in party.toml to train without a budget"
+            )
+        super().__init__(folder, rows, plan, tally, partial(look_at_gradients, party))
+
+    def _gate(self, **settings: Any) -> Gate | None:
+        if self._party.classes > 2 and settings["limit"] is None:
+            return None
+        return GradientGate(self._party, self.books, self.watch.followed, **settings)
+
+    def before(self, task: Task, clean: Tensor, embedding: Tensor) -> None:
+        """Hold the limit: decide under which strength this gradient is sent, or that it is not."""
+        if self.gate is not None:
+            sent = self.books.entered(self._party.steps)
+            self.gate.enter(task, clean, embedding, self._party.labels[task.rows], sent=sent)
+
+    def leaving(self, task: Task, sent: Protected | None) -> None:
+        """Enter into the ledger what is about to be sent: a gradient, or figures of an epoch."""
+        if sent is None:
+            self.books.tell(task.epoch)
+            return
+        figures = {name: float(sent.report[name].sum()) for name in _FIGURES if name in sent.report}
+        self.books.enter(task, self._party.steps, sent.event, figures)
+
+
+# --- the party -------------------------------------------------------------------------------------------------------
+
+
+def build_label_party(
+    folder: Folder, rows: Aligned, plan: Plan, own: LabelParty | None = None
+) -> tuple[LabelParty, dict[str, str]]:
+    """The party that trains, and what must be the same whenever the run goes on.
+
+    Args:
+        folder: of the party.
+        rows: that are aligned.
+        plan: which of them are trained on.
+        own: one that the caller made itself; else one is made of the settings.
+    """
+    if own is None:
+        party, data = _from_settings(folder, rows, plan)
+    else:
+        party, data = own, _checked(folder, rows, own)
+    facts = facts_of(folder, rows, party.top, party.optimizer, data, own=own is not None)
+    facts["loss"] = next(name for name, function in LOSSES.items() if function is party.loss)
+    facts["protection"] = repr(party.protect)
+    facts["targets"] = "the labels" if party.targets is party.labels else digest_of([party.targets]).hex()
+    return party, facts
+
+
+def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[LabelParty, bytes]:
+    config, table, contract = folder.config, folder.table, folder.contract
+    assert config.protect is not None  # the settings were checked
+    prepared = prepare(
+        folder.data, rows.rows, Columns(table.categorical, table.numeric, table.flagged),
+        folder.run_folder(contract) / "inputs", train=plan.train_count, label=table.label, loss=contract.loss,
+    )  # fmt: skip
+    labels, gradient = prepared.labels, config.protect.gradient
+    assert labels is not None
+    assert gradient is not None
+    protect: Protection = protection(gradient.name, **gradient.options(contract.epochs))
+    weight = config.protect.label_distance_correlation
+    if weight is not None:
+        protect = chain(protection("label_distance_correlation", weight=weight), protect)
+    top = build(folder, config, contract, prepared.inputs, classes=int(labels.max()) + 1)
+    party = LabelParty(
+        top=top, labels=labels, features=prepared.inputs.tensors, optimizer=optimizer(top, config),
+        protect=protect, loss=contract.loss,
+    )  # fmt: skip
+    return party, prepared.digest
+
+
+def _checked(folder: Folder, rows: Aligned, own: LabelParty) -> bytes:
+    """A digest of a caller's own tensors; the party must do what contract and settings promise, tried on two rows."""
+    if not isinstance(own, LabelParty):
+        raise UsageError(f"a {type(own).__name__} does not go with the role 'label' of this folder")
+    contract, promised = folder.contract, (folder.config.protect or Protect()).gradient
+    data = digest_of([*own.features, own.labels], rows.count)
+    logits = 1 if contract.loss == "binary" else own.classes
+    half = Half("label", (), 0, cuts_of(contract, contract.feature_parties), logits)
+    try_out(own.top, half, own.features, own.labels.device)
+    _check_minimum(contract.minimum.gradient, contract.epochs, own.protect, whose="the contract's minimum")
+    if promised is not None:
+        _check_minimum(promised, contract.epochs, own.protect, whose="what party.toml promises")
+    if own.loss is not LOSSES[contract.loss]:
+        raise UsageError(f"the party's loss is not the contract's: pass loss={contract.loss!r} to LabelParty")
+    return data
+
+
+def _check_minimum(minimum: Gradient, epochs: int, protect: Protection, *, whose: str) -> None:
+    """Refuse a protection that is weaker than a minimum; of a chain, one link must reach it."""
+    if minimum.name == "none":
+        return
+    least = protection(minimum.name, **minimum.options(epochs))
+    links = protect.links if isinstance(protect, Chain) else (protect,)
+    if not any(_at_least(link, least) for link in links):
+        raise UsageError(
+            f"{protect!r} is not at least {whose}, {minimum}: protect with "
+            f"tacit.protection({minimum.name!r}, ...) of that strength or more"
+        )
+
+
+def _at_least(own: Protection, least: Protection) -> bool:
+    """Whether a protection is of the same kind as another, in the same spelling, and in nothing weaker."""
+    if not isinstance(own, GradientProtection) or type(own) is not type(least):
+        return False
+    return known_facts(own.name).weaker(options_of(own.event), options_of(least.event)) is None

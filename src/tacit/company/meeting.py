@@ -1,0 +1,148 @@
+"""How parties find each other: the label party listens, the feature parties come, and nobody gives up."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+from tacit._version import __version__
+from tacit.align.psi import CHUNK, SHORT
+from tacit.company.folder import Folder
+from tacit.config import Contract, Terms
+from tacit.contracts import Link
+from tacit.cut.handshake import PROTOCOL
+from tacit.cut.session import LARGEST
+from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
+from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
+from tacit.wire.line import Alarm, Waiting, last_words, refused_by
+from tacit.wire.network import Server, connect, listen
+
+__all__ = ["alignment_limits", "meet", "said_hello", "server", "training_limits"]
+
+_CONTROLS = ("hello", "refusal", "commitment", "reveal", "done")
+_PAUSE = (0.1, 2.0)  # seconds between two attempts, from and to
+
+
+def alignment_limits() -> dict[str, Limit]:
+    """What may come while ids are aligned."""
+    return {
+        **dict.fromkeys(_CONTROLS, CONTROL),
+        "points": Limit(torch.uint8, (AtMost(CHUNK), 32)),
+        "matches": Limit(torch.uint8, (AtMost(CHUNK), SHORT)),
+    }
+
+
+def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
+    """What may come between the label party and this feature party while they train, to the exact shape."""
+    dtype: torch.dtype = getattr(torch, contract.cut.dtype)
+    cut = contract.cut.widths[party]
+    return {
+        **dict.fromkeys(("hello", "refusal", "done"), CONTROL),
+        "embedding": Limit(dtype, (contract.batch_size, *cut), LARGEST),
+        "gradient": Limit(dtype, (contract.batch_size, *cut), LARGEST),
+        "evaluation": Limit(dtype, (AtMost(contract.batch_size), *cut), LARGEST),
+        "figures": Limit(torch.float64, (AtMost(len(contract.share.metrics)),), LARGEST),
+    }
+
+
+@contextmanager
+def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Iterator[Server]:
+    """The label party's open door: for the feature parties of the contract and nobody else."""
+    trusted = {name: pem for name, pem in folder.trusted.items() if name in contract.feature_parties}
+    listening = listen(folder.config.address, folder.identity, trusted, limits)
+    try:
+        yield listening
+    finally:
+        listening.close()
+
+
+def dial(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Link:
+    """One attempt of a feature party to reach the label party."""
+    name = contract.label_party
+    return connect(folder.config.address, folder.identity, name, folder.trusted[name], limits)
+
+
+def meet(
+    folder: Folder,
+    contract: Terms,
+    door: Server | None,
+    limits: Mapping[str, Limit],
+    *,
+    waiting: Waiting,
+    alarm: Alarm,
+) -> dict[str, Link]:
+    """Links to all parties that this one talks to, each of which has said that it means the same contract."""
+    if door is None:
+        return {contract.label_party: _reach(folder, contract, limits, waiting)}
+    links: dict[str, Link] = {}
+    since = time.monotonic()
+    while len(links) < len(contract.feature_parties):
+        link = door.accept(1.0)
+        if link is None:
+            missing = ", ".join(name for name in contract.feature_parties if name not in links)
+            waiting(missing, time.monotonic() - since, "not connected")
+            continue
+        try:
+            said_hello(link, folder, contract)
+        except (RefusedError, ProtocolError) as error:
+            field = error.field if isinstance(error, RefusedError) else "message"
+            alarm(link.peer, field, str(error))
+            last_words(link, RefusedError(field, str(error)))
+        except LinkError:
+            link.close()
+        else:
+            if link.peer in links:
+                links[link.peer].close()
+            links[link.peer] = link
+    return links
+
+
+def _reach(folder: Folder, contract: Terms, limits: Mapping[str, Limit], waiting: Waiting) -> Link:
+    since, (pause, longest) = time.monotonic(), _PAUSE
+    jitter = random.SystemRandom()
+    while True:
+        try:
+            link = dial(folder, contract, limits)
+            try:
+                said_hello(link, folder, contract)
+            except RefusedError as error:
+                last_words(link, error)
+                raise
+            except TacitError:
+                link.close()
+                raise
+            return link
+        except LinkError as error:
+            waiting(contract.label_party, time.monotonic() - since, str(error))
+        time.sleep(pause * jitter.uniform(0.5, 1.0))
+        pause = min(1.7 * pause, longest)
+
+
+def said_hello(link: Link, folder: Folder, contract: Terms, patience: float = 30.0) -> None:
+    """Tell the peer what this party means to do, and refuse one that means something else."""
+    mine = {"protocol": PROTOCOL, "version": __version__, "purpose": "align", "contract": contract.digest}
+    link.send(control("hello", 0, mine))
+    message = link.recv(patience)
+    if message is None:
+        raise LinkError(f"{link.peer} says nothing for {patience:.0f} s")
+    if message.kind == "refusal":
+        raise refused_by(message, link.peer)
+    theirs = read_control(message) if message.kind == "hello" else {}
+    if "purpose" not in theirs and "transcript" in theirs:  # the hello of a training
+        raise RefusedError(
+            "purpose",
+            f"{link.peer} trains, {folder.config.name} aligns: run `tacit train` on all sides to use what is aligned, "
+            "or stop, and run `tacit align --again` on all sides",
+        )
+    for field, here in mine.items():
+        if message.kind != "hello" or theirs.get(field) != here:
+            there = repr(theirs.get(field, f"a {message.kind}"))[:70]
+            raise RefusedError(
+                field,
+                f"{field} is {here!r} here and {there} at {link.peer}: both must run `tacit align` with the same "
+                "version and the same contract.toml (compare with `tacit contract`)",
+            )

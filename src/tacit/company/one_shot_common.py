@@ -1,0 +1,129 @@
+"""What both sides of a one-shot training do alike: say where they stand, and read their columns."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.align.cache import prepare
+from tacit.align.encoder import Columns, Inputs
+from tacit.align.ids import read_ids
+from tacit.company.align import Aligned
+from tacit.company.folder import Folder
+from tacit.company.status import Telling
+from tacit.config import OneShotContract
+from tacit.errors import DataError
+
+__all__ = ["ExchangeTelling", "columns_of", "every_row", "id_hashes", "own_inputs", "run_id", "seed_of", "threads_of"]
+
+
+@dataclass(frozen=True)
+class ExchangeTelling(Telling):
+    """Where a run stands, part by part.
+
+    Attributes:
+        progress: told what is being done, how much of it is done and how much there is.
+    """
+
+    progress: Callable[[str, int, int], None]
+    _now: list[str] = field(default_factory=lambda: [""])
+    _left: set[tuple[str, str]] = field(default_factory=set)
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def part(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say what is being done, and how far it is."""
+        begun = what != self._now[0]
+        self._now[0] = what
+        if begun:
+            self.log("part", part=what)
+        self.status.update(state="training", part=what, done=done, total=total, at_once=begun)
+        self.progress(what, done, total)
+
+    def missing(self, peer: str) -> None:
+        """Say whose embedding is still to come: it learns at home."""
+        since = self._since.setdefault(peer, time.monotonic())
+        self.waiting(peer, time.monotonic() - since, "it has not sent its embedding yet")
+
+    def left(self, what: str, to: str, rows: int, size: int) -> None:
+        """Log what left, when and to whom; of an answer that is asked for again the first time counts."""
+        if (what, to) not in self._left:
+            self._left.add((what, to))
+            self.log("left", what=what, to=to, rows=rows, bytes=size)
+
+    def log(self, event: str, **details: object) -> None:
+        """Add a line to the log."""
+        self.status.log(event, **details)
+
+
+def run_id(contract: OneShotContract, rows: Aligned) -> str:
+    """Of one run alone: of this contract over this alignment."""
+    return hashlib.sha256(f"one_shot {contract.digest} {rows.id}".encode()).hexdigest()
+
+
+def seed_of(folder: Folder) -> int:
+    """Of everything that is drawn at home: the settings', else one that hangs on the party's secret alone."""
+    seed = folder.config.training.seed
+    return int.from_bytes(hmac.digest(folder.secret, b"seed at home", "sha256")[:4], "big") if seed is None else seed
+
+
+def threads_of(folder: Folder) -> int:
+    """That the party may use at home."""
+    return folder.config.training.threads or os.cpu_count() or 1
+
+
+def id_hashes(
+    folder: Folder, rows: Aligned, columns: Sequence[str], *, duplicates: Literal["drop", "error"] = "error"
+) -> NDArray[np.uint8]:
+    """The hashes of what some columns call each aligned row.  (rows, bytes)
+
+    Args:
+        folder: of the party.
+        rows: that are aligned.
+        columns: which must name each of them.
+        duplicates: what to do where two rows of the table, aligned or not, are called alike.
+    """
+    found = read_ids(folder.data, columns, duplicates=duplicates)
+    place = np.full(found.report.total, -1, np.int64)
+    place[found.rows] = np.arange(len(found.rows))
+    wanted = place[np.asarray(rows.rows)]
+    if (wanted < 0).any():
+        row = int(np.asarray(rows.rows)[wanted < 0][0])
+        raise DataError(f"row {row} of {folder.data} has no {', '.join(columns)}: fill it in, or leave the row out")
+    return found.hashes[wanted]
+
+
+def columns_of(folder: Folder) -> Columns:
+    """The party's own columns."""
+    table = folder.table
+    return Columns(table.categorical, table.numeric, table.flagged)
+
+
+def own_inputs(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Inputs:
+    """The party's own columns in the common order; a label party may have none."""
+    columns = columns_of(folder)
+    if not columns.names:
+        empty = torch.empty(rows.count, 0)
+        return Inputs(empty.long(), empty, ())
+    cache = folder.run_folder(contract) / "inputs"
+    return prepare(folder.data, rows.rows, columns, cache, train=train).inputs
+
+
+def every_row(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Inputs:
+    """The party's own columns of all its rows, the aligned ones first: some learning needs no label.
+
+    They are encoded as the aligned ones are, by what the training rows say.
+    """
+    total = read_ids(folder.data, folder.table.ids, duplicates="drop").report.total
+    others = np.setdiff1d(np.arange(total, dtype=np.int64), rows.rows)
+    numbers = np.concatenate([np.asarray(rows.rows, dtype=np.int64), others])
+    cache = folder.run_folder(contract) / "inputs of all rows"
+    return prepare(folder.data, numbers, columns_of(folder), cache, train=train).inputs

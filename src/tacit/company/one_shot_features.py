@@ -1,0 +1,298 @@
+"""A feature party's part of a one-shot training, from top to bottom: learn, narrow, attack oneself, and send once."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit._version import __version__
+from tacit.align.encoder import Inputs
+from tacit.align.tables import inputs_digest
+from tacit.company.align import Aligned, aligned
+from tacit.company.folder import Folder
+from tacit.company.meeting import dial
+from tacit.company.models import load_factory
+from tacit.company.one_shot_common import (
+    ExchangeTelling,
+    columns_of,
+    every_row,
+    id_hashes,
+    own_inputs,
+    run_id,
+    seed_of,
+    threads_of,
+)
+from tacit.config import Learn, OneShotContract
+from tacit.contracts import Link
+from tacit.errors import ProtocolError
+from tacit.one_shot.exchange import Asking, Greeting, feature_limits
+from tacit.one_shot.forms import Form
+from tacit.one_shot.forms import shown as without
+from tacit.one_shot.grouping import Averages, averages, partitions
+from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
+from tacit.one_shot.learn.own import own
+from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
+from tacit.one_shot.parts import guard, part, store_array, store_json
+from tacit.one_shot.records import Keys, keyed
+from tacit.one_shot.release import check_enough
+from tacit.one_shot.releasing import Home, above_floor, release
+from tacit.one_shot.shipments import Shipment, Shipments
+from tacit.one_shot.sums import Sums
+from tacit.wire.line import Dialer
+
+__all__ = ["FeatureOutcome", "sent_before", "shown", "train_features"]
+
+_ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
+
+
+@dataclass(frozen=True)
+class FeatureOutcome:
+    """What a feature party has when it is over.
+
+    Attributes:
+        folder: of the run.
+        audit: what decoders read of what was sent, before it was sent.
+        form: how many numbers of the learnt ones were sent, in how many ranks, under how much noise.
+        sent: bytes of the embedding.
+        heard: whether the label party said that it has everything.
+    """
+
+    folder: Path
+    audit: dict[str, Any]
+    form: dict[str, float]
+    sent: int
+    heard: bool
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """Figures for the status: a feature party has none."""
+        return []
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The feature party in one run: its rows, how many of them are trained on, its columns, and where it stands."""
+
+    folder: Folder
+    rows: Aligned
+    train: int
+    inputs: Inputs
+    telling: ExchangeTelling
+
+    @property
+    def contract(self) -> OneShotContract:
+        return self.folder.one_shot
+
+    @property
+    def learn(self) -> Learn:
+        return self.folder.config.learn or Learn()
+
+    def part(self, name: str, make: Callable[[Path], None]) -> Path:
+        """A part of the run: made once, then from the disk."""
+        return part(self.folder.run_folder(self.contract), name, make, self.telling.trace)
+
+
+def train_features(folder: Folder, telling: ExchangeTelling) -> FeatureOutcome:
+    """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
+    contract, rows = folder.one_shot, aligned(folder)
+    where, train = folder.run_folder(contract), contract.train_count(rows.count)
+    telling.part("preparing")
+    check_enough(rows.count, (folder.config.learn or Learn()).known)
+    inputs = own_inputs(folder, contract, rows, train)
+    shown(folder, inputs)  # a wrong name is told before labels are paid for
+    side = _Side(folder, rows, train, inputs, telling)
+    guard(where / "guard.json", _facts(side))
+    asking = _asking(side)
+    try:
+        sent, mechanism = _answered(side, asking)
+        bottom = _learnt(side, sent, mechanism)
+        codes, released = _released(side, sent, mechanism, bottom)
+        form, audit = released["form"], released["audit"]
+        telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
+        _enter(side, released, codes)
+        heard = _delivered(where, asking, codes, telling)
+    finally:
+        asking.line.close()
+    return FeatureOutcome(where, audit, form, codes.nbytes, heard)
+
+
+def _facts(side: _Side) -> dict[str, str]:
+    """What must be the same whenever the run goes on."""
+    config = side.folder.config
+    return {
+        "version": __version__,
+        "contract": side.contract.digest,
+        "alignment": side.rows.id,
+        "data": inputs_digest(side.inputs).hex(),
+        "learn": json.dumps(side.learn.model_dump(mode="json"), sort_keys=True),
+        "limit": str(config.limit),
+        "seed": str(config.training.seed),
+    }
+
+
+# --- what comes ------------------------------------------------------------------------------------------------------
+
+
+def _asking(side: _Side) -> Asking:
+    """The conversation with the label party; it connects when something is asked."""
+    folder, contract, rows, telling = side.folder, side.contract, side.rows, side.telling
+    limits = feature_limits(side.train, contract.exchange)
+
+    def line(greet: Callable[[Link], None]) -> Dialer:
+        def greeted(link: Link) -> None:
+            greet(link)
+            telling.log("connected", peer=link.peer)
+
+        return Dialer(contract.label_party, lambda: dial(folder, contract, limits), greeted, waiting=telling.waiting)
+
+    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "features", {})
+    return Asking(line, greeting)
+
+
+def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Averages]:
+    """What was told about the training rows' labels, and what it means; asked for once, then from the disk."""
+    exchange, inputs = side.contract.exchange, side.inputs[: side.train]
+
+    def ask(path: Path) -> None:
+        if exchange.labels == "sums":
+            side.telling.part("grouping rows that are alike")
+            seen, seed = shown(side.folder, inputs), seed_of(side.folder)
+            groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
+            side.telling.part("asking for sums")
+            sent = averages(groups, asking.sums(groups))
+            store_array(path / "groups.npy", groups)
+        else:
+            side.telling.part("asking for flipped labels")
+            sent = asking.flips(len(inputs))
+        assert asking.mechanism is not None  # it was greeted with one
+        check_agreed(asking.mechanism, exchange)
+        if not isinstance(asking.mechanism, Sums):
+            _check_shares(sent, asking.mechanism)
+        store_array(path / "sent.npy", sent)
+        store_json(path / "mechanism.json", asking.mechanism.parameters())
+
+    path = side.part("flips", ask)
+    mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
+    return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
+
+
+def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
+    """Refuse what the coin can't have given: whatever labels are, each outcome has a share between two others."""
+    slack = _ODD * (0.25 / len(sent)) ** 0.5
+    for outcome, (low, high) in enumerate(shares(mechanism)):
+        share = float((sent == outcome).mean())
+        if not low - slack <= share <= high + slack:
+            raise ProtocolError(
+                f"{share:.1%} of the labels came as {outcome}, where the label party's own mechanism gives {low:.1%} "
+                f"to {high:.1%} whatever its labels are: these are no flipped labels"
+            )
+
+
+# --- at home ---------------------------------------------------------------------------------------------------------
+
+
+def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> Bottom:
+    """What was learnt of one's own columns; columns that are withheld never reach the learner."""
+    folder = side.folder
+
+    def make(path: Path) -> None:
+        unlabelled = side.learn.factory is None and side.learn.learner == "network" and side.learn.pretrain
+        every = every_row(folder, side.contract, side.rows, side.train) if unlabelled else side.inputs[: side.train]
+        _learner(side).fit(
+            shown(folder, every), sent, mechanism, side.contract.exchange.width,
+            seed=seed_of(folder), threads=threads_of(folder), progress=side.telling.part,
+        ).save(path)  # fmt: skip
+
+    return load_bottom(side.part("learned", make))
+
+
+def _learner(side: _Side) -> Learner:
+    learn = side.learn
+    if learn.factory is not None:
+        return own(load_factory(side.folder.path, learn.factory, "[learn]")())
+    return learner(learn.learner, **({"pretraining": learn.pretrain} if learn.learner == "network" else {}))
+
+
+def shown(folder: Folder, inputs: Inputs) -> Inputs:
+    """The inputs without the columns that the owner withholds."""
+    return without(inputs, columns_of(folder), (folder.config.learn or Learn()).withheld)
+
+
+def _released(
+    side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages, bottom: Bottom
+) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
+    folder, inputs, learn, width = side.folder, side.inputs, side.learn, side.contract.exchange.width
+
+    def make(path: Path) -> None:
+        home = Home(
+            shown(folder, inputs), inputs, columns_of(folder), len(sent), width, folder.secret,
+            limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
+            progress=side.telling.part, groups=_groups(folder.run_folder(side.contract), len(inputs)),
+            before=sent_before(folder, side.contract, side.rows),
+        )  # fmt: skip
+        made = release(bottom, Form(width, learn.ranks, learn.noise), home)
+        if learn.floor:
+            made = above_floor(made, _learner(side), sent, mechanism, home)
+        if made.why:
+            made.bottom.save(path / "floor")
+        store_array(path / "codes.npy", made.codes)
+        store_json(path / "release.json", made.as_dict())
+
+    path = side.part("release", make)
+    return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
+
+
+def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
+    """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
+    if not (where / "flips" / "groups.npy").exists():
+        return None
+    groups: NDArray[np.int64] = np.load(where / "flips" / "groups.npy")
+    rest = np.tile(groups.max(axis=0) + 1, (count - len(groups), 1))
+    return np.concatenate([groups, rest])
+
+
+# --- what leaves -----------------------------------------------------------------------------------------------------
+
+
+def sent_before(folder: Folder, contract: OneShotContract, rows: Aligned) -> NDArray[np.uint8] | None:
+    """What has left of these rows in other runs."""
+    return Shipments(folder.path / "embeddings").before(_row_keys(folder, rows), run_id(contract, rows))
+
+
+def _row_keys(folder: Folder, rows: Aligned) -> Keys:
+    """What the book of embeddings calls each row, in every run."""
+    secret = hmac.digest(folder.secret, b"tacit embeddings 1", "sha256")
+    return keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
+
+
+def _enter(side: _Side, released: dict[str, Any], codes: NDArray[np.uint8]) -> None:
+    """Write down which rows are about to be sent, in which version, before they are."""
+    folder, contract, rows, form = side.folder, side.contract, side.rows, released["form"]
+    version = hashlib.sha256(released["version"].encode()).hexdigest()[:32]
+    words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
+    shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, released["audit"]["worst"])
+    Shipments(folder.path / "embeddings").enter(
+        run_id(contract, rows), _row_keys(folder, rows), shipment, codes[:, : form["width"]]
+    )
+
+
+def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:
+    """Send the embedding, once; whether the label party has said goodbye."""
+    if not (where / "delivered").exists():
+        what = "sending the embedding"
+        telling.part(what)
+        asking.deliver(codes, partial(telling.part, what))
+        telling.left("embedding", asking.line.peer, len(codes), codes.nbytes)
+        telling.trace("acknowledged")
+        store_json(where / "delivered", {"bytes": codes.nbytes})
+    return asking.leave()

@@ -1,0 +1,328 @@
+"""The label party's part of a one-shot training, from top to bottom: flip, wait, store, and learn in private."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+
+from tacit._version import __version__
+from tacit.align.ids import read_ids
+from tacit.company.align import Aligned, aligned
+from tacit.company.folder import Folder
+from tacit.company.meeting import server
+from tacit.company.models import load_factory
+from tacit.company.one_shot_common import ExchangeTelling, id_hashes, own_inputs, run_id, seed_of, threads_of
+from tacit.config import ODDS_BUDGET, Head, OneShotContract
+from tacit.contracts import Link, Message
+from tacit.errors import DataError, ProtocolError, RefusedError, UsageError
+from tacit.one_shot.book import Book, Terms, open_book
+from tacit.one_shot.certificate import Certificate, certify
+from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits, packed
+from tacit.one_shot.head import Head as Fitted
+from tacit.one_shot.head import fit_head, load_head
+from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
+from tacit.one_shot.numbers import NumberFlips
+from tacit.one_shot.parts import guard, part, store_json
+from tacit.one_shot.records import Rows
+from tacit.one_shot.sums import Sums
+from tacit.one_shot.target import Target, figures, read_target
+from tacit.wire.line import Desk
+from tacit.wire.tally import COINS, Tally
+
+__all__ = ["Answers", "LabelOutcome", "mechanism_of", "train_label"]
+
+_LEFT = {"flips": "flipped labels", "sums": "sums of labels", "acknowledgement": "acknowledgement of its bytes"}
+_FAREWELL = 20.0  # seconds in which a feature party that has sent everything may say that it has heard so
+
+
+@dataclass(frozen=True)
+class LabelOutcome:
+    """What a label party has when it is over; nobody else sees any of it.
+
+    Attributes:
+        folder: of the run.
+        figures: on the test rows, with what the feature parties sent.
+        alone: the same of the model without them, which also scores rows that they do not have.
+        certificate: of what was sent of the labels.
+        received: bytes of embeddings.
+    """
+
+    folder: Path
+    figures: dict[str, float]
+    alone: dict[str, float]
+    certificate: Certificate
+    received: int
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """Figures for the status."""
+        return [{"epoch": 0, **self.figures}]
+
+
+def train_label(
+    folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
+) -> LabelOutcome:
+    """Train as the label party. Started again after whatever ended it, it goes on where it was.
+
+    Args:
+        folder: of the party.
+        telling: where the run stands.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    """
+    contract = folder.one_shot
+    where = folder.run_folder(contract)
+    telling.part("preparing")
+    answers = Answers.of(folder, restored)
+    guard(where / "guard.json", _facts(answers))
+    answers.prepare()
+    telling.trace("flips entered")
+    received = Received(where / "received", answers.rows.count, contract.exchange.width, telling.trace)
+    if not (where / "closed").exists():
+        done = _meet(answers, received, telling)
+        if done >= set(contract.feature_parties):  # else the door is opened again at the next start, for a while
+            store_json(where / "closed", {"time": time.time()})
+    certificate = answers.certificate()
+    store_json(where / "certificate.json", certificate.as_dict())
+    brief = {name: getattr(certificate, name) for name in ("auc", "odds", "total_auc", "total_odds", "rows", "unit")}
+    telling.status.update(certificate=brief, at_once=True)
+    return _fit(answers, received, certificate, telling)
+
+
+def _facts(answers: Answers) -> dict[str, str]:
+    """What must be the same whenever the run goes on."""
+    config = answers.folder.config
+    return {
+        "version": __version__,
+        "contract": answers.contract.digest,
+        "alignment": answers.rows.id,
+        "mechanism": json.dumps(answers.mechanism.parameters(), sort_keys=True),
+        "head": json.dumps((config.head or Head()).model_dump(), sort_keys=True),
+        "seed": str(config.training.seed),
+    }
+
+
+# --- what is said about labels ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Answers:
+    """The answers of one run, from the party's book: entered, frozen and paid for before they leave.
+
+    Attributes:
+        folder: of the label party.
+        rows: that are aligned.
+        train: how many of them are trained on, and answered about.
+        target: the labels.
+        mechanism: that is used.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+        sent: what left of each row, once they are prepared; None where sums are asked for.
+    """
+
+    folder: Folder
+    rows: Aligned
+    train: int
+    target: Target
+    mechanism: Mechanism
+    restored: Callable[[str], None] | None = None
+    sent: NDArray[Any] | None = None
+
+    @classmethod
+    def of(cls, folder: Folder, restored: Callable[[str], None] | None = None) -> Answers:
+        """Those of the run that a folder's contract is about: labels are read and checked, none is flipped yet."""
+        contract, rows, label = folder.one_shot, aligned(folder), folder.table.label
+        assert label is not None  # a label party's settings were checked
+        train = contract.train_count(rows.count)
+        column = rows.table(folder.data, [label])[label]
+        target = read_target(column, contract.exchange, train=train, rows=rows.rows)
+        return cls(folder, rows, train, target, mechanism_of(folder, contract), restored)
+
+    @property
+    def contract(self) -> OneShotContract:
+        """What was agreed on."""
+        return self.folder.one_shot
+
+    def prepare(self) -> None:
+        """At home: flip every label, or see that sums over groups can be paid for. What can't be is an error now."""
+        with self._book() as book:
+            keys, units = _keys(self.folder, self.contract, self.rows, book)
+            labels = np.where(self.target.known, self._cells(), -1).astype(np.int64)
+            self._asked = Rows(keys[: self.train], units[: self.train], labels[: self.train])
+            terms = self._terms(self.contract.feature_parties)
+            if isinstance(self.mechanism, Sums):
+                names = [f"{self._run_id} {name}" for name in self.contract.feature_parties]
+                book.afford(names, self._asked, self.mechanism, terms)
+                return
+            self.sent = book.release(self._run_id, self._asked, self.mechanism, terms)
+            self._flips = packed(self.sent, outcomes(self.mechanism))
+
+    def tell(self, name: str, message: Message) -> Message:
+        """The answer to a feature party's question; the same as often as it asks."""
+        if not isinstance(self.mechanism, Sums):
+            return Message(message.step, "flips", self._flips, b"")
+        release, groups = f"{self._run_id} {name}", message.payload.numpy()
+        try:
+            with self._book() as book:
+                sent = book.release(release, self._asked, self.mechanism, self._terms((name,)), groups=groups)
+        except ProtocolError as error:
+            raise RefusedError("groups", str(error)) from None
+        return Message(message.step, "sums", torch.from_numpy(sent.copy()), b"")
+
+    def certificate(self) -> Certificate:
+        """Of what was sent, with everything that was sent before."""
+        share = float(self.target.values[self.target.known].mean()) if self.target.classes == 2 else None
+        with self._book() as book:
+            delta = self.folder.config.delta
+            return certify(self.mechanism, self.train, book.summary(delta), share, delta)
+
+    @property
+    def _run_id(self) -> str:
+        return run_id(self.contract, self.rows)
+
+    @contextmanager
+    def _book(self) -> Iterator[Book]:
+        """The party's book; how many releases it has is counted apart from the folder, before anything leaves."""
+        with ExitStack() as stack:
+            book = open_book(self.folder.path / "coins", self.folder.secret)
+            stack.callback(book.close)
+            tally = Tally(self.folder.coins_tally_path, self.restored, COINS)
+            stack.callback(tally.close)
+            tally.begin(begun=book.releases > 0)
+            tally.check(book.releases, book.releases)
+            yield book
+            tally.reach(book.releases)
+
+    def _terms(self, partners: tuple[str, ...]) -> Terms:
+        config, table = self.folder.config, self.folder.table
+        assert table.label is not None  # a label party's settings were checked
+        return Terms(
+            run=self.contract.run, partners=partners, label=table.label, definition=self.target.definition,
+            unit=self.contract.exchange.unit, coin_id=table.coin_id or table.ids, budget=config.spendable,
+            odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget, delta=config.delta,
+            epoch=table.coin_epoch,
+        )  # fmt: skip
+
+    def _cells(self) -> NDArray[np.int64] | NDArray[np.float64]:
+        """Class numbers, or the cells of numbers."""
+        values, exchange = self.target.values, self.contract.exchange
+        if isinstance(self.mechanism, NumberFlips):
+            return self.mechanism.cell_of(values)
+        if self.target.kind == "classes":
+            return values
+        assert exchange.low is not None  # the contract was checked
+        assert exchange.high is not None
+        inside = np.clip(np.nan_to_num(values), exchange.low, exchange.high)
+        step = (exchange.high - exchange.low) / (exchange.cells - 1)
+        cells: NDArray[np.float64] = np.rint((inside - exchange.low) / step)
+        return cells
+
+
+def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
+    """What flips labels, at the owner's limit and odds."""
+    if folder.config.limit is None:
+        raise UsageError(
+            f"{folder.path / 'party.toml'}: one-shot training takes a limit: write limit = 0.6, the leak AUC that "
+            "nobody can pass for any label, or another one above 0.5"
+        )
+    return agreed_mechanism(contract.exchange, folder.config.limit, folder.config.odds, folder.config.delta)
+
+
+def _keys(
+    folder: Folder, contract: OneShotContract, rows: Aligned, book: Book
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """By what each aligned row is known for good, and its unit."""
+    names = list(folder.table.coin_id or folder.table.ids)
+    try:
+        hashes = id_hashes(folder, rows, names)  # of the whole table: coins are for good
+    except DataError as error:
+        raise DataError(f"coin_id = {names}: {error}") from None
+    keys, unit = book.keys_of(hashes, "row"), contract.exchange.unit
+    if unit == "row":
+        return keys, keys
+    column = rows.table(folder.data, [unit])[unit]
+    if column.null_count():
+        row = int(np.asarray(rows.rows)[int(column.is_null().arg_max() or 0)])
+        raise DataError(f"unit = {unit!r}: row {row} of {folder.data} has none: fill it in, or leave the row out")
+    words = column.cast(pl.String)
+    values = words.unique(maintain_order=True)
+    hashed = book.keys_of(read_ids(values.to_frame("unit"), "unit", duplicates="error").hashes, "unit")
+    codes = pl.DataFrame({"unit": values, "code": np.arange(len(values))})
+    places = words.to_frame("unit").join(codes, on="unit", maintain_order="left")["code"]
+    return keys, hashed[places.to_numpy()]
+
+
+# --- the exchange ----------------------------------------------------------------------------------------------------
+
+
+def _meet(answers: Answers, received: Received, telling: ExchangeTelling) -> set[str]:
+    """Answer the feature parties until all embeddings are here; who has said that it has heard so.
+
+    Nothing but answers and acknowledgements leaves.
+    """
+    folder, contract, rows = answers.folder, answers.contract, answers.rows
+    names, mechanism = contract.feature_parties, answers.mechanism.parameters()
+    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism)
+    with ExitStack() as stack:
+        limits = label_limits(rows.count, answers.train, contract.exchange)
+        door = stack.enter_context(server(folder, contract, limits))
+
+        def greet(link: Link) -> None:
+            greet_feature_party(link, greeting)
+            telling.log("connected", peer=link.peer)
+
+        desk = Desk(door.accept, greet, names, waiting=telling.waiting, alarm=telling.refused)
+        stack.callback(desk.close)
+
+        def sent(name: str, answer: Message) -> None:
+            what = _LEFT.get(answer.kind)
+            if what is not None:
+                count = 0 if answer.kind == "acknowledgement" else answers.train
+                telling.left(what, name, count, answer.payload.nbytes)
+
+        lines = {name: desk.line(name) for name in names}
+        done = answer_all(lines, answers.tell, received, waiting=telling.missing, patience=_FAREWELL, sent=sent)
+        for name in names:
+            if name not in done:
+                telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")
+        return done
+
+
+# --- in private ------------------------------------------------------------------------------------------------------
+
+
+def _fit(answers: Answers, received: Received, certificate: Certificate, telling: ExchangeTelling) -> LabelOutcome:
+    """Fit the head, and the one that does without the feature parties; say how good each is on the test rows."""
+    folder, contract, train, target = answers.folder, answers.contract, answers.train, answers.target
+    where, head = folder.run_folder(contract), folder.config.head or Head()
+    own = own_inputs(folder, contract, answers.rows, train)
+    codes = np.concatenate([received.codes(name) for name in contract.feature_parties], axis=1)
+
+    def fitted(what: str, given: NDArray[np.uint8] | None) -> Fitted:
+        telling.part(what)
+        return fit_head(
+            head.kind if head.factory is None else load_factory(folder.path, head.factory, "[head]")(),
+            given, own, target.values, classes=target.classes or None, train=train, seed=seed_of(folder),
+            threads=threads_of(folder), progress=lambda _, done, total: telling.part(what, done, total),
+        )  # fmt: skip
+
+    def judged(name: str, what: str, given: NDArray[np.uint8] | None) -> dict[str, float]:
+        if head.factory:  # an object of the party's own is fitted at every start: only what needs no pickle is kept
+            made = fitted(what, given)
+        else:
+            made = load_head(part(where, name, lambda path: fitted(what, given).save(path), telling.trace))
+        test = slice(train, answers.rows.count)
+        return figures(target, test, made.predict(None if given is None else given[test], own[test]))
+
+    together = judged("head", "fitting the model", codes)
+    alone = judged("fallback", "fitting it without partners", None)
+    store_json(where / "figures.json", {"figures": together, "alone": alone})
+    return LabelOutcome(where, together, alone, certificate, codes.nbytes)

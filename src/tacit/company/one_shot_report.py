@@ -1,0 +1,374 @@
+"""The report of a training in one exchange: what each side sent, what is certified of it, and what was measured."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.align.encoder import Columns, Inputs
+from tacit.company.align import aligned
+from tacit.company.folder import Folder
+from tacit.company.one_shot_common import columns_of, own_inputs, seed_of, threads_of
+from tacit.company.one_shot_features import sent_before, shown
+from tacit.company.one_shot_label import Answers
+from tacit.company.run_record import overrides
+from tacit.company.verdict import now, versions
+from tacit.config import ODDS_BUDGET, Learn
+from tacit.errors import UsageError
+from tacit.one_shot import measured
+from tacit.one_shot.book import Book, open_book
+from tacit.one_shot.certificate import Certificate
+from tacit.one_shot.exchange import Received
+from tacit.one_shot.fisher import fisher_bound
+from tacit.one_shot.learn import Bottom, load_bottom
+from tacit.one_shot.learn.network import NetworkBottom
+from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
+from tacit.one_shot.numbers import NumberFlips
+from tacit.one_shot.release import attack_release
+from tacit.one_shot.sums import Sums
+from tacit.views.report.document import NotTested, Report, Subject, Worst
+from tacit.views.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
+from tacit.views.report.words import count, spelled
+from tacit.views.status import read_run
+
+__all__ = ["exchange_report"]
+
+Progress = Callable[[str, int, int], None]
+
+_CANARIES = 100_000  # rows that do not exist, at most
+_CERTIFIED = "certified bound"
+
+
+def exchange_report(
+    folder: Folder,
+    *,
+    limit: float | None = None,
+    again: bool = False,
+    repeat: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
+) -> Report:
+    """The report of a party's run, which is over.
+
+    Args:
+        folder: the party's.
+        limit: of a feature party, in the place of that in party.toml; a label party's limit was built into its coins.
+        again: whether to attack what was sent once more, and to draw every flipped label of the book again.
+        repeat: commands that make this report again.
+        progress: told what is being done, how much of it is done and how much there is.
+    """
+    where = folder.run_folder(folder.one_shot)
+    label = folder.config.role == "label"
+    if not (where / ("figures.json" if label else "delivered")).exists():
+        raise UsageError(f"{where}: this training is not over: `tacit train` goes on where it was")
+    if label and limit is not None:
+        raise UsageError(f"{where}: its limit is certified, and can't be another one afterwards: leave --limit out")
+    limit = folder.config.limit if limit is None else limit
+    report = _label(folder, where, again, progress) if label else _features(folder, where, limit, again, progress)
+    return report.model_copy(
+        update={
+            "repeat": tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",),
+            "overrides": overrides(where),
+        }
+    )
+
+
+def _subject(folder: Folder, protection: str, rows: int, width: int) -> Subject:
+    contract, config = folder.one_shot, folder.config
+    return Subject(
+        kind="run", side="features" if config.role == "label" else "label", run=contract.run, party=config.name,
+        role=config.role, peers=folder.peers(contract), contract=contract.digest, alignment=aligned(folder).id,
+        protection=protection, rows=rows, width=width, versions=versions(),
+    )  # fmt: skip
+
+
+def _departures(where: Path) -> tuple[Departure, ...]:
+    """What the log says that left."""
+    return tuple(Departure(**one) for one in read_run(where).get("left", ()))
+
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Report:
+    progress("measuring what was sent", 0, 1)
+    answers = Answers.of(folder)
+    answers.prepare()
+    certificate, limit = answers.certificate(), folder.config.limit
+    train, target, mechanism = answers.train, answers.target, answers.mechanism
+    cells = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
+    labels = np.where(target.known, cells, -1).astype(np.int64)[:train]
+    book = open_book(folder.path / "coins", folder.secret)
+    try:
+        column = folder.table.label
+        assert column is not None  # a label party's settings were checked
+        drawn = None
+        if not isinstance(mechanism, Sums):
+            coins = book.coins(column, target.definition, folder.table.coin_epoch)
+            drawn = measured.canaries(coins, mechanism, min(_CANARIES, max(1000, train)), folder.secret)
+        certified = _certified(folder, certificate, book)
+        checked = ""
+        if again:
+            drawn_again = book.check()
+            checked = (
+                f"All {drawn_again.bits:,} flipped labels of {count(drawn_again.releases, 'exchange')} were drawn "
+                "again, and "
+                "are what the secret and the labels as they were first sent give."
+            )
+    finally:
+        book.close()
+    told_truth = None if answers.sent is None else measured.told_truth(mechanism, answers.sent, labels)
+    figures = [
+        _area(
+            "labels told by what was sent", told_truth, mechanism.auc,
+            "What left against the true labels of the training rows, as somebody sees it who knows nothing else.",
+        ),
+        _area(
+            "canaries", drawn, mechanism.auc,
+            "Rows that do not exist, with fair coins as labels, through the same coins: nothing but what is sent tells "
+            "of them.",
+        ),
+        *_beyond_columns(folder, where, answers, labels),
+        *_private(where),
+    ]  # fmt: skip
+    told = tuple(one for one in figures if one is not None)
+    over = any(one.held is False for one in told) or (limit is not None and certificate.auc > limit + 1e-9)
+    return Report(
+        made=now(),
+        subject=_subject(folder, described(mechanism), train, 1),
+        limit=limit,
+        verdict="broken" if over else "held",
+        worst=Worst(attack=_CERTIFIED, value=certificate.auc, low=certificate.auc, high=certificate.auc),
+        exchange=Exchanged(certificate=certified, figures=told, departures=_departures(where), checked=checked),
+        not_tested=_NEVER_LABELS,
+        assumptions=_ASSUMED_LABELS,
+    )
+
+
+def _certified(folder: Folder, certificate: Certificate, book: Book) -> Certified:
+    total, config = book.summary(), folder.config
+    return Certified(
+        **{**certificate.as_dict(), "parameters": json.dumps(certificate.parameters)},
+        budget=config.spendable,
+        odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
+        releases=len(total.releases),
+        labels=total.labels,
+    )
+
+
+def _area(name: str, found: measured.Area | None, most: float | None, about: str) -> Figure | None:
+    if found is None:
+        return None
+    ends = found.estimate
+    return Figure(
+        name=name, kind="measurement", value=ends.value, low=ends.low, high=ends.high, most=most,
+        held=None if most is None else found.holds(most), about=f"{about} {found.rows:,} rows.",
+    )  # fmt: skip
+
+
+def _beyond_columns(folder: Folder, where: Path, answers: Answers, labels: NDArray[np.int64]) -> list[Figure | None]:
+    """What partners tell of labels without what was sent and with it, as far as embeddings show what they have."""
+    contract = folder.one_shot
+    if answers.sent is None:
+        return []
+    received = Received(where / "received", aligned(folder).count, contract.exchange.width)
+    columns = np.concatenate([received.codes(name) for name in contract.feature_parties], axis=1)[: len(labels)]
+    mechanism = answers.mechanism
+    gain = measured.added(mechanism, columns, answers.sent, labels, seed=seed_of(folder))
+    if gain is None:
+        return []
+    most = gain.without.value + mechanism.auc - 0.5
+    without = _area(
+        "labels told by partners' embeddings", gain.without, None,
+        "Trees on what partners sent you, the true labels of half of the training rows known: what their columns tell "
+        "without what you sent, as far as embeddings show it.",
+    )  # fmt: skip
+    together = _area(
+        "labels told by these and what was sent", gain.together, most,
+        f"The same with what you sent: it adds {gain.gain.value:+.3f} on these rows, and where labels are independent "
+        f"given the columns at most {mechanism.auc - 0.5:.3f}.",
+    )  # fmt: skip
+    assert together is not None
+    return [without, together.model_copy(update={"held": gain.gain.holds(mechanism.auc - 0.5)})]
+
+
+def _private(where: Path) -> list[Figure]:
+    """How good the private model is, with what partners sent and without it."""
+    told = json.loads((where / "figures.json").read_bytes())
+    sides = (("figures", "with partners"), ("alone", "without partners"))
+    return [
+        Figure(
+            name=f"{spelled(name)} {words}", kind="private", value=value,
+            about="Of your private model, on the test rows; it never leaves.",
+        )
+        for key, words in sides for name, value in told[key].items()
+    ]  # fmt: skip
+
+
+# --- features --------------------------------------------------------------------------------------------------------
+
+
+def _features(folder: Folder, where: Path, limit: float | None, again: bool, progress: Progress) -> Report:
+    contract, rows = folder.one_shot, aligned(folder)
+    train = contract.train_count(rows.count)
+    inputs, columns = own_inputs(folder, contract, rows, train), columns_of(folder)
+    told = json.loads((where / "release" / "release.json").read_bytes())
+    audit, form = told["audit"], told["form"]
+    learn = folder.config.learn or Learn()
+    if again:
+        codes = np.load(where / "release" / "codes.npy")[:, : form["width"]]
+        audit = attack_release(
+            codes, inputs, columns, train=train, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
+            progress=progress, before=sent_before(folder, contract, rows),
+        ).as_dict()  # fmt: skip
+    progress("measuring what came", 0, 1)
+    sent = np.load(where / "flips" / "sent.npy")
+    mechanism = read_mechanism(json.loads((where / "flips" / "mechanism.json").read_bytes()))
+    bottom = None if learn.factory else load_bottom(where / "learned")
+    held_out = _held_out(shown(folder, inputs)[:train], sent, mechanism, seed_of(folder))
+    held = limit is None or audit["worst"] <= limit
+    return Report(
+        made=now(),
+        subject=_subject(folder, _form(form), train, form["width"]),
+        limit=limit,
+        verdict="no limit" if limit is None else "held" if held else "broken",
+        worst=_worst(audit),
+        exchange=Exchanged(
+            release=_released(folder, told, audit, bottom, inputs, columns, train),
+            figures=tuple(one for one in held_out if one is not None),
+            departures=_departures(where),
+        ),
+        not_tested=_NEVER_FEATURES,
+        assumptions=(
+            f"Decoders know {learn.known:.0%} of the rows, with all their columns; somebody who knows more may read "
+            "more.",
+            *_ASSUMED_FEATURES,
+        ),
+    )
+
+
+def _form(form: dict[str, Any]) -> str:
+    noise = f", noise {form['noise']:g}" if form["noise"] else ""
+    return f"{count(form['width'], 'number')} a row in {form['ranks']} ranks{noise}"
+
+
+def _worst(audit: dict[str, Any]) -> Worst | None:
+    counted = [one for one in audit["findings"] if one["counted"]]  # largest upper end first
+    if not counted:
+        return None
+    first = counted[0]
+    name = f"{first['decoder']} on {first['column']}, {first['question']}"
+    return Worst(attack=name, measure="variance_read", **first["read"])
+
+
+def _held_out(inputs: Inputs, sent: Any, mechanism: Mechanism, seed: int) -> list[Figure | None]:
+    most = measured.most_of_flips(mechanism)
+    found = measured.read_flips(inputs, sent, mechanism, seed=seed)
+    return [
+        _area(
+            "flips told by your own columns", found, most,
+            "A linear score on rows that it has not learnt from, against the best that the coin allows whatever labels "
+            "are: above it, what came would be no flipped labels.",
+        ),
+        None if most is None else Figure(
+            name="flips told by true labels", kind="bound", value=most,
+            about="The best AUC with which anybody who knows every label could tell its flip.",
+        ),
+    ]  # fmt: skip
+
+
+def _released(
+    folder: Folder,
+    told: dict[str, Any],
+    audit: dict[str, Any],
+    bottom: Bottom | None,
+    inputs: Inputs,
+    columns: Columns,
+    train: int,
+) -> Released:
+    worst: dict[tuple[str, bool], dict[str, Any]] = {}
+    for one in audit["findings"]:
+        if one["counted"]:
+            worst.setdefault((one["column"], one["given"]), one)
+    form = told["form"]
+    fisher, why = _fisher(folder, form, bottom, inputs, columns, train)
+    names = ("column", "question", "decoder", "rows", "given", "members")
+    return Released(
+        width=form["width"], agreed=folder.one_shot.exchange.width, ranks=form["ranks"], noise=form["noise"],
+        learner="your own" if bottom is None else bottom.name, tried=tuple(told["tried"]),
+        columns=tuple(ColumnRead(**{name: one[name] for name in names}, **one["read"]) for one in worst.values()),
+        questions=len(audit["findings"]), fisher=fisher, no_fisher=why,
+        **{name: audit[name] for name in (
+            "worst", "sure", "slack", "known", "judged", "matched", "fingerprints", "equal", "notes",
+        )},
+    )  # fmt: skip
+
+
+class _Mixed(nn.Module):
+    """A network's numbers before noise."""
+
+    def __init__(self, bottom: NetworkBottom, width: int) -> None:
+        super().__init__()
+        self.trunk = bottom.trunk
+        self.mix = torch.from_numpy(bottom.mix[:, :width]).float()
+
+    def forward(self, categorical: Tensor, numeric: Tensor) -> Tensor:
+        units: Tensor = self.trunk(categorical, numeric) @ self.mix
+        return units
+
+
+def _fisher(
+    folder: Folder, form: dict[str, Any], bottom: Bottom | None, inputs: Inputs, columns: Columns, train: int
+) -> tuple[dict[str, float], str]:
+    """The least error of unbiased decoders of each number, where noise behind a smooth bottom bounds it; or why not."""
+    if not form["noise"]:
+        return {}, "there was no noise on what was sent: without it nothing is bounded, and the decoders above measure"
+    if not isinstance(bottom, NetworkBottom):
+        what = "what you brought" if bottom is None else f"the learner {bottom.name!r}"
+        return {}, f"{what} has no slope that could be bounded: rely on the decoders"
+    seen, withheld = shown(folder, inputs), set((folder.config.learn or Learn()).withheld)
+    kept = bottom.embed(seen)[:train, : form["width"]].std(axis=0)
+    scale = torch.from_numpy(form["noise"] * np.where(kept > 0, kept, 1.0)).float()
+    names = [
+        tuple(one for one in some if one not in withheld)
+        for some in (columns.categorical, columns.numeric, columns.flagged)
+    ]
+    try:
+        bound = fisher_bound(_Mixed(bottom, form["width"]), seen, Columns(*names), scale)
+    except UsageError as error:
+        return {}, str(error)
+    return dict(bound.columns), ""
+
+
+_NEVER_LABELS = (
+    NotTested(
+        what="a partner with columns of its own",
+        why="only their embeddings are here: the certificate bounds what messages add to whatever columns tell",
+    ),
+    NotTested(what="the private model's predictions", why="they are not sent; shown to a partner they void the bound"),
+)
+_ASSUMED_LABELS = (
+    "Every flipped label comes from keys/secret, which nobody else has, and is the same for all partners and runs.",
+    "A bound is arithmetic: it holds whatever anybody computes. A measurement is one look at it, with a 95% interval.",
+    "A measurement counts as over its bound from five standard errors on: by chance once in three million reports.",
+)
+_NEVER_FEATURES = (
+    NotTested(what="decoders that nobody has built here", why="a figure is a lower bound of what can be read"),
+    NotTested(what="a partner who knows these rows from elsewhere", why="together with that, a rank may tell more"),
+    NotTested(what="later exchanges about the same rows", why="each is attacked together with all before it, then"),
+)
+_ASSUMED_FEATURES = (
+    "Everything was judged on rows of which decoders were granted nothing, before anything was sent.",
+    "What is read goes from 0 to 1: the share of a number's variance, 2 AUC - 1 of a tail or a category, or the share "
+    "of codes that are right where the most common one is wrong.",
+    "Of each column there are two figures: what is read by somebody who has what was sent alone, and, where all other "
+    "columns were known, what what was sent adds to them.",
+    "These are measurements, with 95% intervals; the limit is held against the largest upper end.",
+)

@@ -1,0 +1,273 @@
+"""What both sides of a split training share: one start of it, where it stands, and what must stay the same."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from tacit._version import __version__
+from tacit.company import sealed_log
+from tacit.company.align import Aligned, aligned
+from tacit.company.folder import Folder
+from tacit.company.guard import Guard
+from tacit.company.run_files import GATE, OVERRIDES
+from tacit.company.run_record import restored
+from tacit.company.status import Status, Telling
+from tacit.config import Contract
+from tacit.contracts import Link
+from tacit.cut.durable import Durable
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.handshake import PROTOCOL, Hello
+from tacit.cut.label_party import LabelParty
+from tacit.cut.plan import Plan, Task
+from tacit.cut.session import FeatureSession, LabelSession
+from tacit.disk import replaced
+from tacit.errors import LimitError, StorageError, UsageError
+from tacit.wire.checkpoint import Checkpoints
+from tacit.wire.exchange import Exchange
+from tacit.wire.journal import Journal
+from tacit.wire.record import Recorder
+from tacit.wire.tally import LEDGER, Tally
+
+__all__ = ["Progress", "SplitRun", "Trained", "digest_of", "facts_of", "plan_of", "started"]
+
+Progress = Callable[[int, int, Mapping[str, float]], None]
+"""Called after each turn: turns done, all turns, and the figures of the last evaluation."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves with one party.
+
+    Attributes:
+        model: this party's half, trained.
+        history: figures of each epoch; at a feature party those that the contract shares.
+        folder: of the run: journal, checkpoints, `model.safetensors`, status and log.
+        party: with its model, its table and what it does to what it sends; a feature party's `embed` is for serving.
+        labels: the label party's labels of the training rows.
+        transcript: what was recorded for attacks on oneself, over all starts; a feature party, which never sees
+            gradients before they were protected, has those that came in their place.
+    """
+
+    model: nn.Module
+    history: list[dict[str, float]]
+    folder: Path
+    party: LabelParty | FeatureParty
+    labels: Tensor | None = None
+    transcript: Recorder | None = None
+
+
+def plan_of(contract: Contract, rows: Aligned) -> Plan:
+    """What is done in which turn, over these rows."""
+    return Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+
+
+@contextmanager
+def started(
+    folder: Folder, telling: Callable[[Status], Telling], progress: Progress, after_restore: tuple[str, str] | None
+) -> Iterator[SplitRun]:
+    """One start of a training, which no other process may run; a limit that is passed in it is told in its status."""
+    contract, rows = folder.contract, aligned(folder)
+    folder.check_pair(contract)
+    if folder.config.training.threads:
+        torch.set_num_threads(folder.config.training.threads)
+    where, plan = folder.run_folder(contract), plan_of(contract, rows)
+    status = Status(
+        where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps
+    )
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(where / "journal"))
+        status.update(state="preparing", at_once=True)
+        try:
+            yield SplitRun(folder, rows, plan, journal, telling(status), progress, after_restore, stack)
+        except LimitError as reason:
+            status.log("limit", reason=str(reason))
+            status.update(state="paused", reason=str(reason), at_once=True)
+            raise
+    status.update(state="finished", at_once=True)
+
+
+@dataclass(frozen=True)
+class SplitRun:
+    """One start of a training, whatever the role.
+
+    Attributes:
+        folder: of the party.
+        rows: that are aligned.
+        plan: what is done in which turn.
+        journal: what was said.
+        telling: where the run stands.
+        progress: told after each turn.
+        after_restore: who answers for going on from an older copy of the folder, and why.
+        stack: closes what the run opens.
+    """
+
+    folder: Folder
+    rows: Aligned
+    plan: Plan
+    journal: Journal
+    telling: Telling
+    progress: Progress
+    after_restore: tuple[str, str] | None
+    stack: ExitStack
+
+    @property
+    def contract(self) -> Contract:
+        """What was agreed on."""
+        return self.folder.contract
+
+    @property
+    def where(self) -> Path:
+        """The run's folder."""
+        return self.folder.run_folder(self.contract)
+
+    @cached_property
+    def _id(self) -> bytes:
+        """Of this run alone: of this contract over this alignment."""
+        return hashlib.sha256(f"{self.contract.digest} {self.rows.id}".encode()).digest()
+
+    @property
+    def secret(self) -> bytes:
+        """Of this run's noise."""
+        return self.folder.run_secret(self._id)
+
+    def durable(self, facts: Mapping[str, str]) -> Durable:
+        """Where this run's state is kept, and which facts must be the same at every start."""
+        tally = Tally(self.folder.tally_path(self.contract, self._id), self._restored())
+        self.stack.callback(tally.close)
+        durable = Durable(
+            self.journal, Checkpoints(self.where / "checkpoints"), facts,
+            every=self.folder.config.training.checkpoint_every, trace=self.telling.trace, tally=tally,
+        )  # fmt: skip
+        for path in (self.where / GATE, self.where / OVERRIDES):  # they say what was decided
+            if durable.begun and not sealed_log.begun(path):
+                raise StorageError(
+                    f"{path}: it is gone with its seal, and the run has begun: bring both back, or start a new run "
+                    "under another name"
+                )
+            sealed_log.begin(path)
+        return durable
+
+    def ledger_tally(self) -> Tally:
+        """Counts the records of the party's ledger."""
+        tally = Tally(self.folder.ledger_tally_path, self._restored(), LEDGER)
+        self.stack.callback(tally.close)
+        return tally
+
+    def _restored(self) -> Callable[[str], None] | None:
+        return restored(self.where, self.telling.status.log, self.after_restore)
+
+    def hello(self, protection: str) -> Hello:
+        """What a peer is told first, which it must agree to."""
+        config = self.folder.config
+        return Hello(
+            protocol=PROTOCOL, version=__version__, run=self.contract.run, role=config.role, party=config.name,
+            contract=self.contract.digest, alignment=self.rows.id, rows=self.rows.digest, protection=protection,
+            asked=0, complete=0, transcript="", before="",
+        )  # fmt: skip
+
+    def connected(self, link: Link, exchange: Exchange) -> None:
+        """Log a link."""
+        self.telling.status.log("connected", peer=link.peer, turn=exchange.complete)
+
+    def turns(self, session: LabelSession | FeatureSession, guard: Guard) -> None:
+        """All turns that are left."""
+        guard.check()
+        guard.resume(session.resumed, session.party.steps)
+        here = next(iter(self.plan.tasks(min(session.turn, self.plan.turns - 1))))  # a run that is over has none left
+        self._tell(session.turn, here, session.history, "preparing")
+        started = time.perf_counter()
+        for turned in session.run():
+            guard.turned(turned)
+            done = turned.task.turn + 1
+            self._tell(done, turned.task, session.history, "catching up" if turned.replayed else "training")
+            self.progress(done, self.plan.turns, session.history[-1] if session.history else {})
+        looked, taken = guard.watch.seconds, time.perf_counter() - started
+        if looked:
+            share = f"{looked / taken:.2%} of this training's time"
+            self.telling.status.log("looked", seconds=round(looked, 2), share=share)
+
+    def _tell(self, done: int, task: Task, history: list[dict[str, float]], state: str) -> None:
+        """Where the run stands, also before its first turn: one that goes on is not at its beginning."""
+        self.telling.status.update(
+            state=state, turn=done, epoch=task.epoch, epochs=self.plan.epochs, history=history,
+            journal_bytes=self.journal.size,
+        )  # fmt: skip
+
+    def save(self, model: nn.Module) -> None:
+        """Write the trained half down."""
+        weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}  # tied ones apart
+        content = save({name: value.contiguous() for name, value in weights.items()})
+        replaced(self.where / "model.safetensors", lambda file: file.write(content))
+
+
+# --- what must be the same whenever a run goes on --------------------------------------------------------------------
+
+
+def facts_of(
+    folder: Folder, rows: Aligned, model: nn.Module, optimizer: torch.optim.Optimizer, data: bytes, *, own: bool
+) -> dict[str, str]:
+    """What must be the same whenever a run goes on, each thing under its own name; each side adds what it does.
+
+    Args:
+        folder: of the party.
+        rows: that are aligned.
+        model: the party's half.
+        optimizer: of its parameters.
+        data: a digest of the party's tensors.
+        own: whether the party brought the model itself.
+    """
+    settings = ", ".join(f"{name} {value}" for name, value in folder.config.model if value is not None)
+    return {
+        "version": __version__,
+        "contract": folder.contract.digest,
+        "alignment": rows.id,
+        "data": data.hex(),
+        "model": type(model).__name__ if own else settings,
+        "network": _hashed(repr(model)),
+        **_optimizer(optimizer),
+    }
+
+
+def digest_of(tensors: Iterable[Tensor], count: int | None = None) -> bytes:
+    """A digest of tensors; those that a caller brought must have as many rows as are aligned."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        if count is not None and len(tensor) != count:
+            raise UsageError(f"the party has {len(tensor)} rows, {count} are aligned: take the rows of folder.align()")
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.digest()
+
+
+def _hashed(description: str) -> str:
+    """A digest of an object's description; where the object lies in memory is another place at every start."""
+    return hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", description).encode()).hexdigest()
+
+
+def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, str]:
+    """Everything that decides how weights follow from gradients, each under its own name.
+
+    Two starts that differ in any of it send different gradients, which the same noise must never hide.
+    """
+    groups = optimizer.param_groups
+    names = sorted({name for group in groups for name in group} - {"params"})
+    options = {name: ", ".join(str(group.get(name)) for group in groups) for name in names}
+    rate = options.pop("lr", "none")
+    shapes = [[tuple(param.shape) for param in group["params"]] for group in groups]
+    return {
+        **{f"optimizer {name}": value for name, value in options.items()},
+        "learning_rate": rate,
+        "optimizer": type(optimizer).__name__,
+        "parameters": _hashed(repr(shapes)),
+    }

@@ -1,0 +1,116 @@
+"""`tacit train`: one party's part of a training between companies, from its folder; it goes on where it was.
+
+A contract says which of two ways it is: step by step (`train`: see `label_run` and `feature_run`) or in one exchange
+(`train_one_shot`: see `one_shot_label` and `one_shot_features`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from tacit.company import feature_run, label_run, one_shot_features, one_shot_label, sealed_log
+from tacit.company.folder import Folder
+from tacit.company.one_shot_common import ExchangeTelling
+from tacit.company.one_shot_features import FeatureOutcome
+from tacit.company.one_shot_label import LabelOutcome
+from tacit.company.one_shot_report import exchange_report
+from tacit.company.run_files import OVERRIDES
+from tacit.company.run_record import restored
+from tacit.company.seals import write_report
+from tacit.company.split_run import Progress, Trained, started
+from tacit.company.status import Status, Telling
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
+from tacit.disk import locked
+from tacit.errors import TacitError
+from tacit.wire.exactly_once import Trace
+from tacit.wire.line import Alarm, Waiting
+
+__all__ = ["Trained", "train", "train_one_shot"]
+
+
+def train(
+    folder: Folder | str | Path,
+    party: LabelParty | FeatureParty | None = None,
+    *,
+    progress: Progress = lambda *_: None,
+    waiting: Waiting = lambda *_: None,
+    alarm: Alarm = lambda *_: None,
+    trace: Trace = lambda _: None,
+    after_restore: tuple[str, str] | None = None,
+) -> Trained:
+    """Train with the other parties of the contract. All run this at the same time, each with its own folder.
+
+    Started again after whatever ended it, the same call goes on where it was.
+
+    Args:
+        folder: the party's folder, aligned.
+        party: a party of your own, over the rows of `folder.align()`; made of party.toml if not given.
+        progress: told after each turn.
+        waiting: told while a peer lets us wait.
+        alarm: told of everything that was refused: the peer, the field, the reason.
+        trace: told of each point that a turn passes.
+        after_restore: who lets the run go on from a folder that is an older copy, or whose count of what left is gone,
+            and why; what it sends again is then answered again. It stays on record.
+    """
+    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    with started(folder, lambda status: Telling(status, waiting, alarm, trace), progress, after_restore) as run:
+        if folder.config.role == "label":
+            return label_run.train_label(run, cast("LabelParty | None", party))
+        return feature_run.train_features(run, cast("FeatureParty | None", party))
+
+
+def train_one_shot(
+    folder: Folder | str | Path,
+    *,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+    waiting: Waiting = lambda *_: None,
+    alarm: Alarm = lambda *_: None,
+    trace: Trace = lambda _: None,
+    after_restore: tuple[str, str] | None = None,
+) -> LabelOutcome | FeatureOutcome:
+    """Train with the other parties of the contract in one exchange. All run this at the same time, each in its folder.
+
+    Started again after whatever ended it, the same call goes on where it was. At the end it writes the party's report
+    into the run's folder.
+
+    Args:
+        folder: the party's folder, aligned.
+        progress: told what is being done, how much of it is done and how much there is.
+        waiting: told while a peer lets us wait.
+        alarm: told of everything that was refused: the peer, the field, the reason.
+        trace: told of each point that the run passes.
+        after_restore: who lets a label party go on from a folder that is an older copy, or whose count of what left is
+            gone, and why. It stays on record.
+    """
+    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    contract = folder.one_shot
+    folder.check_pair(contract)
+    if folder.config.training.threads:
+        torch.set_num_threads(folder.config.training.threads)
+    where = folder.run_folder(contract)
+    lock = locked(where / "lock")
+    try:
+        status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
+        telling = ExchangeTelling(status, waiting, alarm, trace, progress)
+        sealed_log.begin(where / OVERRIDES)
+        try:
+            if folder.config.role == "label":
+                answered = restored(where, status.log, after_restore)
+                outcome: LabelOutcome | FeatureOutcome = one_shot_label.train_label(folder, telling, answered)
+            else:
+                outcome = one_shot_features.train_features(folder, telling)
+        except TacitError as error:
+            status.update(state="stopped", reason=str(error), at_once=True)
+            raise
+        telling.part("writing the report")
+        write_report(exchange_report(folder), where)
+        status.update(state="finished", history=outcome.history, at_once=True)
+        return outcome
+    finally:
+        os.close(lock)

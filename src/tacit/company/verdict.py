@@ -1,0 +1,206 @@
+"""From what attacks reached to what a report says: pure functions, the same for a training's end and for an audit."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import torch
+
+from tacit._version import __version__
+from tacit.audit.attacks import describe
+from tacit.audit.inputs import InputFinding
+from tacit.audit.run import Finding
+from tacit.views.report.document import Leak, NotTested, Worst
+
+__all__ = [
+    "Missing",
+    "Side",
+    "assumptions",
+    "input_leaks_of",
+    "leaks_of",
+    "not_tested",
+    "now",
+    "passed",
+    "skipped",
+    "verdict",
+    "versions",
+    "worst_of",
+]
+
+Side = Literal["features", "label"]
+"""Who is looking: "features" reads gradients and is after labels, "label" reads embeddings and is after features."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What was not tried in one audit.
+
+    Attributes:
+        what: an attack, or some of the messages.
+        why: in a sentence.
+        matters: whether a limit can't be said to hold without it; an attack that does not apply does not matter.
+    """
+
+    what: str
+    why: str
+    matters: bool = False
+
+
+def now() -> str:
+    """This moment, as reports write it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """Of what the figures may depend on."""
+    return {"tacit": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
+
+
+def leaks_of(findings: Sequence[Finding], on: Literal["batches", "visits", "live"] = "batches") -> tuple[Leak, ...]:
+    """What attacks on labels reached, as a report has it.
+
+    A report's quantile is `Finding.upper`: what 95 of 100 batches stay under, chance taken out, which is what limits
+    are held against. Over all visits there is one batch, and it only tells something beside a baseline.
+    """
+    return tuple(
+        Leak(
+            attack=one.attack,
+            on=on,
+            layer=one.layer,
+            value=one.leak.value,
+            low=one.leak.low,
+            high=one.leak.high,
+            quantile=one.upper if on != "visits" or one.baseline is not None else None,
+            baseline=None if one.baseline is None else one.baseline.value,
+            **_told(one.attack, one),
+        )
+        for one in findings
+    )
+
+
+def input_leaks_of(
+    findings: Sequence[InputFinding], on: Literal["batches", "visits", "live"] = "batches"
+) -> tuple[Leak, ...]:
+    """What attacks on features reached: the share of the columns' variance that was read, or an attribute's AUC."""
+    leaks = []
+    for one in findings:
+        if one.auc is not None:
+            figure: tuple[float, ...] = (one.auc.value, one.auc.low, one.auc.high)
+        elif one.relative is not None:
+            figure = tuple(_share(1 - part) for part in (one.relative.value, one.relative.high, one.relative.low))
+        else:
+            continue
+        measure: Literal["attribute_auc", "variance_read"] = "variance_read" if one.auc is None else "attribute_auc"
+        value, low, high = figure
+        told = _told(one.attack, one)
+        leaks.append(Leak(attack=one.attack, on=on, measure=measure, value=value, low=low, high=high, **told))
+    return tuple(leaks)
+
+
+def worst_of(leaks: Sequence[Leak]) -> Worst | None:
+    """The attack that reached most above what its attacker had without any message; None where none ran."""
+    if not leaks:
+        return None
+    most = max(leaks, key=lambda one: one.value - _without(one))
+    return Worst(attack=most.attack, value=most.value, low=most.low, high=most.high, measure=most.measure)
+
+
+def passed(leaks: Sequence[Leak], limit: float) -> tuple[Leak, ...]:
+    """The attacks whose upper end lies above a limit, less what each attacker had beyond a coin flip by itself."""
+    return tuple(one for one in leaks if _upper(one) > limit)
+
+
+def verdict(
+    leaks: Sequence[Leak], limit: float | None, missing: Sequence[Missing] = ()
+) -> Literal["held", "broken", "no limit", "not judged"]:
+    """Whether a limit holds: "held" only where every upper end is under it and nothing that matters was left out."""
+    if limit is None:
+        return "no limit"
+    if passed(leaks, limit):
+        return "broken"
+    return "not judged" if not leaks or any(one.matters for one in missing) else "held"
+
+
+def skipped(reasons: Mapping[tuple[str, str], str] | Mapping[str, str], over: str = "") -> list[Missing]:
+    """Attacks that the messages at hand give nothing to, as `attack_all` and `attack_inputs` note them."""
+    names = ((key if isinstance(key, str) else key[0], why) for key, why in reasons.items())
+    return [Missing(f"the attack {name}{over}", why) for name, why in names]
+
+
+def not_tested(side: Side, missing: Sequence[Missing] = ()) -> tuple[NotTested, ...]:
+    """Everything that was not tried: what is missing in this audit, and what no audit of a transcript can try."""
+    return tuple(
+        NotTested(what=what, why=why) for what, why in [*((one.what, one.why) for one in missing), *_NEVER[side]]
+    )
+
+
+def assumptions(side: Side, notes: Sequence[str] = ()) -> tuple[str, ...]:
+    """Under which the figures hold."""
+    return (*_ALWAYS[side], *notes)
+
+
+def _upper(leak: Leak) -> float:
+    most = leak.high
+    if leak.quantile is not None:  # with a baseline it was taken of the difference, which says more than both apart
+        most = leak.quantile if leak.baseline is not None else max(most, leak.quantile)
+    return most - (_without(leak) - 0.5 if leak.measure != "variance_read" else 0.0)
+
+
+def _without(leak: Leak) -> float:
+    """What the attacker reaches without any message."""
+    if leak.measure == "variance_read":
+        return leak.baseline or 0.0
+    return 0.5 if leak.baseline is None else leak.baseline
+
+
+def _share(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
+def _told(attack: str, finding: Finding | InputFinding) -> dict[str, Any]:
+    """How long an attack took, and what its file says about it."""
+    about, knows, costs = describe(attack)
+    return {"about": about, "knows": knows, "costs": costs, "seconds": getattr(finding, "seconds", None)}
+
+
+_ALWAYS: dict[Side, tuple[str, ...]] = {
+    "features": (
+        "Attackers who are told some labels know those of a random half of the examples, and are judged on the others.",
+        "A leak AUC is about ranking: 0.5 is a coin flip, 1 tells each positive example from each negative one.",
+        "Intervals are of 95%; among many attacks the largest figure lies a little above the truth.",
+    ),
+    "label": (
+        "Attackers know the features of a random half of the examples, with their embeddings, and are judged on the "
+        "others.",
+        "What was read is the share of the columns' variance that a decoder explains: 0 is nothing, 1 is everything.",
+        "Intervals are of 95%; among many attacks the largest figure lies a little above the truth.",
+    ),
+}
+
+_NEVER: dict[Side, tuple[tuple[str, str], ...]] = {
+    "features": (
+        ("attacks that nobody has published or built here", "a figure is a lower bound of what can be learned"),
+        ("a peer that departs from the protocol", "only what was really exchanged is looked at; crafted embeddings "
+         "could draw more out of the answers"),
+        ("several receivers who put together what they have", "each transcript is judged by itself"),
+        ("a receiver with knowledge from elsewhere", "other tables about the same people may tell more together with "
+         "the messages"),
+        ("layers below the cut", "attacks look at what crossed the wire; the receiver derives the rest from that"),
+        ("labels of more than two classes", "leak AUC is about two"),
+        ("the trained model itself, and what its predictions give away", "only messages of training are looked at"),
+    ),
+    "label": (
+        ("attacks that nobody has published or built here", "a figure is a lower bound of what can be learned"),
+        ("a peer that departs from the protocol", "only what was really exchanged is looked at; crafted gradients "
+         "could make embeddings tell more"),
+        ("single columns and rare values", "the figure is a mean over all columns and rows: some may be read better"),
+        ("several receivers who put together what they have", "each transcript is judged by itself"),
+        ("a receiver with knowledge from elsewhere", "other tables about the same people may tell more together with "
+         "the messages"),
+        ("the trained model itself, and what its predictions give away", "only messages of training are looked at"),
+    ),
+}  # fmt: skip

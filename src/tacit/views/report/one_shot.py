@@ -1,0 +1,105 @@
+"""What the page about a training in one exchange shows: a certificate, or what was read column by column."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from tacit.views.report.bars import Mark, interval, scale
+from tacit.views.report.document import Report
+from tacit.views.report.exchanged import Certified, ColumnRead, Figure, Released
+from tacit.views.report.measures import MEASURES, Judged
+from tacit.views.report.words import STAMPS, Headline, decimals
+
+__all__ = ["content"]
+
+_LONGEST = 400  # letters of exact parameters that are shown; report.json has all
+
+
+def content(report: Report) -> dict[str, object]:
+    """Everything that the template places on the page."""
+    exchange = report.exchange
+    assert exchange is not None
+    limit = [] if report.limit is None else [Mark("limit", report.limit, "limit")]
+    if exchange.certificate is not None:
+        head, measure = _certificate(report, exchange.certificate), MEASURES["leak_auc"]
+        limit += [] if exchange.certificate.budget is None else [Mark("budget", exchange.certificate.budget)]
+    else:
+        assert exchange.release is not None
+        head, measure = _release(report, exchange.release), MEASURES["variance_read"]
+    return {
+        "head": head,
+        "scale": scale(measure, head.figure, limit, title="On a scale from nothing to everything"),
+        "columns": [] if exchange.release is None else _columns(exchange.release, report.limit),
+        "figures": [(figure, _bar(figure)) for figure in exchange.figures],
+        "parameters": "" if exchange.certificate is None else exchange.certificate.parameters[:_LONGEST],
+        "asked": asked,
+    }
+
+
+def _certificate(report: Report, certificate: Certified) -> Headline:
+    stamp, tone = ("Certified", "good") if report.verdict == "held" else STAMPS[report.verdict]
+    budget = "" if certificate.budget is None else f", of a budget of {decimals(certificate.budget)}"
+    exchanges = "the one exchange" if certificate.releases == 1 else f"all {certificate.releases:,} exchanges"
+    meaning = [
+        f"Show somebody who has all that was sent two {certificate.unit}s whose labels differ. They point at the right "
+        f"one at most {100 * certificate.total_auc:.1f} times in 100; by tossing a coin it would be 50.",
+        *([certificate.posterior] if certificate.posterior else []),
+        f"The limit of {decimals(report.limit)} is on one exchange; over {exchanges} so far it comes to "
+        f"the figure above{budget}.",
+    ]
+    figure = Judged(certificate.total_auc, certificate.total_auc, certificate.total_auc)
+    return Headline(stamp, tone, certificate.sentence, tuple(meaning), figure, "leak AUC over all exchanges, at most")
+
+
+def _release(report: Report, release: Released) -> Headline:
+    stamp, tone = STAMPS[report.verdict]
+    worst = release.columns[0] if release.columns else None
+    most = "nothing was asked" if worst is None else f"{worst.column!r}: {asked(worst.question)}"
+    limit = {
+        "held": f"The limit of {decimals(report.limit)} was held before anything left",
+        "broken": f"The limit of {decimals(report.limit)} does not hold for what was sent",
+    }.get(report.verdict, "No limit was set")
+    value, low = (release.worst, release.worst) if worst is None else (worst.value, worst.low)
+    meaning = [
+        "This is a measurement, not a bound: decoders that know some of the rows with all their columns read the "
+        "others from what was sent. Somebody who knows more rows, or has a better decoder, may read more.",
+        f"The largest of {release.questions:,} figures counts, never a mean: one category that is given away is one "
+        "too many. The limit is held against its upper end.",
+    ]
+    verdict = f"{limit}: at most {decimals(release.worst)} was read of anything, by the upper end of {most}."
+    return Headline(
+        stamp,
+        tone,
+        verdict,
+        tuple(meaning),
+        Judged(value, low, release.worst),
+        f"read of {most}; 95% interval {decimals(low)} to {decimals(release.worst)}",
+    )
+
+
+def asked(question: str) -> str:
+    """What was asked about a column, in words.
+
+    >>> asked("highest"), asked("category 7")
+    ('its highest values', 'category 7')
+    """
+    words = {"variance": "its variance", "lowest": "its lowest values", "highest": "its highest values"}
+    return {**words, "codes": "its codes", "rare categories": "its rare categories"}.get(question, question)
+
+
+def _columns(release: Released, limit: float | None) -> list[tuple[ColumnRead, Markup, bool]]:
+    return [
+        (
+            column,
+            interval(column.column, MEASURES["variance_read"], Judged(column.value, column.low, column.high), limit),
+            limit is not None and column.high > limit,
+        )
+        for column in release.columns
+    ]
+
+
+def _bar(figure: Figure) -> Markup | None:
+    if figure.low is None or figure.high is None:
+        return None
+    shown = Judged(figure.value, figure.low, figure.high)
+    return interval(figure.name, MEASURES["leak_auc"], shown, figure.most, over=figure.held is False)

@@ -1,0 +1,81 @@
+"""The report as files: `report.json` for programs, `report.html` for people who have to sign it."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from pydantic import ValidationError
+
+from tacit.disk import replaced, storing
+from tacit.errors import UsageError
+from tacit.views.report import one_shot, page
+from tacit.views.report.document import Report
+from tacit.views.report.words import count, when
+
+__all__ = ["as_json", "read", "render", "write"]
+
+
+def write(report: Report, folder: Path) -> tuple[Path, Path]:
+    """Write `report.json` and `report.html` into a folder, which is made where there is none.
+
+    Each file is replaced as a whole: a reader sees the old one or the new one, never a part.
+
+    Returns:
+        The paths of the two files, the JSON first.
+    """
+    texts = as_json(report), render(report)  # before anything is replaced: both files are new, or none is
+    paths = folder / "report.json", folder / "report.html"
+    for path, text in zip(paths, texts, strict=True):
+        _replace(path, text)
+    return paths
+
+
+def render(report: Report) -> str:
+    """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
+    name, content = ("page", page.content) if report.exchange is None else ("one_shot", one_shot.content)
+    return _template(f"{name}.html.j2").render(
+        content(report),
+        report=report,
+        digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
+        made=when(report.made),
+        when=when,
+        count=count,
+    )
+
+
+def read(path: Path) -> Report:
+    """The report in a `report.json`; anything else is an error that says what is wrong with the file."""
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be read ({error.strerror or error}): give the path of a report.json that `tacit audit` wrote"
+        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{path} is not a report that this version can read: {f'{place}: ' if place else ''}{first['msg']}. Give "
+            "the path of a report.json that `tacit audit` wrote, or make the report again"
+        ) from None
+
+
+def as_json(report: Report) -> str:
+    """What `report.json` holds."""
+    return report.model_dump_json(indent=2) + "\n"
+
+
+@cache
+def _template(name: str) -> Template:
+    loader = PackageLoader("tacit.views.report", ".")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return made.get_template(name)
+
+
+def _replace(path: Path, text: str) -> None:
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replaced(path, lambda file: file.write(text.encode()))

@@ -1,0 +1,146 @@
+"""What a run says of itself in its folder: where it stands, what happened, what its gate decided."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tacit.company import sealed_log
+from tacit.errors import StorageError, UsageError
+
+__all__ = ["GATE", "LIVE", "LOGS", "PACE", "REPORT", "STATUS", "alive", "read", "read_all", "read_run"]
+
+STATUS, LIVE, GATE, PACE, REPORT = "status.json", "live.jsonl", "gate.jsonl", "pace.jsonl", "report.json"
+LOGS = ("log.older.jsonl", "log.jsonl")
+"""The older one is what the log was when it had become too large."""
+
+# What a status may hold, of which kind; the first ones are always there.
+_ALWAYS = {"run": str, "party": str, "role": str, "state": str, "time": str}
+_SOMETIMES = {
+    "turn": int, "turns": int, "steps": int, "epoch": int, "epochs": int, "history": list, "journal_bytes": int,
+    "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int, "mode": str, "part": str, "done": int,
+    "total": int, "certificate": dict, "release": dict,
+}  # fmt: skip
+_TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"), ("part", "done", "total"))
+_LEFT = {"time": str, "what": str, "to": str, "rows": int, "bytes": int}
+
+
+def read(folder: str | Path) -> list[dict[str, Any]]:
+    """The status of every run in a party's folder, newest first; alarms are counted, and the last events are added.
+
+    What can't be read is said under "problems" and does not stop the rest.
+    """
+    path = Path(folder)
+    if not (path / "party.toml").exists():
+        raise UsageError(f"{path} is no party's folder: make one with `tacit init`, or say which with --folder")
+    runs = [read_run(status.parent) for status in sorted((path / "runs").glob(f"*/{STATUS}"))]
+    return sorted(runs, key=lambda run: str(run["time"]), reverse=True)
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """One run's status with its last events and the gate's last decision; of a damaged one what is known all the same.
+
+    Args:
+        folder: of the run.
+    """
+    status, events, decisions = read_all(folder)
+    return {**status, "events": events[-5:], "gate": decisions[-1] if decisions else None}
+
+
+def read_all(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+    """One run's status, all events of its log, and all that its gate decided.
+
+    Args:
+        folder: of the run.
+    """
+    path, problems = folder / STATUS, list[str]()
+    try:
+        status = json.loads(path.read_bytes())
+        wrong = _wrong(status)
+    except (OSError, ValueError, RecursionError) as error:
+        status, wrong = {}, str(error)
+    if wrong:
+        status = {"run": folder.name, "state": "unknown", "time": ""}
+        problems.append(f"{path} can't be read ({wrong[:100]}): `tacit train` writes it anew when it goes on")
+    events = [event for name in LOGS for event in _events(folder / name, problems)]
+    times = [event.get("times", 1) for event in events if event["event"] == "refused"]
+    status["alarms"] = sum(many if type(many) is int else 1 for many in times)
+    if status.get("mode") == "one_shot":
+        status["parts"] = [
+            {"part": event["part"], "time": event["time"]}
+            for event in events
+            if event["event"] == "part" and type(event.get("part")) is str
+        ]
+        status["left"] = _left(events)
+    try:
+        decisions = sealed_log.read(folder / GATE, shown=True)
+    except (OSError, StorageError) as error:
+        decisions = []
+        problems.append(str(error))
+    return {**status, "alive": alive(status.get("pid")), "problems": problems}, events, decisions
+
+
+def alive(pid: Any) -> bool:
+    """Whether the process that writes a run is there."""
+    try:
+        number = int(pid)
+        if number > 0:  # others stand for whole groups of processes
+            os.kill(number, 0)
+    except (OSError, TypeError, ValueError, OverflowError):
+        return False
+    return number > 0
+
+
+def _wrong(status: Any) -> str:
+    """What is wrong with a status, in a few words; nothing where it can be shown."""
+    if not isinstance(status, dict):
+        return f"it is a {type(status).__name__}"
+    kinds = {**_ALWAYS, **_SOMETIMES}
+    missing = [name for name in _ALWAYS if name not in status]
+    for first, *others in _TOGETHER:
+        missing += [name for name in others if first in status and name not in status]
+    odd = [name for name, kind in kinds.items() if name in status and type(status[name]) is not kind]
+    if "turns" in status and "turns" not in odd and status["turns"] < 1:
+        odd.append("turns")
+    if "history" in status and "history" not in odd and not all(map(_is_epoch, status["history"])):
+        odd.append("history")
+    problems = (("missing", missing), ("of another kind", odd))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in problems if names)
+
+
+def _is_epoch(line: Any) -> bool:
+    """Whether a line of the history is an epoch and its figures."""
+    return isinstance(line, dict) and "epoch" in line and all(type(value) in (int, float) for value in line.values())
+
+
+def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:
+    """The lines of a log; those that say nothing are counted among the problems."""
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        problems.append(f"{path} can't be read ({error.strerror})")
+        return []
+    events, lost = [], 0
+    for line in filter(None, lines):
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if isinstance(event, dict) and type(event.get("event")) is type(event.get("time")) is str:
+            events.append(event)
+        else:
+            lost += 1
+    if lost:
+        problems.append(f"{path}: {lost} of {len(events) + lost} lines can't be read; a crash cuts the last one short")
+    return events
+
+
+def _left(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What left this party in one exchange, each thing once: what, to whom, when, of how many rows, how many bytes."""
+    left: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in events:
+        if event["event"] == "left" and all(type(event.get(name)) is kind for name, kind in _LEFT.items()):
+            left.setdefault((event["what"], event["to"]), {name: event[name] for name in _LEFT})
+    return list(left.values())

@@ -1,0 +1,184 @@
+"""Runs and sweeps brought to trackers, and kept up to date while they go on.
+
+Whatever was brought is not brought again: a tracker says up to which step it has a curve, and only later points go
+there. A run that was killed repeats steps bit for bit, so what is there already is right.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tacit.errors import UsageError
+from tacit.views import reading
+from tacit.views.pacing import seconds
+from tacit.views.reading import DAMAGE, Place, Reader, RunReader, SweepReader, damage
+from tacit.views.track.curves import Curve, later, replica_curves, run_curves
+from tacit.views.track.facts import facts_of
+from tacit.views.track.tracker import State, Tracker
+
+__all__ = ["Export", "Following", "Open", "state_of"]
+
+Open = Callable[[str, str], Tracker]
+"""Opens a tracker, given an id that stays the same and a name to be read."""
+
+_REPORTS = ("report.json", "report.html")
+
+
+class Following(ABC):
+    """Runs and sweeps under some folders; those that begin later are found as well, and none that is gone is awaited.
+
+    Attributes:
+        readers: of what there is, by id.
+        problems: what could not be read, by id; the rest goes on.
+
+    Args:
+        roots: parties' folders, runs, sweeps, or any folder above them. Where none is found it is a `UsageError`.
+    """
+
+    def __init__(self, roots: Sequence[Path | str]) -> None:
+        self._roots = list(roots)
+        self.readers: dict[str, Reader] = {}
+        self.problems: dict[str, str] = {}
+        self._look()
+        if not self.readers:
+            raise UsageError(
+                f"no run and no sweep under {', '.join(map(str, roots))}: name a party's folder, a run's, or one above"
+            )
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more can come: every run has ended, and so has its process."""
+        return all(state_of(reader) == "finished" for reader in self.readers.values())
+
+    def update(self) -> int:
+        """Bring what is new; how many figures that were."""
+        self._look()
+        return self._bring([reader for reader in self.readers.values() if self._refreshed(reader)])
+
+    @abstractmethod
+    def _bring(self, changed: Sequence[Reader]) -> int:
+        """Bring what those have that changed."""
+
+    def _look(self) -> None:
+        places = reading.find(self._roots)
+        self.readers = {place.id: self.readers.get(place.id) or reading.reader(place) for place in places}
+
+    def _refreshed(self, reader: Reader) -> bool:
+        try:
+            changed = reader.refresh()
+        except DAMAGE as error:
+            self.problems[reader.place.id] = damage(reader.place, error)
+            return False
+        self.problems.pop(reader.place.id, None)
+        return changed
+
+
+class Export(Following):
+    """Runs and sweeps brought to trackers, each training to one of its own.
+
+    Attributes:
+        brought: how many figures of each run, or training of a sweep, by its id.
+        names: of the same.
+
+    Args:
+        roots: as of `Following`.
+        open_tracker: opens the tracker of a run, or of one training of a sweep.
+    """
+
+    def __init__(self, roots: Sequence[Path | str], open_tracker: Open) -> None:
+        super().__init__(roots)
+        self.brought: dict[str, int] = {}
+        self.names: dict[str, str] = {}
+        self._open = open_tracker
+        self._trackers: dict[str, Tracker] = {}  # of runs that are not over: others hold no file open
+        self._filed: dict[str, float] = {}
+
+    def close(self) -> None:
+        """Close all trackers, each with how its run stands."""
+        for place, tracker in self._trackers.items():
+            tracker.close(state_of(self.readers[place]) if place in self.readers else "stopped")
+        self._trackers.clear()
+
+    def _bring(self, changed: Sequence[Reader]) -> int:
+        before = sum(self.brought.values())
+        for reader in changed:
+            if isinstance(reader, RunReader):
+                self._bring_run(reader)
+            else:
+                self._bring_sweep(reader)
+        return sum(self.brought.values()) - before
+
+    def _bring_curves(self, place: str, name: str, curves: Iterable[Curve], tracker: Tracker) -> None:
+        new = later(curves, tracker)
+        tracker.points(new)
+        self.brought[place] = self.brought.get(place, 0) + len(new)
+        self.names[place] = name
+
+    def _bring_run(self, run: RunReader) -> None:
+        place = run.place
+        if place.id not in self._trackers:
+            self._trackers[place.id] = self._open(place.id, place.name)
+        tracker = self._trackers[place.id]
+        tracker.facts(facts_of(run))
+        self._bring_curves(place.id, place.name, run_curves(run), tracker)
+        for decision in run.decisions:
+            step = run.decided_at(decision)
+            if step > tracker.reached("gate/decision"):
+                words = f"{decision['decision']}, level {decision['level']}: {decision['reason']}"
+                tracker.text("gate/decision", step, words, time=seconds(decision["time"]))
+        _bring_norms(run, tracker)
+        self._bring_report(place, tracker)
+        if state_of(run) == "finished":
+            self._trackers.pop(place.id).close()
+        else:
+            tracker.flush()
+
+    def _bring_report(self, place: Place, tracker: Tracker) -> None:
+        paths = [path for name in _REPORTS if (path := place.path / name).exists()]
+        changed = max((path.stat().st_mtime for path in paths), default=-math.inf)
+        if changed > self._filed.get(place.id, -math.inf):
+            tracker.files(paths)
+            self._filed[place.id] = changed
+
+    def _bring_sweep(self, sweep: SweepReader) -> None:
+        """Trainings of a sweep are over when they are found, so each is brought once."""
+        for point in sweep.points:
+            number = point["replica"]
+            place = f"{sweep.place.id}-{number}"
+            if place in self.brought:
+                continue
+            name = f"{sweep.place.name} {point['label']} seed {point['seed']} ({number})"
+            tracker = self._open(place, name)
+            facts = {key: point[key] for key in ("protection", "knob", "strength", "seed") if point[key] is not None}
+            tracker.facts({"sweep": sweep.place.name, "data": sweep.about.get("data"), **facts})
+            self._bring_curves(place, name, replica_curves(sweep.replica(number, points=1 << 62)), tracker)
+            tracker.close()
+
+
+def state_of(reader: Reader) -> State:
+    """How a run or a sweep stands."""
+    if isinstance(reader, SweepReader):
+        return "finished" if (reader.place.path / "results.parquet").exists() else "running"
+    alive, over = bool(reader.status.get("alive")), reader.status.get("state") == "finished"
+    if over and (reader.report is not None or not alive):  # a process that has trained may still write a report
+        return "finished"
+    return "running" if alive else "stopped"
+
+
+def _bring_norms(run: RunReader, tracker: Tracker) -> None:
+    """Norms by class as histograms of their logarithms: bins are of equal width there, and so they are shown."""
+    norms = run.norms.shown() or {"steps": []}
+    for which in ("sent", "clean"):
+        reached = tracker.reached(f"log10_norm/{which}/class_0")
+        for step, classes in zip(norms["steps"], norms.get(which, ()), strict=False):
+            if classes is None or step <= reached:
+                continue
+            low, high = math.log10(classes["low"]), math.log10(classes["high"])
+            for number, counts in enumerate(classes["counts"]):
+                edges = np.linspace(low, high, len(counts) + 1).tolist()
+                tracker.histogram(f"log10_norm/{which}/class_{number}", step, edges, counts)

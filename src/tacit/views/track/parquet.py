@@ -1,0 +1,132 @@
+"""Everything that runs have found as four Parquet files, each one long table over all runs.
+
+::
+
+    figures.parquet     place, run, party, group, name, measure, step, time, value, low, high
+    decisions.parquet   place, run, party, time, epoch, step, decision, level, strength, limit, reason, broken
+    events.parquet      place, run, party, time, event, details
+    leaks.parquet       place, run, party, attack, on, layer, measure, value, low, high, quantile, baseline, seconds
+
+`place` is the same in all four and stays the same: it stands for a run's folder. `docs/ref-tracking.md` says what each
+column holds. Files are written whole, each in place of the one before, so that a reader never sees a part. A sweep's
+`results.parquet` is such a table already; it stays where it is.
+"""
+
+from __future__ import annotations
+
+import json
+import time as clock
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tacit.disk import replaced, storing
+from tacit.errors import UsageError
+from tacit.views.reading import Reader, RunReader, SweepReader, frame
+from tacit.views.tables import FIGURES
+from tacit.views.track.following import Following
+
+__all__ = ["SCHEMAS", "Tables"]
+
+_SHARE = 10  # of the time goes into writing, at most one part in so many
+
+_WHO = {"place": pl.String, "run": pl.String, "party": pl.String}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "figures": {name: pl.String if kind is str else pl.Float64 for name, kind in FIGURES.items()},
+    "decisions": _WHO
+    | {"time": pl.String, "epoch": pl.Int64, "step": pl.Int64, "decision": pl.String, "level": pl.Int64}
+    | {"strength": pl.String, "limit": pl.Float64, "reason": pl.String, "broken": pl.Boolean},
+    "events": _WHO | {"time": pl.String, "event": pl.String, "details": pl.String},
+    "leaks": _WHO
+    | {"attack": pl.String, "on": pl.String, "layer": pl.String, "measure": pl.String}
+    | dict.fromkeys(("value", "low", "high", "quantile", "baseline", "seconds"), pl.Float64),
+}
+"""The columns of each file and their types."""
+
+
+class Tables(Following):
+    """The runs under some folders as Parquet files, written anew when a run has changed.
+
+    Attributes:
+        rows: of each file, as it was last written.
+        sweeps: folders of sweeps, whose tables stay where they are.
+
+    Args:
+        roots: parties' folders, runs, or any folder above them. Where there is nothing it is a `UsageError`.
+        folder: of the files; it is made where it is not there.
+        now: a clock that never goes back.
+    """
+
+    def __init__(
+        self, roots: Sequence[Path | str], folder: str | Path, *, now: Callable[[], float] = clock.monotonic
+    ) -> None:
+        super().__init__(roots)
+        self.rows: dict[str, int] = {}
+        self._folder, self._now = Path(folder), now
+        self._pieces: dict[str, dict[str, pl.DataFrame]] = {}
+        self._due, self._waiting = float("-inf"), False
+        if not self._runs():
+            raise UsageError(
+                f"only sweeps, and no run, under {', '.join(map(str, roots))}: the results.parquet of a sweep is "
+                "Parquet already"
+            )
+        with storing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def sweeps(self) -> list[Path]:
+        """Folders of sweeps that were found."""
+        return [reader.place.path for reader in self.readers.values() if isinstance(reader, SweepReader)]
+
+    def close(self) -> None:
+        """Write what has not been written yet."""
+        if self._waiting:
+            self._write()
+
+    def _runs(self) -> list[RunReader]:
+        return [reader for reader in self.readers.values() if isinstance(reader, RunReader)]
+
+    def _bring(self, changed: Sequence[Reader]) -> int:
+        """Write the files, but not so often that writing them takes a good part of the time."""
+        before = self.rows.get("figures", 0)
+        for reader in changed:
+            if isinstance(reader, RunReader):
+                self._pieces[reader.place.id] = _tables(reader)
+                self._waiting = True
+        if self._waiting and (self._now() >= self._due or self.finished):
+            started = self._now()
+            self._write()
+            ended = self._now()
+            self._due = ended + _SHARE * (ended - started)
+        return self.rows.get("figures", 0) - before
+
+    def _write(self) -> None:
+        for name, schema in SCHEMAS.items():
+            pieces = [self._pieces[place][name] for place in sorted(self._pieces)]
+            table = pl.concat(pieces) if pieces else pl.DataFrame(schema=schema)
+            replaced(self._folder / f"{name}.parquet", table.write_parquet, durable=False)
+            self.rows[name] = len(table)
+        self._waiting = False
+
+
+def _tables(run: RunReader) -> dict[str, pl.DataFrame]:
+    """The part of each file that is of one run."""
+    who = {"place": run.place.id, "run": run.status.get("run"), "party": run.status.get("party")}
+    decided = [{**decision, "step": run.decided_at(decision)} for decision in run.decisions]
+    leaks = (run.report or {}).get("leaks", [])
+    rows = {"decisions": decided, "events": list(_events(run)), "leaks": leaks}
+    tables = {"figures": frame(run)}
+    for name, lines in rows.items():
+        schema = SCHEMAS[name]
+        cells = [{column: (who if column in who else line).get(column) for column in schema} for line in lines]
+        tables[name] = pl.DataFrame(cells, schema=schema)
+    return tables
+
+
+def _events(run: RunReader) -> Iterator[dict[str, Any]]:
+    """The log's lines; what is special to a kind of event is kept as JSON."""
+    for event in run.events:
+        rest = {name: value for name, value in event.items() if name not in ("time", "event")}
+        yield {"time": event["time"], "event": event["event"], "details": json.dumps(rest)}

@@ -1,0 +1,113 @@
+"""The live page's server: a port and a token."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from tacit.errors import UsageError
+from tacit.views.web.access import Access
+from tacit.views.web.app import make_app
+from tacit.views.web.shelf import Shelf
+
+__all__ = ["PORT", "Dashboard", "listen"]
+
+PORT = 7860
+"""The first port that is tried."""
+
+_TRIES = 100
+_GRACE = 2  # seconds for answers that are under way when the server stops
+
+
+class Dashboard:
+    """A server of the live page, which has its port from the start.
+
+    Attributes:
+        access: its token and its address.
+        port: where it listens.
+        shelf: the places that it shows.
+
+    Args:
+        roots: folders under which runs and sweeps are looked for.
+        host: to listen at.
+        port: to listen at; 0 for any, None for the first free one from 7860 on.
+        token: that is needed to look; a fresh one if not given.
+        every: seconds after which new places are looked for again.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        token: str | None = None,
+        every: float = 3.0,
+    ) -> None:
+        self._socket = listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        # localhost may stand for two addresses, and at the other one somebody else may listen, who would get the token
+        called = self._socket.getsockname()[0] if host == "localhost" else host
+        self.access = Access(host=called, port=self.port, token=token)
+        self.shelf = Shelf(roots, every=every)
+        config = uvicorn.Config(
+            make_app(self.shelf, self.access),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            access_log=False,
+            log_config=None,
+            log_level="critical",  # what goes wrong in an answer is logged by the app; the token must be in no log
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+        self._server = uvicorn.Server(config)
+
+    def run(self) -> None:
+        """Serve until Ctrl-C, a SIGTERM or `stop`."""
+        try:
+            self._server.run(sockets=[self._socket])
+        except KeyboardInterrupt:  # uvicorn has ended well, and hands the signal on
+            return
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """Let `run`, in another thread, come to its end."""
+        self._server.should_exit = True
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket that listens, so that nobody else can take the port any more.
+
+    Args:
+        host: a name or an address of this machine.
+        port: 0 for any; None for the first free one from 7860 on.
+    """
+    tries = range(PORT, PORT + _TRIES) if port is None else (port,)
+    for number in tries:
+        try:
+            family, kind, _, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+            made = socket.socket(family, kind)
+        except (OSError, UnicodeError) as error:
+            raise UsageError(f"--host {host}: {error}: leave it out for 127.0.0.1") from None
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(where)
+            made.listen(128)
+        except OSError as error:
+            made.close()
+            if error.errno == errno.EADDRINUSE:
+                continue
+            remedy = "a port above 1023" if error.errno == errno.EACCES else "an address of this machine"
+            raise UsageError(f"can't listen at {host}, port {number} ({error.strerror}): give {remedy}") from None
+        return made
+    if port is None:
+        raise UsageError(f"ports {PORT} to {PORT + _TRIES - 1} are all taken: give another with --port")
+    raise UsageError(f"port {port} is taken: give another with --port, or none for the next that is free")

@@ -1,0 +1,212 @@
+"""A limit between two companies: the noise rises, or training pauses or stops, and no peer learns why."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.audit import standard
+from tacit.audit.foresight import QUICK
+from tacit.cli import app, main
+from tacit.company.audit import audit_trained
+from tacit.errors import LimitError, LinkError, RefusedError, UsageError
+from tacit.wire.journal import Journal
+
+MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.85 }'
+GAUSSIAN = 'protect.embedding = [{ name = "gaussian", snr = 20.0 }]'
+
+
+def halt(point, count):
+    """A trace that ends a training for now, at so many passes of a point."""
+    left = [count]
+
+    def trace(passed):
+        left[0] -= passed == point
+        if passed == point and not left[0]:
+            raise LinkError("for now")
+
+    return trace
+
+
+def decided(companies, folder=None):
+    return [(one["epoch"], one["decision"]) for one in companies.told(folder)]
+
+
+def kinds(folder):
+    """What is in the journal of a run: what was received, answered, noted."""
+    with Journal(folder / "journal") as journal:
+        return {record.kind for _, record in journal.records()}
+
+
+def everything(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+# --- noise is raised -------------------------------------------------------------------------------------------------
+
+
+def test_weak_noise_is_raised_before_epochs_until_the_limit_is_held(gated, monkeypatch):
+    monkeypatch.setattr(standard, "ATTACKS", QUICK)  # networks take seconds and say nothing new here
+    monkeypatch.setattr(standard, "JOINED", standard.JOINED[:4])
+    gated.set(f"{MATCHED}\nlimit = 0.8", contract="epochs = 4")
+    airline, airport = gated.train()
+    told = gated.told()
+    assert (told[0]["epoch"], told[0]["turn"], told[0]["decision"]) == (1, 0, "raise"), "nothing was sent at level 0"
+    levels = [one["level"] for one in told]
+    assert levels == sorted(levels)
+    assert levels[0] >= 1, "0.85 allows a sumKL of 2.15, the limit one of 1.42"
+    assert [one["turn"] for one in told] == [0, 2, 10, 20], "only at public moments"
+    assert airline.party.protect.strength <= 0.8
+    report = audit_trained(airline)
+    assert (report.verdict, report.limit) == ("held", 0.8)
+    assert [(one.epoch, one.level) for one in report.moments] == list(
+        zip((1, 2, 3, 4), [*levels[1:], levels[-1]], strict=True)
+    )
+    assert not list(gated.run(gated.airport).glob("gate.jsonl"))
+    assert airport.history
+
+
+def test_a_feature_party_holds_a_limit_of_its_own(gated):
+    gated.set(airport=f"{GAUSSIAN}\nlimit = 0.5")
+    _, airport = gated.train()
+    told = gated.told(gated.airport)
+    assert told[0]["decision"] == "raise"
+    levels = [one["level"] for one in told]
+    assert levels == sorted(levels), "less is tried two epochs after a raise; whether more is needed hangs on the model"
+    assert airport.party.shield.protect[0].snr == 20.0 / 2 ** told[-1]["level"]
+    assert told[-1]["foreseen"]["upper"] <= 0.5
+    assert not gated.told(gated.airline)
+
+
+@pytest.mark.parametrize("follow", [400, 8])
+def test_early_decisions_attack_what_was_sent_though_no_batch_was_kept_yet(gated, follow):
+    """One batch of eight is kept, and that is not one of the first two; few visits are no reason to end."""
+    gated.set(
+        f'protect.gradient = {{ name = "iso", t = 30.0 }}\nlimit = 0.999\nrecord = {{ last = 1, follow = {follow} }}',
+        f"{GAUSSIAN}\nlimit = 0.999\nrecord = {{ last = 1, follow = {follow} }}",
+    )
+    outcomes = gated.train()
+    assert not any(isinstance(outcome, UsageError) for outcome in outcomes), outcomes
+    for folder in (gated.airline, gated.airport):
+        before, early, *later = gated.told(folder)
+        assert (before["turn"], before["measured"]) == (0, [])
+        assert (early["turn"], early["decision"]) == (2, "keep")
+        if follow == 400:
+            assert not any(isinstance(outcome, Exception) for outcome in outcomes), outcomes
+            assert {one["on"] for one in early["measured"]} == {"visits"}
+            assert {one["on"] for one in later[-1]["measured"]} == {"batches", "visits"}
+
+
+# --- training pauses -------------------------------------------------------------------------------------------------
+
+
+def test_bare_gradients_never_leave_under_a_limit(gated):
+    gated.set("limit = 0.6")
+    airline, airport = gated.train()
+    assert isinstance(airline, LimitError)
+    assert type(airport).__name__ == "LeftAloneError"
+    assert decided(gated) == [(1, "pause")]
+    status = json.loads((gated.run(gated.airline) / "status.json").read_text())
+    assert status["state"] == "paused"
+    reason = gated.told()[0]["reason"]
+    assert "the limit 0.6 can't be held" in reason
+    assert reason in status["reason"] == str(airline)
+    assert kinds(gated.run(gated.airline)) == {"received"}, "nothing was answered"
+    seen = everything(gated.airport)
+    assert not any(word in seen for word in (b"limit 0.6", b"paused", b"likelihood", b"LimitError"))
+    shown = CliRunner().invoke(app, ["status", "--folder", str(gated.airline)])
+    assert f"paused by its limit: {airline}"[:60] in shown.stdout
+
+
+def test_a_limit_needs_followed_examples_of_both_classes(gated):
+    """Else the attacks on all visits can't be tried, and what they would say is not known before all was sent."""
+    gated.set('limit = 0.97\nrecord = { last = 8, follow = 1 }\nprotect.gradient = { name = "iso", t = 3.0 }')
+    airline, _ = gated.train()
+    assert isinstance(airline, UsageError)
+    assert "all of one class" in str(airline)
+    assert kinds(gated.run(gated.airline)) == set()
+
+
+def test_a_paused_run_goes_on_under_a_higher_limit(gated):
+    gated.set(f'{MATCHED}\nlimit = 0.6\non_limit = "pause"')
+    airline, _ = gated.train()
+    assert isinstance(airline, LimitError)
+    again, _ = gated.train()
+    assert isinstance(again, LimitError), "nothing has changed"
+    gated.set("limit = 0.99")
+    airline, airport = gated.train()
+    assert decided(gated) == [(1, "pause"), (1, "pause"), (1, "resume"), (1, "keep"), (2, "keep"), (3, "keep")]
+    assert airline.party.protect.strength == 0.85, "it was to pause, not to raise"
+    assert len(airport.history) == 3
+    assert json.loads((gated.run(gated.airline) / "status.json").read_text())["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(LimitError("it pauses"), 1), (RefusedError("run", "airline has ended this run"), 3)],
+    ids=["limit", "refused"],
+)
+def test_the_command_tells_the_reason_with_its_exit_code(gated, monkeypatch, capsys, error, code):
+    def train(*_, **__):
+        raise error
+
+    monkeypatch.setattr("tacit.company.train.train", train)
+    monkeypatch.setattr("sys.argv", ["tacit", "train", "--quiet", "--folder", str(gated.airline)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert str(error) in capsys.readouterr().err
+
+
+# --- training stops --------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_is_final_and_the_peer_is_told_that_not_why(gated):
+    gated.set('limit = 0.6\non_limit = "stop"')
+    for _ in range(2):  # the second start is refused at once
+        airline, airport = gated.train()
+        assert isinstance(airline, LimitError)
+        assert "stopped" in str(airline)
+        assert isinstance(airport, RefusedError)
+        assert airport.field == "run"
+        assert "limit" not in str(airport)
+    assert decided(gated) == [(1, "stop")]
+    gated.set("limit = 0.99")
+    airline, _ = gated.train()
+    assert isinstance(airline, LimitError)
+    assert "another name" in str(airline)
+
+
+def test_a_feature_party_that_stops_says_so(gated):
+    gated.set(airport='limit = 0.1\non_limit = "stop"')
+    airline, airport = gated.train()
+    assert isinstance(airport, LimitError)
+    assert type(airline).__name__ == "LeftAloneError", "it may wait for one that goes on"
+    told = [one for one in gated.lines(gated.airline, "log.jsonl") if one["event"] == "refused"]
+    assert [one["field"] for one in told] == ["run"]
+    assert "airport has ended this run" in told[0]["reason"]
+
+
+# --- limits that come and go -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answers", [8, 12, 13], ids=["before an epoch", "at a checkpoint", "after one"])
+def test_a_limit_that_is_set_in_the_middle_holds_from_the_next_epoch_on(gated, answers):
+    """What was answered without a limit is answered again as it was, whatever the limit would have said."""
+    gated.set(MATCHED, contract="epochs = 4")
+    gated.train(airline=halt("answer sent", answers))
+    gated.set("limit = 0.97")
+    for outcome in gated.train():
+        assert not isinstance(outcome, Exception), outcome
+    assert gated.told()[0]["turn"] == (10 if answers < 11 else 20)
+
+
+def test_without_its_limit_a_run_goes_on_at_the_strength_that_was_decided(gated):
+    gated.set(f"{MATCHED}\nlimit = 0.8", contract="epochs = 4")
+    gated.train(airline=halt("answer sent", 15))
+    gated.unset("limit")
+    airline, _ = gated.train()
+    levels = [one["level"] for one in gated.told()]
+    assert levels[-1] == levels[-2] > 0
+    assert (gated.told()[-1]["reason"], gated.told()[-1]["limit"]) == ("there is no limit", None)
+    assert airline.party.protect.strength <= 0.8

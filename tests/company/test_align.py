@@ -1,0 +1,287 @@
+"""What an alignment leaves behind is used as it was written or not at all, and every way out is named."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tacit._version import __version__
+from tacit.align import psi
+from tacit.align.curve import Engine
+from tacit.align.history import History
+from tacit.company.align import aligned, store
+from tacit.company.alignment import read
+from tacit.company.folder import Folder
+from tacit.company.meeting import alignment_limits, dial, said_hello
+from tacit.cut.handshake import PROTOCOL, Hello
+from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
+from tacit.wire.codec import control
+from tacit.wire.memory import links
+
+REMEDY = "run `tacit align --again` on all sides"
+ROWS = np.random.default_rng(0).permutation(500)
+
+
+@pytest.fixture(name="where")
+def _where(tmp_path):
+    store(tmp_path, run="first", id="ab", seed=2**62, digest="cd", rows=ROWS)
+    return tmp_path
+
+
+def refused(where, name):
+    with pytest.raises(StorageError) as caught:
+        read(where, "first")
+    said = str(caught.value)
+    assert said.startswith(str(where / name)), said
+    assert REMEDY in said
+    return said
+
+
+# --- the two files ---------------------------------------------------------------------------------------------------
+
+
+def test_what_was_stored_is_read_again(where):
+    found = read(where, "first")
+    assert (found.run, found.count, found.id, found.seed, found.digest) == ("first", 500, "ab", 2**62, "cd")
+    assert np.array_equal(found.rows, ROWS)
+
+
+@pytest.mark.parametrize("rows", [np.roll(ROWS, 1), ROWS[:-1], ROWS.astype(np.int32), ROWS[None], ROWS[::-1]])
+def test_other_rows_are_never_used(where, rows):
+    np.save(where / "rows.npy", rows)
+    assert "has changed" in refused(where, "rows.npy")
+
+
+def test_rows_that_are_gone_or_torn(where):
+    content = (where / "rows.npy").read_bytes()
+    (where / "rows.npy").write_bytes(content[:-8])
+    refused(where, "rows.npy")
+    (where / "rows.npy").unlink()
+    assert "No such file" in refused(where, "rows.npy")
+
+
+def test_rows_that_go_wrong_after_the_start_are_no_traceback(where):
+    found = read(where, "first")
+    (where / "rows.npy").write_bytes(b"no numbers")
+    with pytest.raises(StorageError, match="tacit align --again"):
+        _ = found.rows
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"count": 499},
+        {"id": "ac"},
+        {"digest": ""},
+        {"rows_sha256": "0" * 64},
+        {"fields_sha256": "0" * 64},
+        {"seed": "1"},
+        {"count": True},
+        {"count": 500.0},
+        {"more": 1},
+        {"id": None},
+    ],
+)
+def test_a_field_that_was_changed(where, change):
+    path = where / "alignment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    refused(where, "alignment.json")
+
+
+@pytest.mark.parametrize("name", ["run", "count", "id", "seed", "digest", "rows_sha256", "fields_sha256"])
+def test_a_field_that_is_missing(where, name):
+    path = where / "alignment.json"
+    said = json.loads(path.read_text())
+    del said[name]
+    path.write_text(json.dumps(said))
+    assert "does not have the fields" in refused(where, "alignment.json")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"{}", b"null", b"[" * 100_000])
+def test_a_file_that_says_nothing(where, content):
+    (where / "alignment.json").write_bytes(content)
+    refused(where, "alignment.json")
+
+
+def test_the_alignment_of_another_run(where):
+    with pytest.raises(StorageError, match=r"is that of the run 'first', not of 'second'.*tacit align --again"):
+        read(where, "second")
+
+
+def test_a_crash_between_the_two_files_leaves_no_alignment(where, monkeypatch):
+    monkeypatch.setattr(np, "save", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(StorageError, match="make room"):
+        store(where, run="first", id="ab", seed=1, digest="cd", rows=ROWS[::-1])
+    refused(where, "alignment.json")
+
+
+# --- aligning again --------------------------------------------------------------------------------------------------
+
+
+def both(companies, **options):
+    """Both align at the same time; what each has then, or the first error."""
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(Folder(company.path).align, **options) for company in companies]
+        return [future.result(timeout=60) for future in futures]
+
+
+def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
+    airline, airport = companies
+    with pytest.raises(UsageError, match=r"nothing is aligned for the run 'small' here.*`tacit align --again` on all"):
+        aligned(airline)
+    settings = airline.path / "party.toml"
+    settings.write_text(settings.read_text() + "align.runs_a_month = 2\n")
+    first = both(companies)
+    assert np.array_equal(first[0].rows, 59 - first[1].rows)
+    assert both(companies) == first, "what is aligned already stays as it is"
+
+    (airline.path / "runs" / "small" / "alignment.json").write_bytes(b"\xff")
+    with pytest.raises(StorageError, match="tacit align --again"):
+        airline.align()
+    second = both(companies, again=True)
+    assert second[0].id == second[1].id != first[0].id
+    assert aligned(airline) == second[0]
+
+    with pytest.raises(RefusedError, match=r"has aligned 2 times.*`\[align\] runs_a_month`.*party.toml of airline"):
+        both(companies, again=True)
+    assert aligned(airport) == second[1], "a refused alignment takes nothing away"
+    history = History(airline.path / "runs" / "alignments.jsonl")
+    assert [line.result for line in history.lines()].count("begun") == 2
+
+
+@pytest.mark.parametrize("left", ["begun", "checkpoints/000.safetensors"])
+def test_a_run_that_has_begun_keeps_its_rows(companies, left):
+    airline, _ = companies
+    trace = airline.run_folder(airline.contract) / left
+    trace.parent.mkdir(exist_ok=True)
+    trace.touch()
+    with pytest.raises(UsageError, match=r"'small' has begun, and its rows stay what they are.*another `run`"):
+        airline.align(again=True)
+
+
+# --- a link that breaks ----------------------------------------------------------------------------------------------
+
+
+class HangsUp:
+    """A link whose owner is gone once it has heard one message of this kind."""
+
+    def __init__(self, link, kind):
+        self.link, self.kind, self.peer = link, kind, link.peer
+
+    def send(self, message):
+        self.link.send(message)
+
+    def recv(self, timeout=None):
+        message = self.link.recv(timeout)
+        if message is not None and message.kind == self.kind:
+            self.link.close()
+            raise LinkError("hung up")
+        return message
+
+    def close(self):
+        self.link.close()
+
+
+def hang_up(airport, kind, hashes):
+    """Come as the airport with these ids, and hang up after this word of the airline's; whether there was one."""
+    alignment = airport.contract.alignment
+    options = {"cap": alignment.largest_set, "minimum": alignment.smallest_set, "patience": 5.0}
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            link = dial(airport, airport.contract, alignment_limits())
+            said_hello(link, airport, airport.contract)
+            break
+        except LinkError:
+            time.sleep(0.05)
+    with Engine() as engine, pytest.raises(LinkError) as caught:
+        psi.intersect(HangsUp(link, kind), hashes, engine=engine, **options)
+    return str(caught.value) == "hung up"
+
+
+def test_a_peer_that_hangs_up_with_its_answer_is_not_let_in_again(companies):
+    airline, airport = companies
+    fillers = np.random.default_rng(0).integers(0, 256, (400, 32), np.uint8)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(Folder(airline.path).align)
+        assert hang_up(airport, "matches", fillers)
+        with pytest.raises(LinkError, match=r"airport had been answered.*nobody is let in.*`tacit align --again`"):
+            waiting.result(timeout=60)
+    history = History(airline.path / "runs" / "alignments.jsonl")
+    assert [line.result for line in history.lines()] == ["begun"]
+    with pytest.raises(LinkError):
+        dial(airport, airport.contract, alignment_limits())
+
+    airline_again, airport_again = both(companies, again=True)  # now that both have decided so
+    assert airline_again.id == airport_again.id
+    assert [line.result for line in history.lines()] == ["begun", "begun", "done"]
+
+
+def test_a_link_that_breaks_before_any_answer_is_made_again(companies):
+    airline, airport = companies
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(Folder(airline.path).align)
+        for _ in range(3):
+            link = None
+            while link is None:
+                try:
+                    link = dial(airport, airport.contract, alignment_limits())
+                except LinkError:
+                    time.sleep(0.05)
+            said_hello(link, airport, airport.contract)
+            link.close()
+        other = pool.submit(Folder(airport.path).align)
+        assert waiting.result(timeout=60).id == other.result(timeout=60).id
+    assert [line.result for line in History(airline.path / "runs" / "alignments.jsonl").lines()] == ["begun", "done"]
+
+
+# --- a peer that does something else ---------------------------------------------------------------------------------
+
+
+def greeted(folder, message):
+    """What becomes of the greeting of an aligning party when this message comes."""
+    here, there = links(names=(folder.config.name, "airport"))
+    there.send(message)
+    said_hello(here, folder, folder.contract, patience=5.0)
+
+
+def test_a_misspelt_column_is_told_before_anybody_is_met(companies):
+    airline, _ = companies
+    settings = airline.path / "party.toml"
+    settings.write_text(settings.read_text().replace('label = "', 'label = "no_'))
+    with pytest.raises(DataError, match=r"has no column 'no_.*; it has: .*correct the names"):
+        Folder(airline.path).align()
+    assert not (airline.path / "runs" / "alignments.jsonl").exists()
+
+
+def test_a_peer_that_trains_is_told_so(companies):
+    airline, _ = companies
+    hello = Hello(PROTOCOL, __version__, "small", "features", "airport", airline.contract.digest, "ab", "cd", "none",
+                  0, 0, "", "")  # fmt: skip
+    with pytest.raises(
+        RefusedError, match=r"airport trains, airline aligns: run `tacit train`.*--again` on all"
+    ) as one:
+        greeted(airline, hello.message())
+    assert one.value.field == "purpose"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("protocol", 99), ("version", "0.0"), ("contract", "e\x1b[2Jf"), ("purpose", "\x1b]0;x\x07")]
+)
+def test_a_peer_that_differs_is_refused_by_the_field_in_plain_characters(companies, field, value):
+    airline, _ = companies
+    said = {"protocol": PROTOCOL, "version": __version__, "contract": airline.contract.digest, "purpose": "align"}
+    greeted(airline, control("hello", 0, said))
+    with pytest.raises(RefusedError) as caught:
+        greeted(airline, control("hello", 0, {**said, field: value}))
+    assert caught.value.field == field
+    assert str(caught.value).isprintable()
+
+
+def test_a_peer_that_says_nothing(companies):
+    here, _ = links(names=("airline", "airport"))
+    with pytest.raises(LinkError, match="says nothing for 0 s"):
+        said_hello(here, companies[0], companies[0].contract, patience=0.01)

@@ -1,0 +1,316 @@
+"""The doctor: what it finds on a sound folder, and that it names each thing that was broken, with what to do."""
+
+import json
+import os
+import shutil
+import socket
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tacit.company import doctor
+from tacit.company.doctor import machine
+from tacit.company.doctor.finding import of_error
+from tacit.company.doctor.network import reach
+from tacit.company.folder import Folder, create
+from tacit.company.meeting import alignment_limits
+from tacit.errors import UsageError
+from tacit.wire import certificates, network
+
+MACHINE = ["versions", "extras", "GPU", "clock", "disk"]
+
+
+def by_name(found):
+    return {one.name: one for one in found}
+
+
+def examine(folder):
+    return by_name(doctor.examine(folder.path))
+
+
+def broken(folder):
+    """The names of what is wrong, but for the clock of this machine."""
+    return [name for name, one in examine(folder).items() if one.verdict == "problem"]
+
+
+def edit(folder, name, old, new):
+    path = folder.path / name
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture(name="door")
+def _door(companies):
+    """The airline listens for the airport, as `tacit align` does."""
+    airline, airport = companies
+    trusted = {"airport": airport.identity.cert_pem}
+    server = network.listen(airline.config.address, airline.identity, trusted, alignment_limits())
+    yield server
+    server.close()
+
+
+# --- the machine -----------------------------------------------------------------------------------------------------
+
+
+def test_without_a_folder_the_machine_alone_is_looked_at():
+    told = []
+    found = doctor.examine(progress=lambda *now: told.append(now))
+    assert [one.name for one in found] == MACHINE
+    assert all(one.verdict != "problem" for one in found), found
+    assert [done for _, done, _ in told] == [1, 2, 3, 4, 5]
+    assert json.dumps([one.as_dict() for one in found])
+
+
+@pytest.mark.parametrize(
+    ("version", "bounds", "fits"),
+    [
+        ("2.13.0+cpu", "<3,>=2.10", True), ("2.9.1", "<3,>=2.10", False), ("3.0", "<3,>=2.10", False),
+        ("2.10", ">=2.10", True), ("2.10.0", ">=2.10", True), ("44", ">=44,<52", True), ("52.0.0", ">=44,<52", False),
+    ],
+)  # fmt: skip
+def test_versions_are_compared_as_numbers(version, bounds, fits):
+    assert machine.fits(version, SpecifierSet(bounds)) is fits
+
+
+def test_a_package_out_of_its_bounds_is_named(monkeypatch):
+    monkeypatch.setattr(machine, "required", lambda: [Requirement("numpy>=99"), Requirement("no-such-package>=1")])
+    found = machine.versions()
+    assert found.verdict == "problem"
+    assert "is not >=99" in found.seen
+    assert "no-such-package is not installed" in found.seen
+
+
+def test_what_is_required_is_read_from_the_package():
+    names = [needed.name for needed in machine.required()]
+    assert "torch" in names
+    assert "ray" not in names, "extras are not required"
+
+
+def test_missing_extras_are_no_problem(monkeypatch):
+    monkeypatch.setattr(machine, "_installed", lambda package: package == "ray")
+    found = machine.extras()
+    assert (found.verdict, found.do) == ("ok", "where you want it: pip install -e '.[fastpsi]' in the checkout")
+    assert "not installed: fastpsi (alignment" in found.seen
+
+
+def test_a_clock_of_long_ago():
+    assert machine.clock(datetime(2009, 1, 1, tzinfo=UTC)).verdict == "problem"
+
+
+@pytest.mark.parametrize(
+    ("free", "taken", "verdict"), [(99, 0, "problem"), (150, 0, "warning"), (1000, 0, "ok"), (1000, 1, "warning")]
+)
+def test_room_on_the_disk(monkeypatch, tmp_path, free, taken, verdict):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": free * 2**20}))
+    monkeypatch.setattr(machine, "_fsync", lambda _: taken)
+    found = machine.disk(tmp_path, 100 * 2**20)
+    assert found.verdict == verdict
+    assert "up to about 100 MiB" in found.seen
+
+
+def test_the_probe_is_removed(tmp_path):
+    assert machine.disk(tmp_path).verdict != "problem"
+    assert not list(tmp_path.iterdir())
+
+
+# --- a folder --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_label_party(companies):
+    airline, _ = companies
+    before = sorted(airline.path.rglob("*"))
+    found = examine(airline)
+    assert broken(airline) == []
+    assert list(found) == [
+        *MACHINE[:4], "keys", "certificate", "pinned peer airport", "party.toml", "contract.toml", "disk", "data",
+        "port",
+    ]  # fmt: skip
+    assert "only they can tell" in found["port"].seen
+    assert sorted(airline.path.rglob("*")) == before, "nothing was changed"
+
+
+def test_a_sound_feature_party_reaches_the_label_party(companies, door):
+    found = examine(companies[1])
+    assert found["the way to airline"].verdict == "ok", found["the way to airline"]
+    assert "shows the pinned certificate and takes ours" in found["the way to airline"].seen
+    assert broken(companies[1]) == []
+
+
+def test_no_folder(tmp_path):
+    *_, last = doctor.examine(tmp_path)
+    assert (last.name, last.verdict) == ("folder and keys", "problem")
+    assert "no party.toml" in last.seen
+
+
+@pytest.mark.parametrize(
+    ("hurt", "name", "words"),
+    [
+        (lambda path: (path / "keys" / "party.key").chmod(0o644), "folder and keys", "chmod 600"),
+        (lambda path: (path / "keys" / "secret").unlink(), "folder and keys", "put it back"),
+        (lambda path: (path / "airline.crt").unlink(), "keys", "put the right pair back"),
+        (lambda path: (path / "trusted" / "airport.crt").unlink(), "pinned peers", "tacit trust PEER.crt"),
+        (lambda path: (path / "contract.toml").unlink(), "contract.toml", "tacit contract --new"),
+        (lambda path: (path / "contract.toml").write_text("epochs = 1"), "contract.toml", "correct it"),
+        (lambda path: (path / "party.toml").write_text("nme = 1"), "party.toml", "correct it"),
+        (lambda path: (path / "data.parquet").unlink(), "data", "put it there"),
+        (lambda path: (path / "data.parquet").write_bytes(b"no table"), "data", "write it anew"),
+        (lambda path: (path / "trusted" / "other.crt").mkdir(), "pinned peers", "look at who owns it"),
+        (lambda path: edit(Folder(path), "party.toml", "127.0.0.1:", "a..b:"), "port", "[network] listen"),
+    ],
+    ids=["key mode", "secret gone", "certificate gone", "nobody trusted", "no contract", "odd contract", "odd settings",
+         "no data", "odd data", "a folder trusted", "no name"],
+)  # fmt: skip
+def test_what_is_broken_is_named_with_what_to_do(companies, hurt, name, words):
+    airline, _ = companies
+    hurt(airline.path)
+    found = examine(airline)
+    assert found[name].verdict == "problem", found
+    assert words in found[name].do, found[name]
+
+
+def test_a_column_that_is_not_there(companies):
+    airline, _ = companies
+    edit(airline, "party.toml", '"y"', '"late"')
+    found = examine(Folder(airline.path))["data"]
+    assert found.verdict == "problem"
+    assert "no column 'late'; it has id, y, x" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("begun", "days", "verdict"), [(-800, 825, "warning"), (-900, 825, "problem"), (2, 825, "problem"), (-5, 825, "ok")]
+)
+def test_dates_of_a_certificate(companies, begun, days, verdict):
+    airline, _ = companies
+    made = certificates.create("airport", days=days, now=datetime.now(UTC) + timedelta(days=begun))
+    (airline.path / "trusted" / "airport.crt").write_bytes(made.cert_pem)
+    assert examine(airline)["pinned peer airport"].verdict == verdict
+
+
+def test_an_error_is_parted_into_what_was_seen_and_what_to_do():
+    found = of_error("x", UsageError("a: b: do c"))
+    assert (found.seen, found.do) == ("a: b", "do c")
+
+
+def test_an_error_of_several_lines_is_one_sentence():
+    found = of_error("x", UsageError("party.toml can't be used as it is:\n  limit: is 65\n  name: is missing"))
+    assert found.seen == "party.toml can't be used as it is: limit: is 65; name: is missing"
+
+
+# --- the way to the peer ---------------------------------------------------------------------------------------------
+
+
+def way(folder):
+    return examine(folder)["the way to airline"]
+
+
+def test_nobody_listens(companies):
+    found = way(companies[1])
+    assert found.verdict == "problem"
+    assert "nothing listens there" in found.seen
+    assert "tacit align" in found.do
+
+
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a..b"])
+def test_a_name_that_nobody_knows(companies, name):
+    _, airport = companies
+    edit(airport, "party.toml", "127.0.0.1:", f"{name}:")
+    found = way(Folder(airport.path))
+    assert "is not known here" in found.seen
+
+
+def test_another_certificate_than_the_pinned_one(companies, door):
+    _, airport = companies
+    (airport.path / "trusted" / "airline.crt").write_bytes(certificates.create("airline").cert_pem)
+    found = way(Folder(airport.path))
+    assert "another certificate" in found.seen
+    assert "--replace" in found.do
+
+
+def test_a_peer_that_does_not_take_our_certificate(companies, tmp_path):
+    airline, airport = companies
+    stranger = certificates.create("airport")
+    server = network.listen(
+        airline.config.address, airline.identity, {"airport": stranger.cert_pem}, alignment_limits()
+    )
+    try:
+        found = way(airport)
+    finally:
+        server.close()
+    assert "hangs up when it sees our certificate" in found.seen
+    assert "tacit trust with airport.crt" in found.do
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"), [(b"HTTP/1.1 400 no\r\n\r\n", "does not speak TLS"), (b"", "takes the connection")]
+)
+def test_something_else_listens(companies, answer, words):
+    airline, airport = companies
+    host, _, port = airline.config.address.rpartition(":")
+    over = threading.Event()
+    with socket.create_server((host, int(port))) as listening:
+
+        def serve():
+            taken, _ = listening.accept()
+            with taken:
+                if answer:
+                    taken.recv(1024)
+                    taken.sendall(answer)
+                over.wait(10)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        peer = airport.trusted["airline"]
+        found = reach(airport.config.address, airport.identity, "airline", peer, seconds=0.5)
+        over.set()
+        thread.join(10)
+    assert found.verdict == "problem"
+    assert words in found.seen, found
+
+
+# --- the port and what runs ------------------------------------------------------------------------------------------
+
+
+def status(folder, pid, state="training"):
+    where = folder.path / "runs" / "small"
+    where.mkdir(exist_ok=True)
+    now = {"run": "small", "party": "airline", "role": "label", "state": state, "time": "2026-01-01", "pid": pid}
+    (where / "status.json").write_text(json.dumps(now))
+
+
+def test_a_port_that_is_taken_by_another(companies, door):
+    found = examine(companies[0])["port"]
+    assert found.verdict == "problem"
+    assert "another port" in found.do
+
+
+def test_a_port_that_its_own_run_has(companies, door):
+    airline, _ = companies
+    status(airline, os.getpid())
+    found = examine(airline)
+    assert found["port"].verdict == "ok"
+    assert f"process {os.getpid()}" in found["port"].seen
+    assert found["run small"].verdict == "ok"
+
+
+def test_a_run_that_stopped_and_what_it_left(companies):
+    airline, _ = companies
+    status(airline, 2**22 + 1)
+    (airline.path / "runs" / "small" / "model.part").write_text("")
+    found = examine(airline)
+    assert (found["run small"].verdict, found["run small"].do) == ("warning", "`tacit train` goes on where it was")
+    assert "1 unfinished files" in found["leftovers"].seen
+
+
+def test_the_journal_is_counted(companies):
+    airline, _ = companies
+    needed = doctor._needed(airline, airline.contract)
+    assert needed == 3 * 200 * (2 * 4 * 16 * 4) + 24 * (2 * 4 * 16 * 4) + 2 * 64 * 2**20
+
+
+def test_a_folder_that_was_just_made(tmp_path):
+    made = create(tmp_path / "airline", role="label", name="airline")
+    assert set(broken(made)) == {"pinned peers", "contract.toml"} | ({"data"} & set(examine(made)))

@@ -1,0 +1,161 @@
+"""A run that broke its limit is not let out, unless somebody answers for it, and that stays on record."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from tacit.company import sealed_log
+from tacit.company.alignment import store
+from tacit.company.export import clear, export, load_for_serving
+from tacit.company.feature_run import build_feature_party
+from tacit.company.folder import Folder
+from tacit.company.gate import GATE
+from tacit.company.label_run import build_label_party
+from tacit.company.run_record import OVERRIDES, overrides
+from tacit.company.seals import write_report
+from tacit.cut.plan import Plan
+from tacit.errors import DataError, LimitError, StorageError, UsageError
+from tacit.views.report.document import Leak, Report, Subject, Worst
+from tacit.views.report.rendering import read
+
+
+def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
+    figures = {"attack": "norm", "value": 0.55, "low": 0.52, "high": high}
+    return Report(
+        made="2026-01-01T00:00:00+00:00", subject=Subject(kind="run", side="features", run="small", steps=steps),
+        limit=limit, verdict=verdict, worst=Worst(**figures), leaks=(Leak(on="batches", **figures),),
+    )  # fmt: skip
+
+
+def decided(where, limit=0.6, level=0, broken=False):
+    sealed_log.append(
+        where / GATE,
+        {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": level, "strength": "", "limit": limit,
+         "reason": "", "broken": broken, "worst": None, "foreseen": None},
+    )  # fmt: skip
+
+
+@pytest.fixture(name="parties")
+def _parties(companies):
+    """Both companies after a training: aligned, with the weights of fresh models."""
+    found = []
+    for company in companies:
+        folder = Folder(company.path)
+        where = folder.run_folder(folder.contract)
+        rows = store(where, run=folder.contract.run, id="00", seed=1, digest="00", rows=np.arange(60))
+        plan = Plan(60, folder.contract.batch_size, folder.contract.epochs, 1, folder.contract.test_share)
+        label = folder.config.role == "label"
+        model = (
+            build_label_party(folder, rows, plan)[0].top if label else build_feature_party(folder, rows, plan)[0].bottom
+        )
+        save_file(
+            {name: torch.full_like(value, 0.5) for name, value in model.state_dict().items()},
+            where / "model.safetensors",
+        )
+        for name in (GATE, OVERRIDES):
+            sealed_log.begin(where / name)
+        found.append((folder.path, where))
+    return found
+
+
+def test_without_a_limit_nothing_stands_in_the_way(parties, tmp_path):
+    path, _ = parties[0]
+    assert clear(path, "export") is None
+    out = export(path, tmp_path / "out" / "top.safetensors")
+    with safe_open(out, "pt") as file:
+        assert file.metadata()["tacit_verdict"] == "no limit"
+        assert all(bool((file.get_tensor(name) == 0.5).all()) for name in file.keys())  # noqa: SIM118
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+def test_what_is_let_out_is_its_owners_alone(parties, tmp_path, mask):
+    out = tmp_path / "top.safetensors"
+    (tmp_path / "top.safetensors.part").touch(0o644)  # of an export that was cut short
+    before = os.umask(mask)
+    try:
+        export(parties[0][0], out)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+def test_a_limit_that_held_is_let_out_with_its_verdict(parties, tmp_path):
+    path, where = parties[0]
+    decided(where)
+    write_report(report(), where)
+    with safe_open(export(path, tmp_path / "top.safetensors"), "pt") as file:
+        about = file.metadata()
+    assert (about["tacit_limit"], about["tacit_verdict"], about["tacit_party"]) == ("0.6", "held", "airline")
+    with pytest.raises(UsageError, match="is there already"):
+        export(path, tmp_path / "top.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (None, "no report says"),
+        (report(verdict="broken", high=0.7), "is broken"),
+        (report(verdict="not judged"), "is not judged"),
+        (report(limit=None, verdict="no limit"), "judges another one"),
+        (report(limit=0.8), "judges another one"),
+        (report(steps=1), "about 1 of"),
+    ],
+    ids=["unjudged", "broken", "half", "limit removed", "limit raised later", "made while the training ran"],
+)
+def test_a_run_is_refused_unless_its_own_limit_was_held(parties, tmp_path, written, words):
+    path, where = parties[0]
+    decided(where)
+    if written is not None:
+        write_report(written, where)
+    for let_out in (lambda: export(path, tmp_path / "top.safetensors"), lambda: load_for_serving(path)):
+        with pytest.raises(LimitError, match=words):
+            let_out()
+    assert not (tmp_path / "top.safetensors").exists()
+    assert overrides(where) == ()
+
+
+def test_an_override_has_a_name_and_a_reason_and_stays_on_record(parties, tmp_path):
+    path, where = parties[0]
+    decided(where, broken=True)
+    write_report(report(verdict="broken", high=0.7), where)
+    for name, reason in (("Ada", None), ("Ada", " "), (" ", "because")):
+        with pytest.raises(UsageError, match="a name and a reason"):
+            export(path, tmp_path / "top.safetensors", override=name, reason=reason)
+    export(path, tmp_path / "top.safetensors", override="Ada", reason="test data only")
+    load_for_serving(path, override="Ben", reason="a trial")
+    assert [(one.who, one.what) for one in overrides(where)] == [
+        ("Ada", "export to top.safetensors"),
+        ("Ben", "serving"),
+    ]
+    assert read(where / "report.json").overrides == overrides(where)
+    assert "test data only" in (where / "report.html").read_text()
+    record = where / OVERRIDES
+    record.write_bytes(record.read_bytes().replace(b"Ada", b"Eve"))
+    with pytest.raises(StorageError, match="line 1"):
+        overrides(where)
+
+
+def test_what_is_served_is_protected_as_at_the_end_of_the_training(parties):
+    path, where = parties[1]
+    settings = path / "party.toml"
+    settings.write_text(
+        settings.read_text().replace("protect.embedding = []", 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]')
+    )
+    decided(where, limit=None, level=3)
+    (gaussian,) = load_for_serving(path).shield.protect
+    assert gaussian.snr == 0.5
+
+
+def test_other_weights_and_missing_ones_are_said(parties):
+    path, where = parties[0]
+    save_file({"other": torch.zeros(1)}, where / "model.safetensors")
+    with pytest.raises(DataError, match="does not fit the model"):
+        load_for_serving(path)
+    (where / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="the training is not over"):
+        load_for_serving(path)

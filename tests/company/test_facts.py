@@ -1,0 +1,175 @@
+"""What must be the same whenever a run goes on: each thing under its own name, whoever made the party."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tacit
+from tacit.company.align import aligned, store
+from tacit.company.feature_run import build_feature_party
+from tacit.company.folder import Folder
+from tacit.company.label_run import build_label_party
+from tacit.cut.durable import Durable
+from tacit.cut.plan import Plan
+from tacit.errors import RefusedError, UsageError
+from tacit.wire.checkpoint import Checkpoints
+from tacit.wire.journal import Journal
+
+COUNT = 60
+
+
+class Top(nn.Linear):
+    """Its description holds an address, which is another one at every start."""
+
+    def __init__(self, width=5, bias=True):
+        def function(logits):
+            return logits
+
+        super().__init__(width, 1, bias=bias)
+        self.function = function
+
+    def forward(self, z, own):
+        return self.function(super().forward(torch.cat([z, own], dim=1)).squeeze(1))
+
+    def extra_repr(self):
+        return f"{super().extra_repr()}, {self.function}"
+
+
+def own_party(*, top=None, features=1.0, optimizer=None, protect=None, **more):
+    labels = (torch.arange(COUNT) % 2).float()
+    top = Top() if top is None else top
+    optimizer = torch.optim.Adam(top.parameters(), lr=1e-3) if optimizer is None else optimizer(top.parameters())
+    return tacit.LabelParty(
+        top=top,
+        labels=labels,
+        features=torch.full((COUNT, 1), features),
+        optimizer=optimizer,
+        protect=protect or tacit.none(),
+        **more,
+    )
+
+
+@pytest.fixture(name="ready")
+def _ready(companies):
+    """The airline with something aligned."""
+    airline, _ = companies
+    store(airline.run_folder(airline.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    return airline
+
+
+def guard(folder, party=None):
+    folder = Folder(folder.path)
+    rows = aligned(folder)
+    build = build_label_party if folder.config.role == "label" else build_feature_party
+    return build(folder, rows, Plan(rows.count, 16, 1, rows.seed), party)[1]
+
+
+def differ(one, two):
+    return {name for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({}, set()),
+        ({"top": Top()}, set()),
+        ({"optimizer": lambda p: torch.optim.Adam(p, lr=2e-3)}, {"learning_rate"}),
+        ({"optimizer": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-6)}, {"optimizer eps"}),
+        ({"optimizer": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=0.1)}, {"optimizer weight_decay"}),
+        ({"optimizer": lambda p: torch.optim.Adam(p, lr=1e-3, betas=(0.8, 0.999))}, {"optimizer betas"}),
+        ({"optimizer": lambda p: torch.optim.Adam([*p][:1], lr=1e-3)}, {"parameters"}),
+        ({"top": Top(bias=False)}, {"network", "parameters"}),
+        ({"features": 2.0}, {"data"}),
+        ({"protect": tacit.iso(t=1.0)}, {"protection"}),
+        ({"targets": torch.full((COUNT,), 0.5)}, {"targets"}),
+    ],
+)
+def test_a_party_of_ones_own(ready, change, names):
+    before = guard(ready, own_party())
+    assert differ(before, guard(ready, own_party(**change))) == names
+
+
+def test_a_half_from_python_that_does_not_fit_the_contract_is_refused_before_anything_is_sent(companies):
+    for folder in companies:
+        store(folder.run_folder(folder.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    airline, airport = companies
+    bottom = nn.Linear(1, 7)
+    wide = tacit.FeatureParty(
+        bottom=bottom, features=torch.zeros(COUNT, 1), optimizer=torch.optim.SGD(bottom.parameters(), lr=0.1)
+    )
+    with pytest.raises(UsageError, match=r"the bottom model gives \(2, 7\) .* the contract wants \(2, 4\)"):
+        guard(airport, wide)
+    with pytest.raises(UsageError, match=r"the top model can't take \(\(2, 4\), \(2, 1\)\)"):
+        guard(airline, own_party(top=Top(width=6)))
+
+
+def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):
+    airline, airport = companies
+    for folder in companies:
+        store(folder.run_folder(folder.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    settings = (airport.path / "party.toml").read_text()
+    promised = 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]'
+    (airport.path / "party.toml").write_text(settings.replace("protect.embedding = []", promised))
+
+    def own(protect):
+        bottom = torch.nn.Linear(1, 4)
+        optimizer = torch.optim.Adam(bottom.parameters())
+        return tacit.FeatureParty(bottom=bottom, features=torch.zeros(COUNT, 1), optimizer=optimizer, protect=protect)
+
+    for protect in ([], [tacit.gaussian(snr=8.0)], [tacit.quantize(bits=4)]):
+        with pytest.raises(UsageError, match=r"party.toml's least protection of embeddings is gaussian\(snr=4.0\)"):
+            guard(airport, own(protect))
+    assert guard(airport, own([tacit.gaussian(snr=4.0, clip=1.0)]))["protection"].startswith("Gaussian")
+    settings = (airline.path / "party.toml").read_text()
+    (airline.path / "party.toml").write_text(settings.replace('name = "none"', 'name = "max_norm"'))
+    with pytest.raises(UsageError, match=r"not at least what party.toml promises, max_norm"):
+        guard(airline, own_party())
+    guard(airline, own_party(protect=tacit.max_norm()))
+
+
+def test_other_targets_are_other_targets(ready):
+    one, two = (guard(ready, own_party(targets=torch.full((COUNT,), value))) for value in (0.5, 0.25))
+    assert differ(one, two) == {"targets"}
+
+
+def test_another_optimizer(ready):
+    before = guard(ready, own_party())
+    after = guard(ready, own_party(optimizer=lambda p: torch.optim.SGD(p, lr=1e-3)))
+    assert {"optimizer", "optimizer betas", "optimizer momentum"} <= differ(before, after)
+    assert (before["optimizer"], after["optimizer"]) == ("Adam", "SGD")
+    assert "learning_rate" not in differ(before, after)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("training.threads = 1", "training.threads = 2", set()),
+        ("training.threads = 1", "training.learning_rate = 0.003", {"learning_rate"}),
+        ("training.threads = 1", 'training.optimizer = "sgd"', {"optimizer", "optimizer betas"}),
+        ("training.threads = 1", 'model = { name = "wide_deep", layers = 2 }', {"model", "network", "parameters"}),
+        ('label = "y"', 'label = "y", numeric = ["x"]', {"data", "network", "parameters"}),
+        ('gradient.name = "none"', 'gradient = { name = "iso", t = 1.0 }', {"protection"}),
+    ],
+)
+def test_a_party_of_its_settings(ready, old, new, names):
+    settings = ready.path / "party.toml"
+    before = guard(ready)
+    settings.write_text(settings.read_text().replace(old, new))
+    found = differ(before, guard(ready))
+    assert {name for name in found if name in names or not name.startswith("optimizer ")} == names
+    assert not names or min(found) in ("data", "learning_rate", "model", "optimizer", "protection"), "in plain words"
+    assert (before["model"], before["learning_rate"]) == ("name wide_deep", "0.002")
+
+
+def test_a_changed_rate_is_refused_by_its_name(ready, tmp_path):
+    """Two starts with other rates would hide two gradients of one step under the same noise."""
+
+    def opened(party):
+        with Journal(tmp_path / "journal") as journal:
+            return Durable(journal, Checkpoints(tmp_path / "checkpoints"), guard(ready, party)).open(dict)
+
+    opened(own_party())
+    opened(own_party())
+    with pytest.raises(RefusedError, match=r"learning_rate has changed since this run began \(0.001 then, 0.002 now\)"):
+        opened(own_party(optimizer=lambda p: torch.optim.Adam(p, lr=2e-3)))
