@@ -1,5 +1,5 @@
-# make demo: set up and show the point of it. make test: set up and run all checks and tests but a few long ones, which
-# make test-all runs as well.
+# make demo: set up and show the point of it. make test: set up and run all checks and tests but slow ones (browser, docs,
+# kills of whole processes), which make test-all runs as well.
 # make docs: the docs as a site that can be searched, in docs/_build/html.
 
 PYTHON ?= python3

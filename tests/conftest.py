@@ -57,26 +57,48 @@ if _moved:
     hypothesis.core.global_force_seed = _moved
 
 
-# What `make test` leaves to `make test-all`: long runs whose subject shorter tests look at too.
+# What `make test` leaves to others: whole programs, processes that are killed, a browser, the pages of the docs. `.ci/run`
+# has them on every change, `make test-all` with the long ones.
 _SLOW = (
-    "test_blocks.py::test_a_page_can_be_followed[tutorial-one-shot.md]",
-    "test_blocks.py::test_a_page_can_be_followed[tutorial-two-companies.md]",
-    "test_blocks.py::test_a_page_can_be_followed[howto-resume-after-a-disaster.md]",
-    "test_certificate_attacked.py::test_two_companies_and_two_runs",
-    "test_memory.py::test_memory_grows_neither_with_rows_nor_with_steps",
-    "test_torture.py::test_short_form",
-    "test_blocks.py::test_a_page_can_be_followed[howto-choose-a-strength.md]",
-    "test_blocks.py::test_a_page_can_be_followed[tutorial-bring-your-own-model.md]",
-    "test_blocks.py::test_a_page_can_be_followed[tutorial-audit-another-system.md]",
-    "test_state_machine.py::test_a_handshake_that_does_not_look_at_the_journals_is_noticed",
-    "test_state_machine.py::test_a_tally_that_lets_an_older_copy_go_on_is_noticed",
-    "test_sweep.py::test_a_wave_trains_where_there_is_neither_polars_nor_ray",
+    "company/gate/test_killed.py",
+    "company/gate/test_run_ledger.py",
+    "company/test_two_companies.py",
+    "cut/machine/test_state_machine.py::test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had[thr",
+    "docs/test_blocks.py",
+    "docs/test_site.py",
+    "lab/test_sweep_cluster.py",
+    "lab/test_sweep_interrupted.py",
+    "one_shot/test_certificate_attacked.py",
+    "one_shot/test_companies.py::test_another_run_and_another_partner_get_the_same_bits",
+    "one_shot/test_companies.py::test_labels_are_reissued_for_all_rows_at_the_price_of_all",
+    "papers/",
+    "test_examples.py",
+    "torture/",
+    "views/report/test_browser.py",
+    "views/web/browser/",
+)
+_LONG = (
+    "company/test_memory.py::test_memory_grows_neither_with_rows_nor_with_steps",
+    "cut/machine/test_state_machine.py::test_a_handshake_that_does_not_look_at_the_journals_is_noticed",
+    "cut/machine/test_state_machine.py::test_a_tally_that_lets_an_older_copy_go_on_is_noticed",
+    "docs/test_blocks.py::test_a_page_can_be_followed[howto-choose-a-strength.md]",
+    "docs/test_blocks.py::test_a_page_can_be_followed[howto-resume-after-a-disaster.md]",
+    "docs/test_blocks.py::test_a_page_can_be_followed[tutorial-audit-another-system.md]",
+    "docs/test_blocks.py::test_a_page_can_be_followed[tutorial-bring-your-own-model.md]",
+    "docs/test_blocks.py::test_a_page_can_be_followed[tutorial-one-shot.md]",
+    "docs/test_blocks.py::test_a_page_can_be_followed[tutorial-two-companies.md]",
+    "lab/test_sweep.py::test_a_wave_trains_where_there_is_neither_polars_nor_ray",
+    "one_shot/test_certificate_attacked.py::test_two_companies_and_two_runs",
+    "torture/test_torture.py::test_short_form",
 )
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.nodeid.endswith(_SLOW):
+        name = item.nodeid.removeprefix("tests/")
+        if name.startswith(_LONG):
+            item.add_marker(pytest.mark.long)
+        if name.startswith((*_SLOW, *_LONG)):
             item.add_marker(pytest.mark.slow)
 
 
