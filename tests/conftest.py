@@ -57,13 +57,13 @@ if _moved:
     hypothesis.core.global_force_seed = _moved
 
 
-# What `make test` leaves to others: whole programs, processes that are killed, a browser, the pages of the docs. `.ci/run`
-# has them on every change, `make test-all` with the long ones.
+# What `make test` leaves to others: whole programs, processes that are killed, a browser, the pages of the docs.
+# `.ci/run` has them on every change, `make test-all` with the long ones.
 _SLOW = (
     "company/gate/test_killed.py",
     "company/gate/test_run_ledger.py",
     "company/test_two_companies.py",
-    "cut/machine/test_state_machine.py::test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had[thr",
+    "cut/machine/test_state_machine.py::test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had[three]",
     "docs/test_blocks.py",
     "docs/test_site.py",
     "lab/test_sweep_cluster.py",
