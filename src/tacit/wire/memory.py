@@ -52,12 +52,13 @@ class MemoryChannel:
                 f"expected the {kind} of step {step}, got the {message.kind} of step {message.step}: "
                 "the two parties are not at the same step"
             )
+        self.incoming.popleft()
         if message.payload.device.type == "cpu" and wrong_numbers(message.payload):  # elsewhere looking would wait
             raise TensorError(
                 f"step {step}: the {kind} is not finite; no label was touched, and the model was not changed: look at "
                 "inputs, loss and learning rates"
             )
-        return self.incoming.popleft()
+        return message
 
 
 def pair() -> tuple[MemoryChannel, MemoryChannel]:
