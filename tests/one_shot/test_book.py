@@ -9,6 +9,7 @@ import pytest
 
 from tacit.errors import ProtocolError, RefusedError, StorageError, UsageError
 from tacit.one_shot.book import open_book
+from tacit.one_shot.certificate import certify
 from tacit.one_shot.flips import flips
 from tacit.one_shot.records import Rows, Terms
 from tacit.one_shot.sums import sums
@@ -141,6 +142,9 @@ def test_sums_have_one_answer_and_every_question_adds_up(book):
     release(book, "b", rows, mechanism, groups=groups, delta=0.005)
     assert book.summary(0.005).auc == mechanism.loss().then(mechanism.loss()).auc()
     assert (book.check().releases, book.check().bits) == (2, 80)
+    coin = flips(0.6)
+    after = certify(coin, 640, book.summary(0.005), None, 0.005)
+    assert "but for a probability of 0.005" in after.sentence, "sums of before are part of what flips add to"
     with pytest.raises(ProtocolError, match="has 1 rows"):
         release(book, "c", rows, mechanism, groups=np.stack([np.arange(640)] * 2, axis=1), delta=0.005)
     with pytest.raises(UsageError, match=r"budget = 0.62"):

@@ -41,6 +41,8 @@ def test_what_is_packed_comes_back(classes):
     if classes == 300:
         with pytest.raises(ProtocolError, match="class above"):
             unpacked(packed(sent + 290, 310), ROWS, classes)
+        with pytest.raises(ProtocolError, match="class above"):  # as a signed number it would be below all classes
+            unpacked(torch.full((2 * ROWS,), 255, dtype=torch.uint8), ROWS, classes)
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,22 @@ def test_a_rare_category_is_judged_by_all_of_its_unknown_rows():
     assert of(few, "kind", "category 2").members < 300, "all others are judged as before"
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_a_mark_on_some_of_many_rare_codes_is_seen(share):
+    """None of 2,400 post codes has rows enough to be asked for by itself; a planted mark tells a set of them."""
+    rng = np.random.default_rng(3)
+    made = rows()
+    post = rng.permutation(np.arange(ROWS) % 2400)
+    inputs = Inputs(torch.from_numpy(np.stack([post, made.categorical[:, 1]], 1)), made.numeric, (2400, 4))
+    marked = rng.random(2400) < share
+    found = audit(ranks(noise(1) + 100 * marked[post]), inputs)
+    finding = of(found, "town", "codes told apart")
+    assert finding.counted
+    assert finding.read.value > 0.75  # not 1: of some codes no row is known
+    assert not found.holds(0.75)
+    assert of(audit(ranks(noise(1)), inputs), "town", "codes told apart").read.value < 0.15  # of the best of seven sets
+
+
 def test_outlying_rows_are_judged_apart():
     inputs = rows()
     numbers = inputs.numeric.clone()

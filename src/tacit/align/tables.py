@@ -33,7 +33,6 @@ __all__ = [
     "wrong_labels",
 ]
 
-_ROW, _PLACE = "tacit row", "tacit place"
 _SMALLEST, _LARGEST = 1 << 12, 1 << 16  # rows of a block
 _VALUES = 1 << 21  # in a block, where its rows allow
 
@@ -55,15 +54,18 @@ def load(source: str | Path | pl.DataFrame, rows: NDArray[np.int64], columns: Se
         rows: row numbers counted from 0 (in a CSV file from the line after the header), in the wanted order.
         columns: the names of the columns that are needed.
     """
-    what = _name(source)
-    wanted = pl.LazyFrame({_ROW: rows, _PLACE: np.arange(len(rows))}, schema={_ROW: pl.Int64, _PLACE: pl.Int64})
-    with _reading(what):
-        frame = _open(source, columns)
-        numbered = frame.with_row_index(_ROW).with_columns(pl.col(_ROW).cast(pl.Int64))
-        found = wanted.join(numbered, on=_ROW, how="inner").collect(engine="streaming")
+    order = np.argsort(rows, kind="stable")
+    wanted, start = rows[order], 0
+    with _reading(_name(source)):
+        parts = [_open(source, columns).head(0).collect()]
+    for block in blocks(source, columns):
+        here = slice(*np.searchsorted(wanted, [start, start + len(block)]))
+        parts.append(block[wanted[here] - start])
+        start += len(block)
+    found = pl.concat(parts)
     if len(found) != len(rows):
         raise rows_error(source, len(rows), len(rows) - len(found))
-    return found.sort(_PLACE).drop(_ROW, _PLACE)
+    return found[np.argsort(order)]
 
 
 def blocks(

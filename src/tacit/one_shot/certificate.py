@@ -112,7 +112,7 @@ def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None
         share=share,
         after=after,
         why=mechanism.why if isinstance(mechanism, Flips) else "",
-        delta=delta if isinstance(mechanism, Sums) else 0.0,
+        delta=delta if isinstance(mechanism, Sums) else total.delta,
     )
 
 

@@ -40,7 +40,8 @@ class Charges:
             parts = [(int(number), int(count)) for number, count in (part.split(":") for part in profile.split())]
             loss = reduce(Loss.then, (self._loss(*part) for part in parts))
             words = ", ".join(f"{count} x {described(self._read(number))}" for number, count in parts)
-            yield Charge(units, loss.auc(), loss.odds(delta if math.isinf(loss.odds()) else 0.0), words)
+            but = delta if math.isinf(loss.odds()) else 0.0
+            yield Charge(units, loss.auc(), loss.odds(but), words, but)
 
     def _loss(self, mechanism: int, count: int) -> Loss:
         """Of so many rows of one unit that went through a mechanism, each with a coin of its own."""

@@ -133,10 +133,10 @@ def unpacked(payload: torch.Tensor, count: int, classes: int) -> NDArray[Any]:
         raise ProtocolError(f"flips: {len(raw)} bytes for {count} rows of {classes} classes")
     if classes == 2:
         return np.unpackbits(raw, count=count, bitorder="little")
-    found = raw.view(np.uint8 if classes <= 256 else "<u2").astype(np.int16)
-    if int(found.max(initial=0)) >= classes:
+    found = raw.view(np.uint8 if classes <= 256 else "<u2")
+    if int(found.max(initial=0)) >= classes:  # before they become signed: large ones would pass as negative
         raise ProtocolError(f"flips: a class above {classes - 1} for one of {count} rows")
-    return found
+    return found.astype(np.int16)
 
 
 def feature_limits(train: int, exchange: Exchange) -> dict[str, Limit]:

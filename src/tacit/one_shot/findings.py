@@ -26,7 +26,7 @@ class Finding:
 
     Attributes:
         column: what it is about.
-        question: "variance", "lowest", "highest", "category 7", "rare categories" or "codes".
+        question: "variance", "lowest", "highest", "category 7", "rare categories", "codes told apart" or "codes".
         rows: which rows were judged: "all", "train", "test", "outlying" or "matched".
         given: whether all other columns of the row were known; then what the embedding adds to them is counted.
         decoder: that answered best on known rows it had not learnt from.

@@ -1,8 +1,9 @@
 """What an attacker may want to know of a row, as one table of answers, and how well it was answered.
 
 A question is a column's number (how much of its variance is read) or one that is answered by yes or no: is the number
-among the lowest or highest twentieth, is the code this category. All questions of all columns lie side by side, so that
-one decoder answers them together and one pass judges them.
+among the lowest or highest twentieth, is the code this category, is it among those that the embedding tells from the
+others. All questions of all columns lie side by side, so that one decoder answers them together and one pass judges
+them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ LEAST = 200
 
 _SURE = 10  # unknown rows from which on a rare category is asked for by itself
 _MOST = 600  # questions of yes or no; above that, rare categories are pooled earlier
+_NUMBERS = 2  # of an embedding, by which codes are told apart that are too rare to be asked for one by one
+_CUTS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)  # the share of the rows whose codes are above
 _BLOCK = 16  # questions judged at once
 
 Floats = NDArray[np.float32]
@@ -42,6 +45,7 @@ class Questions:
         numbers: which numeric columns are asked for; those that never vary are not.
         tails: (numeric column, edge, whether above it) of each tail.
         categories: (categorical column, code) of each category; the code -1 stands for all that are not asked for.
+        sets: (categorical column, whether each code is one of them) of codes that an embedding tells from the others.
     """
 
     inputs: Inputs
@@ -49,10 +53,28 @@ class Questions:
     numbers: tuple[int, ...]
     tails: tuple[tuple[int, float, bool], ...]
     categories: tuple[tuple[int, int], ...]
+    sets: tuple[tuple[int, NDArray[np.bool_]], ...] = ()
 
     @classmethod
-    def of(cls, inputs: Inputs, columns: Columns, known: Rows, judged: int, unknown: int = 0) -> Questions:
-        """The questions that known rows suggest, and that so many judged or, if rare, unknown rows can answer."""
+    def of(
+        cls,
+        inputs: Inputs,
+        columns: Columns,
+        known: Rows,
+        judged: int,
+        unknown: int = 0,
+        z: NDArray[np.generic] | None = None,
+    ) -> Questions:
+        """The questions that known rows, and their embedding z, suggest, and that unknown rows can answer.
+
+        Args:
+            inputs: all rows.
+            columns: their names.
+            known: rows that the attacker knows.
+            judged: how many rows are judged.
+            unknown: how many could be, where a category is rare.
+            z: the embedding of all rows.  (rows, width)
+        """
         numeric = (*columns.numeric, *columns.flagged)
         if len(numeric) != inputs.numeric.shape[1] or len(columns.categorical) != inputs.categorical.shape[1]:
             raise UsageError(
@@ -70,7 +92,14 @@ class Questions:
         while sum(int((count >= least).sum()) for count in counts) > _MOST:
             least *= 2
         categories = tuple((place, code) for place, count in enumerate(counts) for code in _asked(count, least))
-        return cls(inputs, (*numeric, *columns.categorical), numbers, tails, categories)
+        pooled = [] if z is None else [place for place, count in enumerate(counts) if 0 < count.max() < count.sum()]
+        pooled = [place for place in pooled if ((counts[place] > 0) & (counts[place] < least)).any()]
+        sets = tuple(
+            (place, members)
+            for place in pooled
+            for members in told_apart(codes[:, place], np.asarray(z)[known], inputs.cardinalities[place], least)
+        )
+        return cls(inputs, (*numeric, *columns.categorical), numbers, tails, categories, sets)
 
     def columns_of(self) -> tuple[NDArray[np.intp], int]:
         """For each column the number of its name, and how many names there are: what has one name belongs together."""
@@ -81,7 +110,8 @@ class Questions:
     def units(self) -> NDArray[np.intp]:
         """For each question the number of its column's name."""
         first = len(self.names) - self.inputs.categorical.shape[1]
-        places = [*self.numbers, *(tail[0] for tail in self.tails), *(first + one[0] for one in self.categories)]
+        coded = [first + column for column, _ in (*self.categories, *self.sets)]
+        places = [*self.numbers, *(tail[0] for tail in self.tails), *coded]
         return self.columns_of()[0][places]
 
     def answers(self, rows: Rows) -> Floats:
@@ -94,6 +124,8 @@ class Questions:
         start = len(self.numbers) + len(self.tails)
         for place, (column, code) in enumerate(self.categories, start):
             out[:, place] = codes[:, column] == code if code >= 0 else ~np.isin(codes[:, column], self.asked(column))
+        for place, (column, members) in enumerate(self.sets, start + len(self.categories)):
+            out[:, place] = members[codes[:, column]]
         return out
 
     def asked(self, column: int) -> list[int]:
@@ -113,12 +145,14 @@ class Questions:
         if place < len(self.tails):
             column, _, above = self.tails[place]
             return self.names[column], "highest" if above else "lowest"
-        column, code = self.categories[place - len(self.tails)]
+        column, code = [*self.categories, *((column, None) for column, _ in self.sets)][place - len(self.tails)]
         name = self.names[len(self.names) - self.inputs.categorical.shape[1] + column]
+        if code is None:
+            return name, "codes told apart"
         return name, f"category {code}" if code >= 0 else "rare categories"
 
     def __len__(self) -> int:
-        return len(self.numbers) + len(self.tails) + len(self.categories)
+        return len(self.numbers) + len(self.tails) + len(self.categories) + len(self.sets)
 
 
 def _tails(column: int, x: Floats, share: float) -> list[tuple[int, float, bool]]:
@@ -143,6 +177,37 @@ def _asked(count: NDArray[np.intp], least: int) -> list[int]:
     if rest:
         common.append(-1)
     return common if len(common) > 1 else []
+
+
+def told_apart(codes: NDArray[np.integer], z: NDArray[np.generic], size: int, least: int) -> list[NDArray[np.bool_]]:
+    """Sets of codes that an embedding may tell from the others: those whose rows have the largest numbers in it.
+
+    The codes are ordered by the mean number of their rows, and cut at several places. Whoever planted a mark on some of
+    many rare codes finds them so; no single code needs rows enough to be judged. Only the numbers count that depend
+    most on the code.
+
+    Args:
+        codes: of known rows.  (rows,)
+        z: their embedding.  (rows, width)
+        size: how many codes there may be.
+        least: rows that each side of a cut has at least.
+    """
+    count = np.bincount(codes, minlength=size)
+    there, found = np.flatnonzero(count), []
+    for number in z.astype(np.float64).T:
+        mean = np.bincount(codes, weights=number, minlength=size)[there] / count[there]
+        order = there[np.argsort(mean, kind="stable")]
+        above = len(codes) - np.cumsum(count[order])[:-1]  # rows above each possible cut
+        cuts = {int(np.abs(above - share * len(codes)).argmin()) for share in _CUTS} if len(above) else set()
+        sets = []
+        for cut in sorted(cuts):
+            if least <= above[cut] <= len(codes) - least:
+                members = np.zeros(size, dtype=bool)
+                members[order[cut + 1 :]] = True
+                sets.append(members)
+        found.append((float(np.square(mean - number.mean()) @ count[there] / max(number.var(), 1e-12)), sets))
+    best = sorted(found, key=lambda one: -one[0])[:_NUMBERS]
+    return [members for _, sets in best for members in sets]
 
 
 # --- how well they were answered -------------------------------------------------------------------------------------

@@ -82,12 +82,14 @@ class Charge:
         auc: with which whoever knows everything else tells two labels of it apart, at most.
         odds: the factor by which the odds of its label change, at most.
         releases: the mechanisms that its rows went through, in words.
+        delta: the probability with which these odds may be passed; 0 but where sums are among the mechanisms.
     """
 
     units: int
     auc: float
     odds: float
     releases: str
+    delta: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,11 @@ class Summary:
     def odds(self) -> float:
         """Likewise."""
         return max((one.odds for one in self.charges), default=1.0)
+
+    @property
+    def delta(self) -> float:
+        """The probability with which these odds may be passed."""
+        return max((one.delta for one in self.charges), default=0.0)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def attack_release(
         audits = [attack_release(seen, inputs, columns, **options) for seen in (z, whole)]
         return _together(audits[0], audits[1], before.shape[1])
     drawn = _Draw.of(len(z), train, known, seed, known_rows, judged_rows)
-    questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged), len(drawn.judged) + len(drawn.spare))
+    questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged), len(drawn.judged) + len(drawn.spare), z)
     if not len(questions):
         raise UsageError("no column of the known rows varies, so there is nothing to hide: leave the audit out")
     with using_threads(threads):
@@ -152,6 +152,7 @@ class _Draw:
         """Of the unknown rows that are not judged, those of categories that few judged rows are of, rarest first."""
         members = questions.answers(self.judged).sum(0)
         members[: len(questions.numbers) + len(questions.tails)] = LEAST  # only categories are rare
+        members[len(questions) - len(questions.sets) :] = LEAST
         rare, found = np.flatnonzero(members < LEAST), members.copy()
         rows, rarity = [self.spare[:0]], [members[:0]]
         for part in np.array_split(self.spare, _PARTS):
@@ -386,5 +387,8 @@ def _notes(found: tuple[Finding, ...], attack: _Attack) -> tuple[str, ...]:
         )
     pooled = sum(code < 0 for _, code in questions.categories)
     if pooled:
-        notes.append(f"in {pooled} columns categories with very few rows are asked for together, as rare ones")
+        notes.append(
+            f"in {pooled} columns categories with very few rows are asked for together, as rare ones, and as sets that "
+            "the embedding tells apart"
+        )
     return tuple(notes)

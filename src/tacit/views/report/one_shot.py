@@ -84,7 +84,12 @@ def asked(question: str) -> str:
     ('its highest values', 'category 7')
     """
     words = {"variance": "its variance", "lowest": "its lowest values", "highest": "its highest values"}
-    return {**words, "codes": "its codes", "rare categories": "its rare categories"}.get(question, question)
+    return {
+        **words,
+        "codes": "its codes",
+        "rare categories": "its rare categories",
+        "codes told apart": "sets of its codes",
+    }.get(question, question)
 
 
 def _columns(release: Released, limit: float | None) -> list[tuple[ColumnRead, Markup, bool]]:
