@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 from collections.abc import Callable
@@ -45,11 +44,11 @@ from tacit.one_shot.parts import guard, part, store_array, store_json
 from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, release
-from tacit.one_shot.shipments import Shipment, Shipments
+from tacit.one_shot.shipments import Shipment, Shipments, version_of
 from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
 
-__all__ = ["FeatureOutcome", "sent_before", "shown", "train_features"]
+__all__ = ["FeatureOutcome", "home_of", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -231,15 +230,10 @@ def _released(
     side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages, bottom: Bottom
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
-    folder, inputs, learn, width = side.folder, side.inputs, side.learn, side.contract.exchange.width
+    learn, width = side.learn, side.contract.exchange.width
 
     def make(path: Path) -> None:
-        home = Home(
-            shown(folder, inputs), inputs, columns_of(folder), len(sent), width, folder.secret,
-            limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-            progress=side.telling.part, groups=_groups(folder.run_folder(side.contract), len(inputs)),
-            before=sent_before(folder, side.contract, side.rows),
-        )  # fmt: skip
+        home = home_of(side.folder, side.rows, side.inputs, side.telling.part)
         made = release(bottom, Form(width, learn.ranks, learn.noise), home)
         if learn.floor:
             made = above_floor(made, _learner(side), sent, mechanism, home)
@@ -252,21 +246,30 @@ def _released(
     return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
 
 
+def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[str, int, int], None]) -> Home:
+    """All that decoders attack with: the rows, what has left of them before, and groups where sums are asked for."""
+    contract, learn = folder.one_shot, folder.config.learn or Learn()
+    return Home(
+        shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
+        folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
+        progress=progress, groups=_groups(folder.run_folder(contract), len(inputs)),
+        before=Shipments(folder.path / "embeddings").before(_row_keys(folder, rows), run_id(contract, rows)),
+    )  # fmt: skip
+
+
 def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
     """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
     if not (where / "flips" / "groups.npy").exists():
         return None
-    groups: NDArray[np.int64] = np.load(where / "flips" / "groups.npy")
-    rest = np.tile(groups.max(axis=0) + 1, (count - len(groups), 1))
-    return np.concatenate([groups, rest])
+    return _for_all(np.load(where / "flips" / "groups.npy"), count)
+
+
+def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Groups of the training rows and of all others: these are in one of their own."""
+    return np.concatenate([groups, np.full((count - len(groups), groups.shape[1]), -1)])
 
 
 # --- what leaves -----------------------------------------------------------------------------------------------------
-
-
-def sent_before(folder: Folder, contract: OneShotContract, rows: Aligned) -> NDArray[np.uint8] | None:
-    """What has left of these rows in other runs."""
-    return Shipments(folder.path / "embeddings").before(_row_keys(folder, rows), run_id(contract, rows))
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
@@ -278,12 +281,12 @@ def _row_keys(folder: Folder, rows: Aligned) -> Keys:
 def _enter(side: _Side, released: dict[str, Any], codes: NDArray[np.uint8]) -> None:
     """Write down which rows are about to be sent, in which version, before they are."""
     folder, contract, rows, form = side.folder, side.contract, side.rows, released["form"]
-    version = hashlib.sha256(released["version"].encode()).hexdigest()[:32]
+    run, sent = run_id(contract, rows), codes[:, : form["width"]]
     words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
-    shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, released["audit"]["worst"])
-    Shipments(folder.path / "embeddings").enter(
-        run_id(contract, rows), _row_keys(folder, rows), shipment, codes[:, : form["width"]]
+    shipment = Shipment(
+        contract.run, contract.label_party, version_of(run, sent), words, rows.count, released["audit"]["worst"]
     )
+    Shipments(folder.path / "embeddings").enter(run, _row_keys(folder, rows), shipment, sent)
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:
