@@ -222,7 +222,7 @@ def test_sums_over_groups(companies):
     assert airline.certificate.auc <= 0.75
     assert airline.certificate.odds <= 12.0
     assert "but for a probability of 0.005" in airline.certificate.sentence
-    assert np.load(companies.run("airport") / "flips" / "groups.npy").shape == (1200, 4)
+    assert np.load(companies.run("airport") / "groups" / "groups.npy").shape == (1200, 4)
     assert train_one_shot(companies.folder("airline")).figures == airline.figures
 
 

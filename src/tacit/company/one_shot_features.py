@@ -5,10 +5,10 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, sh
 from tacit.one_shot.parts import guard, part, store_array, store_json
 from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.release import check_enough
-from tacit.one_shot.releasing import Home, above_floor, release
+from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
 from tacit.one_shot.shipments import Shipment, Shipments, version_of
 from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
@@ -117,7 +117,8 @@ def train_features(folder: Folder, telling: ExchangeTelling) -> FeatureOutcome:
         codes, released = _released(side, sent, mechanism, bottom)
         form, audit = released["form"], released["audit"]
         telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
-        _enter(side, released, codes)
+        words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
+        _enter(side, codes[:, : form["width"]], words, audit["worst"], "embedding")
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -163,12 +164,13 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
 
     def ask(path: Path) -> None:
         if exchange.labels == "sums":
-            side.telling.part("grouping rows that are alike")
-            seen, seed = shown(side.folder, inputs), seed_of(side.folder)
-            groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
+            groups = _grouped(side)
             side.telling.part("asking for sums")
-            sent = averages(groups, asking.sums(groups))
-            store_array(path / "groups.npy", groups)
+            try:
+                sent = averages(groups, asking.sums(groups))
+            finally:
+                if asking.mechanism is not None:  # it was greeted, and so it was asked
+                    side.telling.left("groups", asking.line.peer, len(groups), groups.nbytes)
         else:
             side.telling.part("asking for flipped labels")
             sent = asking.flips(len(inputs))
@@ -182,6 +184,26 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
     path = side.part("flips", ask)
     mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
     return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
+
+
+def _grouped(side: _Side) -> NDArray[np.int64]:
+    """Groups of training rows that are alike: attacked, and entered as leaving, before anybody is asked for sums."""
+
+    def make(path: Path) -> None:
+        exchange, inputs = side.contract.exchange, side.inputs
+        side.telling.part("grouping rows that are alike")
+        seen, seed = shown(side.folder, inputs[: side.train]), seed_of(side.folder)
+        groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
+        home = home_of(side.folder, side.rows, inputs, side.telling.part)
+        audit = attack_groups(replace(home, groups=_for_all(groups, len(inputs))))
+        store_array(path / "groups.npy", groups)
+        store_json(path / "audit.json", audit.as_dict())
+
+    path = side.part("groups", make)
+    groups: NDArray[np.int64] = np.load(path / "groups.npy")
+    words = f"groups of about {side.contract.exchange.group_size} rows, in {groups.shape[1]} partitions"
+    _enter(side, groups, words, json.loads((path / "audit.json").read_bytes())["worst"], "groups")
+    return groups
 
 
 def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
@@ -259,9 +281,9 @@ def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[s
 
 def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
     """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
-    if not (where / "flips" / "groups.npy").exists():
+    if not (where / "groups").exists():
         return None
-    return _for_all(np.load(where / "flips" / "groups.npy"), count)
+    return _for_all(np.load(where / "groups" / "groups.npy"), count)
 
 
 def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -278,15 +300,12 @@ def _row_keys(folder: Folder, rows: Aligned) -> Keys:
     return keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
 
 
-def _enter(side: _Side, released: dict[str, Any], codes: NDArray[np.uint8]) -> None:
-    """Write down which rows are about to be sent, in which version, before they are."""
-    folder, contract, rows, form = side.folder, side.contract, side.rows, released["form"]
-    run, sent = run_id(contract, rows), codes[:, : form["width"]]
-    words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
-    shipment = Shipment(
-        contract.run, contract.label_party, version_of(run, sent), words, rows.count, released["audit"]["worst"]
-    )
-    Shipments(folder.path / "embeddings").enter(run, _row_keys(folder, rows), shipment, sent)
+def _enter(side: _Side, leaving: NDArray[Any], form: str, worst: float, kind: Literal["embedding", "groups"]) -> None:
+    """Write down what is about to be sent of which rows, the first ones, before it is."""
+    folder, contract, rows = side.folder, side.contract, side.rows
+    run, count = run_id(contract, rows), len(leaving)
+    shipment = Shipment(contract.run, contract.label_party, version_of(run, leaving), form, count, worst, kind=kind)
+    Shipments(folder.path / "embeddings").enter(run, _row_keys(folder, rows)[:count], shipment, leaving)
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:

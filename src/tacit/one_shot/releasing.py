@@ -25,7 +25,7 @@ from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.shipments import Before
 
-__all__ = ["Home", "Released", "above_floor", "release"]
+__all__ = ["Home", "Released", "above_floor", "attack_groups", "release"]
 
 _GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
 _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
@@ -76,11 +76,15 @@ class Home:
         own = None if self.groups is None else self.groups[: self.train]
         numbers, former = (None, None) if self.before is None else self.before.besides(sent, own)
         groups = [each for each in (self.groups, former) if each is not None]
-        return attack_release(
+        audit = attack_release(
             sent, self.rows, self.columns, train=self.train, known=self.known, seed=self.seed, threads=self.threads,
             groups=np.concatenate(groups, axis=1) if groups else None, before=numbers,
             **{"progress": self.progress, **options},
         )  # fmt: skip
+        if former is None:
+            return audit
+        note = f"attacked together with {former.shape[1]} partitions into groups that left before"
+        return replace(audit, notes=(note, *audit.notes))
 
     def glance(self, sent: NDArray[Any]) -> ReleaseAudit:
         """An audit on few rows, and without what somebody would read who knows all other columns."""
@@ -114,11 +118,28 @@ class Released:
         return {"audit": audit, **self.coding.state(), "tried": list(self.tried), **name}
 
 
+def attack_groups(home: Home) -> ReleaseAudit:
+    """What decoders read of the groups alone, which leave before anything is learnt.
+
+    Raises:
+        LimitError: more than the limit, and nothing may leave.
+    """
+    assert home.groups is not None
+    audit = home.attack(home.groups)
+    if home.limit is not None and not audit.holds(home.limit):
+        raise LimitError(
+            f"limit = {home.limit:g}: of the groups that sums would be asked for, decoders read up to "
+            f"{audit.worst:.3f} of a column, so nothing was sent: agree on a larger group_size or fewer partitions, or "
+            'on labels = "flips", which takes no groups; or withhold columns, or raise the limit'
+        )
+    return audit
+
+
 def release(bottom: Bottom, form: Form, home: Home) -> Released:
     """An embedding in the first form, from this one on to weaker ones, in which decoders read no more than the limit.
 
     Raises:
-        LimitError: there is none, and nothing may leave.
+        LimitError: there is none, and no embedding may leave.
     """
     home.progress("embedding", 0, 1)
     z = bottom.embed(home.shown, threads=home.threads)
@@ -136,9 +157,10 @@ def release(bottom: Bottom, form: Form, home: Home) -> Released:
         tried.append(f"{each}: {audit.worst:.3f}")
         if home.limit is None or audit.holds(home.limit):
             return Released(bottom, coding, codes, audit, tuple(tried))
+    left = "nothing was sent" if home.groups is None else "no embedding was sent (the groups have left)"
     raise LimitError(
         f"limit = {home.limit:g}: in every form that was tried decoders read more of a column than that ("
-        f"{'; '.join(tried)}), so nothing was sent: withhold columns, or raise the limit"
+        f"{'; '.join(tried)}), so {left}: withhold columns, or raise the limit"
     )
 
 
