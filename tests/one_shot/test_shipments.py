@@ -69,3 +69,17 @@ def test_groups_are_kept_apart_from_numbers(tmp_path):
     assert found.besides(groups)[1] is None
     assert book.versions() == {1: 6}, "of embeddings"
     assert [one.kind for one in book.all()] == ["groups", "embedding"]
+
+
+def test_what_an_audit_has_not_seen_keeps_a_release_at_home(tmp_path):
+    """Two runs overlap: each was attacked before the other was entered."""
+    book = Shipments(tmp_path)
+    first, second = codes(6, 1, 1), codes(6, 1, 50)
+    seen = book.before(KEYS, "one").versions
+    assert book.enter("one", KEYS, shipment("a", 6), first, seen)
+    assert not book.enter("two", KEYS, shipment("b", 6), second, seen)
+    assert len(book.all()) == 1
+    assert book.enter("three", KEYS + 200, shipment("c", 6), second, seen), "of other rows"
+    assert book.enter("two", KEYS, shipment("b", 6), second, book.before(KEYS, "two").versions)
+    assert book.enter("one", KEYS, shipment("a", 6), first, seen), "it is entered, and those after it have seen it"
+    assert len(book.all()) == 3

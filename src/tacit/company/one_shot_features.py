@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -117,8 +118,6 @@ def train_features(folder: Folder, telling: ExchangeTelling) -> FeatureOutcome:
         codes, released = _released(side, sent, mechanism, bottom)
         form, audit = released["form"], released["audit"]
         telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
-        words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
-        _enter(side, codes[:, : form["width"]], words, audit["worst"], "embedding")
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -197,12 +196,14 @@ def _grouped(side: _Side) -> NDArray[np.int64]:
         home = home_of(side.folder, side.rows, inputs, side.telling.part)
         audit = attack_groups(replace(home, groups=_for_all(groups, len(inputs))))
         store_array(path / "groups.npy", groups)
-        store_json(path / "audit.json", audit.as_dict())
+        store_json(path / "audit.json", {**audit.as_dict(), "before": _versions(home)})
 
-    path = side.part("groups", make)
-    groups: NDArray[np.int64] = np.load(path / "groups.npy")
-    words = f"groups of about {side.contract.exchange.group_size} rows, in {groups.shape[1]} partitions"
-    _enter(side, groups, words, json.loads((path / "audit.json").read_bytes())["worst"], "groups")
+    def entered(path: Path) -> bool:
+        groups, audit = np.load(path / "groups.npy"), json.loads((path / "audit.json").read_bytes())
+        words = f"groups of about {side.contract.exchange.group_size} rows, in {groups.shape[1]} partitions"
+        return _enter(side, groups, words, audit["worst"], audit["before"], "groups")
+
+    groups: NDArray[np.int64] = np.load(_leaving(side, "groups", make, entered) / "groups.npy")
     return groups
 
 
@@ -262,10 +263,18 @@ def _released(
         if made.why:
             made.bottom.save(path / "floor")
         store_array(path / "codes.npy", made.codes)
-        store_json(path / "release.json", made.as_dict())
+        store_json(path / "release.json", {**made.as_dict(), "before": _versions(home)})
 
-    path = side.part("release", make)
-    return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
+    def read(path: Path) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
+
+    def entered(path: Path) -> bool:
+        codes, released = read(path)
+        form = Form(**released["form"])
+        worst, before = released["audit"]["worst"], released["before"]
+        return _enter(side, codes[:, : form.width], str(form), worst, before, "embedding")
+
+    return read(_leaving(side, "release", make, entered))
 
 
 def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[str, int, int], None]) -> Home:
@@ -300,12 +309,33 @@ def _row_keys(folder: Folder, rows: Aligned) -> Keys:
     return keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
 
 
-def _enter(side: _Side, leaving: NDArray[Any], form: str, worst: float, kind: Literal["embedding", "groups"]) -> None:
-    """Write down what is about to be sent of which rows, the first ones, before it is."""
+def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Callable[[Path], bool]) -> Path:
+    """A part that may leave: made and attacked again until nothing has left that its audit has not seen."""
+    while not entered(path := side.part(name, make)):
+        side.telling.log("again", reason=f"more has left of these rows since {name} was attacked")
+        shutil.rmtree(path)
+    return path
+
+
+def _versions(home: Home) -> list[str]:
+    assert home.before is not None
+    return home.before.versions
+
+
+def _enter(
+    side: _Side,
+    leaving: NDArray[Any],
+    form: str,
+    worst: float,
+    seen: list[str],
+    kind: Literal["embedding", "groups"],
+) -> bool:
+    """Write down what is about to be sent of which rows, the first ones; whether the audit has seen all before it."""
     folder, contract, rows = side.folder, side.contract, side.rows
     run, count = run_id(contract, rows), len(leaving)
-    shipment = Shipment(contract.run, contract.label_party, version_of(run, leaving), form, count, worst, kind=kind)
-    Shipments(folder.path / "embeddings").enter(run, _row_keys(folder, rows)[:count], shipment, leaving)
+    version, keys = version_of(run, leaving), _row_keys(folder, rows)[:count]
+    shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
+    return Shipments(folder.path / "embeddings").enter(run, keys, shipment, leaving, seen)
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -112,26 +112,38 @@ class Shipments:
             for statement in _TABLES.split(";"):
                 db.execute(statement)
 
-    def enter(self, run_id: str, keys: Keys, shipment: Shipment, values: NDArray[Any]) -> None:
+    def enter(
+        self, run_id: str, keys: Keys, shipment: Shipment, values: NDArray[Any], seen: Collection[str] | None = None
+    ) -> bool:
         """Write down what is about to leave, values (rows, numbers) of rows with these keys; a version of a run once.
+
+        Whether it may leave: not where something has left of these rows that the audit has not seen, as in a run that
+        overlaps with this one; then nothing is entered, and the audit is to be made again.
 
         Args:
             run_id: of this run over this alignment.
             keys: of the rows.
             shipment: what is told of it.
             values: bytes of an embedding, or int64 numbers of groups.
+            seen: versions that the audit knew of; None if it does not matter.
         """
         raw, now = keys.tobytes(), datetime.now(UTC).isoformat(timespec="seconds")
         with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")  # nobody enters anything between the look and the entry
+            known = "SELECT 1 FROM shipments WHERE run_id = ? AND version = ?"
+            if db.execute(known, (run_id, shipment.version)).fetchone():
+                return True
+            if seen is not None and _left(db, keys).keys() - {*seen}:
+                return False
             facts = (shipment.run, shipment.partner, shipment.version, shipment.form, shipment.rows, shipment.worst)
             names = "run_id, time, run, partner, version, form, rows, worst, kind"
-            entered = f"INSERT OR IGNORE INTO shipments ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            if db.execute(entered, (run_id, now, *facts, shipment.kind)).rowcount:
-                each = (
-                    (raw[16 * place : 16 * place + 16], shipment.version, row.tobytes())
-                    for place, row in enumerate(values)
-                )
-                db.executemany("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", each)
+            marks = ", ".join("?" * 9)
+            db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, shipment.kind))
+            each = (
+                (raw[16 * place : 16 * place + 16], shipment.version, row.tobytes()) for place, row in enumerate(values)
+            )
+            db.executemany("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", each)
+        return True
 
     def before(self, keys: Keys, run_id: str) -> Before:
         """What has left of these rows, in this run too.
