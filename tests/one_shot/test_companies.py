@@ -13,9 +13,10 @@ import torch
 
 from tacit.company.align import aligned
 from tacit.company.one_shot_common import every_row, own_inputs
+from tacit.company.one_shot_features import _row_keys
 from tacit.company.train import train_one_shot
 from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
-from tacit.one_shot.shipments import Shipments
+from tacit.one_shot.shipments import Shipment, Shipments
 
 from .companies import Companies, OverError, table
 
@@ -106,6 +107,32 @@ def test_a_limit_of_the_airport_keeps_what_tells_more_at_home(companies):
     assert isinstance(outcomes["airline"], OverError)
     assert not (companies.run("airport") / "release").exists()
     assert not list(companies.run("airline").glob("received/*"))
+
+
+def test_what_left_while_a_release_was_attacked_is_attacked_with_it(tmp_path):
+    """Another run of the airport's overlaps: it is entered between this one's audit and its entry."""
+    companies = Companies(tmp_path, table(900))
+    quick = 'learn = { learner = "linear", floor = false }\n'
+    companies.set("airport", columns='categorical = ["port"], numeric = ["wind", "rain"]', more=quick)
+    companies.align()
+    points = []
+
+    def trace(point):
+        points.append(point)
+        if points.count("release written") == 1 and point == "release written":
+            folder = companies.folder("airport")
+            keys = _row_keys(folder, aligned(folder))
+            other = Shipment("other", "airline", "other", "", 900, 0.1)
+            Shipments(folder.path / "embeddings").enter("other", keys, other, np.zeros((900, 1), np.uint8))
+
+    def act(name, waiting):
+        seen = trace if name == "airport" else lambda _: None
+        return train_one_shot(companies.folder(name), waiting=waiting, trace=seen)
+
+    outcomes = sound(companies.together(act))
+    assert points.count("release written") == 2, "thrown away and made again"
+    assert "together with 1 numbers a row that left before" in outcomes["airport"].audit["notes"][0]
+    assert [one.run for one in Shipments(tmp_path / "airport" / "embeddings").all()] == ["other", "small"]
 
 
 # --- at home, before anything leaves ---------------------------------------------------------------------------------
@@ -222,7 +249,7 @@ def test_sums_over_groups(companies):
     assert airline.certificate.auc <= 0.75
     assert airline.certificate.odds <= 12.0
     assert "but for a probability of 0.005" in airline.certificate.sentence
-    assert np.load(companies.run("airport") / "flips" / "groups.npy").shape == (1200, 4)
+    assert np.load(companies.run("airport") / "groups" / "groups.npy").shape == (1200, 4)
     assert train_one_shot(companies.folder("airline")).figures == airline.figures
 
 

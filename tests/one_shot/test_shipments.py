@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from tacit.one_shot.shipments import Shipment, Shipments
+from tacit.one_shot.shipments import Shipment, Shipments, version_of
 
 KEYS = np.arange(6 * 16, dtype=np.uint8).reshape(6, 16)
 
@@ -17,24 +19,67 @@ def codes(rows, width, start):
     return np.arange(start, start + rows * width, dtype=np.uint8).reshape(rows, width)
 
 
-def test_all_versions_of_other_runs_lie_side_by_side(tmp_path):
+def numbers(book, run_id="new", keys=KEYS, leaving=None):
+    return book.before(keys, run_id).besides(leaving)[0]
+
+
+def test_all_versions_lie_side_by_side(tmp_path):
     book = Shipments(tmp_path)
-    assert book.before(KEYS, "new") is None
+    assert numbers(book) is None
     first, second = codes(6, 2, 10), codes(4, 1, 100)
     book.enter("one", KEYS[::-1], shipment("a", 6), first)
-    book.enter("two", KEYS[2:], shipment("b", 4), second)
-    found = book.before(KEYS, "new")
+    book.enter("two", KEYS[2:], shipment(version_of("two", second), 4), second)
+    found = numbers(book)
     assert np.array_equal(found[:, :2], first[::-1]), "in the order of the keys"
     assert found[:, 2].tolist() == [0, 0, 255, 255, 255, 255], "two rows have not left in this version"
     assert found[:, 3].tolist() == [0, 0, 100, 101, 102, 103]
-    assert np.array_equal(book.before(KEYS, "two"), first[::-1]), "a run is not before itself"
-    assert book.before(KEYS + 200, "new") is None
+    assert np.array_equal(numbers(book, "two", leaving=second), first[::-1]), "what leaves again is not before itself"
+    assert numbers(book, keys=KEYS + 200) is None
     assert book.versions() == {1: 2, 2: 4}
 
 
-def test_a_run_is_entered_once(tmp_path):
+def test_a_version_is_entered_once(tmp_path):
     book = Shipments(tmp_path)
     for value in (1, 2):
         book.enter("one", KEYS, shipment("a", 6), codes(6, 1, value))
-    assert np.array_equal(book.before(KEYS, "new"), codes(6, 1, 1))
+    assert np.array_equal(numbers(book), codes(6, 1, 1))
     assert len(book.all()) == 1
+
+
+def test_another_embedding_of_the_same_run_is_another_version(tmp_path):
+    """The run's folder was removed, and other flips came."""
+    book = Shipments(tmp_path)
+    first, second = codes(6, 1, 1), codes(6, 1, 50)
+    for values in (first, second):
+        book.enter("one", KEYS, shipment(version_of("one", values), 6), values)
+    assert len(book.all()) == 2
+    assert book.versions() == {2: 6}
+    assert np.array_equal(numbers(book, "one", leaving=second), first), "attacked together with the first"
+    assert np.array_equal(numbers(book), np.concatenate([first, second], axis=1))
+
+
+def test_groups_are_kept_apart_from_numbers(tmp_path):
+    book = Shipments(tmp_path)
+    groups = np.array([[0, 300], [1, 300], [1, 2], [70_000, 2]])
+    book.enter("one", KEYS[:4], replace(shipment(version_of("one", groups), 4), kind="groups"), groups)
+    book.enter("one", KEYS, shipment("a", 6), codes(6, 1, 1))
+    found = book.before(KEYS, "one")
+    assert found.besides()[1].tolist() == [*groups.tolist(), [-1, -1], [-1, -1]], "the others are in one of their own"
+    assert np.array_equal(found.besides()[0], codes(6, 1, 1))
+    assert found.besides(groups)[1] is None
+    assert book.versions() == {1: 6}, "of embeddings"
+    assert [one.kind for one in book.all()] == ["groups", "embedding"]
+
+
+def test_what_an_audit_has_not_seen_keeps_a_release_at_home(tmp_path):
+    """Two runs overlap: each was attacked before the other was entered."""
+    book = Shipments(tmp_path)
+    first, second = codes(6, 1, 1), codes(6, 1, 50)
+    seen = book.before(KEYS, "one").versions
+    assert book.enter("one", KEYS, shipment("a", 6), first, seen)
+    assert not book.enter("two", KEYS, shipment("b", 6), second, seen)
+    assert len(book.all()) == 1
+    assert book.enter("three", KEYS + 200, shipment("c", 6), second, seen), "of other rows"
+    assert book.enter("two", KEYS, shipment("b", 6), second, book.before(KEYS, "two").versions)
+    assert book.enter("one", KEYS, shipment("a", 6), first, seen), "it is entered, and those after it have seen it"
+    assert len(book.all()) == 3

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +44,12 @@ from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, sh
 from tacit.one_shot.parts import guard, part, store_array, store_json
 from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.release import check_enough
-from tacit.one_shot.releasing import Home, above_floor, release
-from tacit.one_shot.shipments import Shipment, Shipments
+from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
+from tacit.one_shot.shipments import Shipment, Shipments, version_of
 from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
 
-__all__ = ["FeatureOutcome", "sent_before", "shown", "train_features"]
+__all__ = ["FeatureOutcome", "home_of", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -118,7 +118,6 @@ def train_features(folder: Folder, telling: ExchangeTelling) -> FeatureOutcome:
         codes, released = _released(side, sent, mechanism, bottom)
         form, audit = released["form"], released["audit"]
         telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
-        _enter(side, released, codes)
         heard = _delivered(where, asking, codes, telling)
     finally:
         asking.line.close()
@@ -164,12 +163,13 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
 
     def ask(path: Path) -> None:
         if exchange.labels == "sums":
-            side.telling.part("grouping rows that are alike")
-            seen, seed = shown(side.folder, inputs), seed_of(side.folder)
-            groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
+            groups = _grouped(side)
             side.telling.part("asking for sums")
-            sent = averages(groups, asking.sums(groups))
-            store_array(path / "groups.npy", groups)
+            try:
+                sent = averages(groups, asking.sums(groups))
+            finally:
+                if asking.mechanism is not None:  # it was greeted, and so it was asked
+                    side.telling.left("groups", asking.line.peer, len(groups), groups.nbytes)
         else:
             side.telling.part("asking for flipped labels")
             sent = asking.flips(len(inputs))
@@ -183,6 +183,28 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
     path = side.part("flips", ask)
     mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
     return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
+
+
+def _grouped(side: _Side) -> NDArray[np.int64]:
+    """Groups of training rows that are alike: attacked, and entered as leaving, before anybody is asked for sums."""
+
+    def make(path: Path) -> None:
+        exchange, inputs = side.contract.exchange, side.inputs
+        side.telling.part("grouping rows that are alike")
+        seen, seed = shown(side.folder, inputs[: side.train]), seed_of(side.folder)
+        groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
+        home = home_of(side.folder, side.rows, inputs, side.telling.part)
+        audit = attack_groups(replace(home, groups=_for_all(groups, len(inputs))))
+        store_array(path / "groups.npy", groups)
+        store_json(path / "audit.json", {**audit.as_dict(), "before": _versions(home)})
+
+    def entered(path: Path) -> bool:
+        groups, audit = np.load(path / "groups.npy"), json.loads((path / "audit.json").read_bytes())
+        words = f"groups of about {side.contract.exchange.group_size} rows, in {groups.shape[1]} partitions"
+        return _enter(side, groups, words, audit["worst"], audit["before"], "groups")
+
+    groups: NDArray[np.int64] = np.load(_leaving(side, "groups", make, entered) / "groups.npy")
+    return groups
 
 
 def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
@@ -231,42 +253,54 @@ def _released(
     side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages, bottom: Bottom
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
-    folder, inputs, learn, width = side.folder, side.inputs, side.learn, side.contract.exchange.width
+    learn, width = side.learn, side.contract.exchange.width
 
     def make(path: Path) -> None:
-        home = Home(
-            shown(folder, inputs), inputs, columns_of(folder), len(sent), width, folder.secret,
-            limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-            progress=side.telling.part, groups=_groups(folder.run_folder(side.contract), len(inputs)),
-            before=sent_before(folder, side.contract, side.rows),
-        )  # fmt: skip
+        home = home_of(side.folder, side.rows, side.inputs, side.telling.part)
         made = release(bottom, Form(width, learn.ranks, learn.noise), home)
         if learn.floor:
             made = above_floor(made, _learner(side), sent, mechanism, home)
         if made.why:
             made.bottom.save(path / "floor")
         store_array(path / "codes.npy", made.codes)
-        store_json(path / "release.json", made.as_dict())
+        store_json(path / "release.json", {**made.as_dict(), "before": _versions(home)})
 
-    path = side.part("release", make)
-    return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
+    def read(path: Path) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
+
+    def entered(path: Path) -> bool:
+        codes, released = read(path)
+        form = Form(**released["form"])
+        worst, before = released["audit"]["worst"], released["before"]
+        return _enter(side, codes[:, : form.width], str(form), worst, before, "embedding")
+
+    return read(_leaving(side, "release", make, entered))
+
+
+def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[str, int, int], None]) -> Home:
+    """All that decoders attack with: the rows, what has left of them before, and groups where sums are asked for."""
+    contract, learn = folder.one_shot, folder.config.learn or Learn()
+    return Home(
+        shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
+        folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
+        progress=progress, groups=_groups(folder.run_folder(contract), len(inputs)),
+        before=Shipments(folder.path / "embeddings").before(_row_keys(folder, rows), run_id(contract, rows)),
+    )  # fmt: skip
 
 
 def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
     """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
-    if not (where / "flips" / "groups.npy").exists():
+    if not (where / "groups").exists():
         return None
-    groups: NDArray[np.int64] = np.load(where / "flips" / "groups.npy")
-    rest = np.tile(groups.max(axis=0) + 1, (count - len(groups), 1))
-    return np.concatenate([groups, rest])
+    return _for_all(np.load(where / "groups" / "groups.npy"), count)
+
+
+def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Groups of the training rows and of all others: these are in one of their own."""
+    return np.concatenate([groups, np.full((count - len(groups), groups.shape[1]), -1)])
 
 
 # --- what leaves -----------------------------------------------------------------------------------------------------
-
-
-def sent_before(folder: Folder, contract: OneShotContract, rows: Aligned) -> NDArray[np.uint8] | None:
-    """What has left of these rows in other runs."""
-    return Shipments(folder.path / "embeddings").before(_row_keys(folder, rows), run_id(contract, rows))
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
@@ -275,15 +309,33 @@ def _row_keys(folder: Folder, rows: Aligned) -> Keys:
     return keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
 
 
-def _enter(side: _Side, released: dict[str, Any], codes: NDArray[np.uint8]) -> None:
-    """Write down which rows are about to be sent, in which version, before they are."""
-    folder, contract, rows, form = side.folder, side.contract, side.rows, released["form"]
-    version = hashlib.sha256(released["version"].encode()).hexdigest()[:32]
-    words = f"{form['width']} numbers in {form['ranks']} ranks, noise {form['noise']:g}"
-    shipment = Shipment(contract.run, contract.label_party, version, words, rows.count, released["audit"]["worst"])
-    Shipments(folder.path / "embeddings").enter(
-        run_id(contract, rows), _row_keys(folder, rows), shipment, codes[:, : form["width"]]
-    )
+def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Callable[[Path], bool]) -> Path:
+    """A part that may leave: made and attacked again until nothing has left that its audit has not seen."""
+    while not entered(path := side.part(name, make)):
+        side.telling.log("again", reason=f"more has left of these rows since {name} was attacked")
+        shutil.rmtree(path)
+    return path
+
+
+def _versions(home: Home) -> list[str]:
+    assert home.before is not None
+    return home.before.versions
+
+
+def _enter(
+    side: _Side,
+    leaving: NDArray[Any],
+    form: str,
+    worst: float,
+    seen: list[str],
+    kind: Literal["embedding", "groups"],
+) -> bool:
+    """Write down what is about to be sent of which rows, the first ones; whether the audit has seen all before it."""
+    folder, contract, rows = side.folder, side.contract, side.rows
+    run, count = run_id(contract, rows), len(leaving)
+    version, keys = version_of(run, leaving), _row_keys(folder, rows)[:count]
+    shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
+    return Shipments(folder.path / "embeddings").enter(run, keys, shipment, leaving, seen)
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:

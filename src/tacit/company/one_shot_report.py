@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from tacit.align.encoder import Columns, Inputs
 from tacit.company.align import aligned
 from tacit.company.folder import Folder
-from tacit.company.one_shot_common import columns_of, own_inputs, seed_of, threads_of
-from tacit.company.one_shot_features import sent_before, shown
+from tacit.company.one_shot_common import columns_of, own_inputs, seed_of
+from tacit.company.one_shot_features import home_of, shown
 from tacit.company.one_shot_label import Answers
 from tacit.company.run_record import overrides
 from tacit.company.verdict import now, versions
@@ -32,7 +32,6 @@ from tacit.one_shot.learn import Bottom, load_bottom
 from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.numbers import NumberFlips
-from tacit.one_shot.release import attack_release
 from tacit.one_shot.sums import Sums
 from tacit.views.report.document import NotTested, Report, Subject, Worst
 from tacit.views.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
@@ -224,10 +223,7 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
     learn = folder.config.learn or Learn()
     if again:
         codes = np.load(where / "release" / "codes.npy")[:, : form["width"]]
-        audit = attack_release(
-            codes, inputs, columns, train=train, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-            progress=progress, before=sent_before(folder, contract, rows),
-        ).as_dict()  # fmt: skip
+        audit = home_of(folder, rows, inputs, progress).attack(codes).as_dict()
     progress("measuring what came", 0, 1)
     sent = np.load(where / "flips" / "sent.npy")
     mechanism = read_mechanism(json.loads((where / "flips" / "mechanism.json").read_bytes()))

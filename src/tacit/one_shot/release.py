@@ -247,7 +247,10 @@ class _Attack:
         self.tell("given the other columns", 0, 1)
         cut = min(GIVEN // 4, len(self.drawn.check))
         rows = np.concatenate([self.drawn.check[:cut], self.drawn.judged[:GIVEN]])
-        found = given(self.level, self.questions, self.drawn.fit, rows, seed=self.seed)
+        level = self.level
+        if self.groups is not None:  # seen as well
+            level = np.concatenate([level, decoders.ranked(self.groups, self.drawn.fit).astype(np.uint8)], axis=1)
+        found = given(level, self.questions, self.drawn.fit, rows, seed=self.seed)
         start = len(self.drawn.check)
         truth = np.concatenate([self.truth[:cut], self.truth[start : start + len(rows) - cut]])
         sides = [self._chosen({name: each[side] for name, each in found.items()}, truth, cut) for side in (0, 1)]

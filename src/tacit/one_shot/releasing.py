@@ -23,8 +23,9 @@ from tacit.one_shot.floor import Floor, clusters, pca, waist, worth
 from tacit.one_shot.forms import Coding, Form
 from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.release import attack_release
+from tacit.one_shot.shipments import Before
 
-__all__ = ["Home", "Released", "above_floor", "release"]
+__all__ = ["Home", "Released", "above_floor", "attack_groups", "release"]
 
 _GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
 _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
@@ -48,7 +49,7 @@ class Home:
         threads: that may be used.
         progress: is told how far it is.
         groups: of the rows, which the label party has seen where it answers with sums.  (rows, partitions)
-        before: what has left of these rows before, in other versions; None if nothing has.  (rows, numbers)
+        before: what has left of these rows before; None where nobody keeps a book of that.
     """
 
     shown: Inputs | Tensor
@@ -64,22 +65,30 @@ class Home:
     threads: int = 1
     progress: Progress = lambda *_: None
     groups: NDArray[np.int64] | None = None
-    before: NDArray[np.uint8] | None = None
+    before: Before | None = None
 
     def coding(self, bottom: Bottom | Floor, z: NDArray[np.float32], form: Form) -> Coding:
         """An embedding of all rows in a form."""
         return Coding.fit(z[: self.train], form, width=self.width, secret=self.secret, digest=bottom.digest)
 
-    def attack(self, codes: NDArray[np.uint8], form: Form, **options: Any) -> ReleaseAudit:
-        """The audit, whole."""
-        return attack_release(
-            codes[:, : form.width], self.rows, self.columns, train=self.train, known=self.known, seed=self.seed,
-            threads=self.threads, groups=self.groups, before=self.before, **{"progress": self.progress, **options},
+    def attack(self, sent: NDArray[Any], **options: Any) -> ReleaseAudit:
+        """The audit of what would leave, whole, together with all that has left before."""
+        own = None if self.groups is None else self.groups[: self.train]
+        numbers, former = (None, None) if self.before is None else self.before.besides(sent, own)
+        groups = [each for each in (self.groups, former) if each is not None]
+        audit = attack_release(
+            sent, self.rows, self.columns, train=self.train, known=self.known, seed=self.seed, threads=self.threads,
+            groups=np.concatenate(groups, axis=1) if groups else None, before=numbers,
+            **{"progress": self.progress, **options},
         )  # fmt: skip
+        if former is None:
+            return audit
+        note = f"attacked together with {former.shape[1]} partitions into groups that left before"
+        return replace(audit, notes=(note, *audit.notes))
 
-    def glance(self, codes: NDArray[np.uint8], form: Form) -> ReleaseAudit:
+    def glance(self, sent: NDArray[Any]) -> ReleaseAudit:
         """An audit on few rows, and without what somebody would read who knows all other columns."""
-        return self.attack(codes, form, others=False, known_rows=_GLANCE, judged_rows=_GLANCE, progress=None)
+        return self.attack(sent, others=False, known_rows=_GLANCE, judged_rows=_GLANCE, progress=None)
 
 
 @dataclass(frozen=True)
@@ -109,11 +118,28 @@ class Released:
         return {"audit": audit, **self.coding.state(), "tried": list(self.tried), **name}
 
 
+def attack_groups(home: Home) -> ReleaseAudit:
+    """What decoders read of the groups alone, which leave before anything is learnt.
+
+    Raises:
+        LimitError: more than the limit, and nothing may leave.
+    """
+    assert home.groups is not None
+    audit = home.attack(home.groups)
+    if home.limit is not None and not audit.holds(home.limit):
+        raise LimitError(
+            f"limit = {home.limit:g}: of the groups that sums would be asked for, decoders read up to "
+            f"{audit.worst:.3f} of a column, so nothing was sent: agree on a larger group_size or fewer partitions, or "
+            'on labels = "flips", which takes no groups; or withhold columns, or raise the limit'
+        )
+    return audit
+
+
 def release(bottom: Bottom, form: Form, home: Home) -> Released:
     """An embedding in the first form, from this one on to weaker ones, in which decoders read no more than the limit.
 
     Raises:
-        LimitError: there is none, and nothing may leave.
+        LimitError: there is none, and no embedding may leave.
     """
     home.progress("embedding", 0, 1)
     z = bottom.embed(home.shown, threads=home.threads)
@@ -124,16 +150,17 @@ def release(bottom: Bottom, form: Form, home: Home) -> Released:
         codes = coding.codes(z, home.secret)
         if not home.attacked:
             return Released(bottom, coding, codes, None)
-        if home.limit is not None and (sure := home.glance(codes, each).sure) > home.limit:
+        if home.limit is not None and (sure := home.glance(codes[:, : each.width]).sure) > home.limit:
             tried.append(f"{each}: surely {sure:.3f}")
             continue
-        audit = home.attack(codes, each)
+        audit = home.attack(codes[:, : each.width])
         tried.append(f"{each}: {audit.worst:.3f}")
         if home.limit is None or audit.holds(home.limit):
             return Released(bottom, coding, codes, audit, tuple(tried))
+    left = "nothing was sent" if home.groups is None else "no embedding was sent (the groups have left)"
     raise LimitError(
         f"limit = {home.limit:g}: in every form that was tried decoders read more of a column than that ("
-        f"{'; '.join(tried)}), so nothing was sent: withhold columns, or raise the limit"
+        f"{'; '.join(tried)}), so {left}: withhold columns, or raise the limit"
     )
 
 
@@ -153,14 +180,14 @@ def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism
     if first.audit is None or not isinstance(home.shown, Inputs):
         return first  # there is nothing to compare
     form, rivals = first.coding.form, []
-    least = home.glance(first.codes, form)
+    least = home.glance(first.codes[:, : form.width])
     for done, make in enumerate((pca, waist, clusters)):
         home.progress("label-free embeddings", done, 3)
         floor = make(home.shown[: home.train], form.width, seed=home.seed)
         z = floor.embed(home.shown, threads=home.threads)
         coding = home.coding(floor, z, form)
         rival = Released(floor, coding, coding.codes(z, home.secret), None)
-        if _no_more(home.glance(rival.codes, form), least):
+        if _no_more(home.glance(rival.codes[:, : form.width]), least):
             rivals.append(rival)
     home.progress("label-free embeddings", 3, 3)
     if not rivals:
@@ -196,7 +223,7 @@ def _best(
     most, best = max(zip(worths, rivals, strict=True), key=lambda pair: pair[0].value)
     if most.value < learnt.value + math.hypot(*((one.high - one.low) / (2 * Z95) for one in (most, learnt))):
         return first
-    audit = home.attack(best.codes, form)
+    audit = home.attack(best.codes[:, : form.width])
     assert first.audit is not None
     if audit.worst > first.audit.worst + _CLOSE or (home.limit is not None and not audit.holds(home.limit)):
         return first

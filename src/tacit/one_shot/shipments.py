@@ -1,18 +1,20 @@
-"""A feature party's book: which version of an embedding was sent of which rows, to whom, and what was read of it.
+"""A feature party's book: what was sent of which rows, to whom, and what was read of it.
 
-Two versions of one row, sent in two runs, tell together more than either. So the book keeps what was sent, and a later
-release is attacked together with all that left before, whoever got it: partners can compare notes. What is about to
-leave is entered before.
+Two versions of one row, sent in two runs, tell together more than either. So the book keeps what was sent, embeddings
+and the groups that sums are asked for, and a later release is attacked together with all that left before, whoever got
+it: partners can compare notes. What is about to leave is entered before.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,29 +23,38 @@ from tacit.disk import make_folder
 from tacit.errors import StorageError
 from tacit.one_shot.records import Keys
 
-__all__ = ["Shipment", "Shipments"]
+__all__ = ["Before", "Shipment", "Shipments", "version_of"]
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shipments (
-    id INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partner TEXT NOT NULL,
-    version TEXT NOT NULL, form TEXT NOT NULL, rows INTEGER NOT NULL, worst REAL NOT NULL);
+    id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partner TEXT NOT NULL,
+    version TEXT NOT NULL, form TEXT NOT NULL, rows INTEGER NOT NULL, worst REAL NOT NULL, kind TEXT NOT NULL,
+    UNIQUE (run_id, version));
 CREATE TABLE IF NOT EXISTS sent (
     key BLOB NOT NULL, version TEXT NOT NULL, codes BLOB NOT NULL, PRIMARY KEY (key, version)) WITHOUT ROWID;
 """
 
 
+def version_of(run_id: str, values: NDArray[Any]) -> str:
+    """What the book calls these values of a run's rows: other values, or another run, are another version."""
+    said = hashlib.sha256(f"{run_id} {values.dtype} {values.shape}".encode())
+    said.update(np.ascontiguousarray(values).tobytes())
+    return said.hexdigest()[:32]
+
+
 @dataclass(frozen=True)
 class Shipment:
-    """One embedding that left.
+    """Something that left: an embedding, or groups.
 
     Attributes:
         run: the contract's run.
         partner: who got it.
-        version: of the embedding: a digest of what made it and of its form.
-        form: how many numbers of a row, in how many ranks, under how much noise.
+        version: of it; see `version_of`.
+        form: how many numbers of a row, in how many ranks, under how much noise; or how many groups.
         rows: how many.
         worst: the most that the audit before release says of anything, 0 to 1.
         time: when it was entered.
+        kind: which of the two it is.
     """
 
     run: str
@@ -53,6 +64,37 @@ class Shipment:
     rows: int
     worst: float
     time: str = ""
+    kind: Literal["embedding", "groups"] = "embedding"
+
+
+@dataclass(frozen=True)
+class Before:
+    """What has left of some rows, each version by itself.
+
+    Attributes:
+        run_id: of the run that asks: by it the version is known that is about to leave, if it has left before.
+        embeddings: numbers.  (rows, numbers)
+        groups: the number of each row's group.  (rows, partitions)
+    """
+
+    run_id: str
+    embeddings: Mapping[str, NDArray[np.uint8]]
+    groups: Mapping[str, NDArray[np.int64]]
+
+    @property
+    def versions(self) -> list[str]:
+        """All of them."""
+        return sorted({*self.embeddings, *self.groups})
+
+    def besides(self, *leaving: NDArray[Any] | None) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
+        """Numbers and groups, all versions side by side, but for those that are about to leave; None for none."""
+        mine = {version_of(self.run_id, values) for values in leaving if values is not None}
+        numbers = [block for version, block in self.embeddings.items() if version not in mine]
+        groups = [block for version, block in self.groups.items() if version not in mine]
+        return (
+            np.concatenate(numbers, axis=1) if numbers else None,
+            np.concatenate(groups, axis=1) if groups else None,
+        )
 
 
 class Shipments:
@@ -70,49 +112,71 @@ class Shipments:
             for statement in _TABLES.split(";"):
                 db.execute(statement)
 
-    def enter(self, run_id: str, keys: Keys, shipment: Shipment, codes: NDArray[np.uint8]) -> None:
-        """Write down what is about to leave, codes (rows, width) of rows with these keys; a run is entered once."""
+    def enter(
+        self, run_id: str, keys: Keys, shipment: Shipment, values: NDArray[Any], seen: Collection[str] | None = None
+    ) -> bool:
+        """Write down what is about to leave, values (rows, numbers) of rows with these keys; a version of a run once.
+
+        Whether it may leave: not where something has left of these rows that the audit has not seen, as in a run that
+        overlaps with this one; then nothing is entered, and the audit is to be made again.
+
+        Args:
+            run_id: of this run over this alignment.
+            keys: of the rows.
+            shipment: what is told of it.
+            values: bytes of an embedding, or int64 numbers of groups.
+            seen: versions that the audit knew of; None if it does not matter.
+        """
         raw, now = keys.tobytes(), datetime.now(UTC).isoformat(timespec="seconds")
         with self._open() as db:
-            one = (shipment.run, shipment.partner, shipment.version, shipment.form, shipment.rows, shipment.worst)
-            names = "run_id, time, run, partner, version, form, rows, worst"
-            entered = f"INSERT OR IGNORE INTO shipments ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-            if db.execute(entered, (run_id, now, *one)).rowcount:
-                each = (
-                    (raw[16 * place : 16 * place + 16], shipment.version, row.tobytes())
-                    for place, row in enumerate(codes)
-                )
-                db.executemany("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", each)
+            db.execute("BEGIN IMMEDIATE")  # nobody enters anything between the look and the entry
+            known = "SELECT 1 FROM shipments WHERE run_id = ? AND version = ?"
+            if db.execute(known, (run_id, shipment.version)).fetchone():
+                return True
+            if seen is not None and _left(db, keys).keys() - {*seen}:
+                return False
+            facts = (shipment.run, shipment.partner, shipment.version, shipment.form, shipment.rows, shipment.worst)
+            names = "run_id, time, run, partner, version, form, rows, worst, kind"
+            marks = ", ".join("?" * 9)
+            db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, shipment.kind))
+            each = (
+                (raw[16 * place : 16 * place + 16], shipment.version, row.tobytes()) for place, row in enumerate(values)
+            )
+            db.executemany("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", each)
+        return True
 
-    def before(self, keys: Keys, run_id: str) -> NDArray[np.uint8] | None:
-        """What has left of these rows in other runs than this one, all versions side by side; None if nothing has.
+    def before(self, keys: Keys, run_id: str) -> Before:
+        """What has left of these rows, in this run too.
 
-        Rows of which a version did not leave have zeros there, and a number more tells them from the others.
+        Rows of which numbers did not leave have zeros there, and a number more tells them from the others; those of
+        which no group left are in a group of their own.
         """
-        place = {key.tobytes(): at for at, key in enumerate(keys)}
-        found = []
         with self._open() as db:
-            others = db.execute("SELECT DISTINCT version FROM shipments WHERE run_id != ? ORDER BY id", (run_id,))
-            for (version,) in others.fetchall():
-                sent = db.execute("SELECT key, codes FROM sent WHERE version = ?", (version,))
-                mine = [(place[key], codes) for key, codes in sent if key in place]
-                if mine:
-                    at, codes = zip(*mine, strict=True)
-                    block = np.zeros((len(keys), 1 + len(codes[0])), np.uint8)
-                    block[list(at), 0] = 255
-                    block[list(at), 1:] = np.frombuffer(b"".join(codes), np.uint8).reshape(len(codes), -1)
-                    found.append(block[:, 1:] if len(mine) == len(keys) else block)
-        return np.concatenate(found, axis=1) if found else None
+            left = _left(db, keys)
+        found: dict[str, dict[str, NDArray[Any]]] = {"embedding": {}, "groups": {}}
+        for version, (kind, at, raw) in left.items():
+            values = np.frombuffer(b"".join(raw), np.uint8 if kind == "embedding" else np.int64).reshape(len(at), -1)
+            if kind == "groups":
+                block: NDArray[Any] = np.full((len(keys), values.shape[1]), -1, np.int64)
+                block[at] = values
+            else:
+                block = np.zeros((len(keys), 1 + values.shape[1]), np.uint8)
+                block[at] = np.concatenate([np.full((len(at), 1), 255, np.uint8), values], axis=1)
+                block = block[:, 1:] if len(at) == len(keys) else block
+            found[kind][version] = block
+        return Before(run_id, found["embedding"], found["groups"])
 
     def all(self) -> Sequence[Shipment]:
         """Everything that left, oldest first."""
-        asked = "SELECT run, partner, version, form, rows, worst, time FROM shipments ORDER BY id"
+        asked = "SELECT run, partner, version, form, rows, worst, time, kind FROM shipments ORDER BY id"
         with self._open() as db:
             return [Shipment(*one) for one in db.execute(asked)]
 
     def versions(self) -> dict[int, int]:
-        """Of how many rows so many versions have left, by the number of versions."""
-        counted = "SELECT n, COUNT(*) FROM (SELECT COUNT(*) n FROM sent GROUP BY key) GROUP BY n ORDER BY n"
+        """Of how many rows so many versions of an embedding have left, by the number of versions."""
+        embeddings = "SELECT version FROM shipments WHERE kind = 'embedding'"
+        each = f"SELECT COUNT(*) n FROM sent WHERE version IN ({embeddings}) GROUP BY key"
+        counted = f"SELECT n, COUNT(*) FROM ({each}) GROUP BY n ORDER BY n"
         with self._open() as db:
             return dict(db.execute(counted))
 
@@ -127,3 +191,15 @@ class Shipments:
             raise StorageError(
                 f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
             ) from error
+
+
+def _left(db: sqlite3.Connection, keys: Keys) -> dict[str, tuple[str, list[int], list[bytes]]]:
+    """By version what has left of any of these rows: its kind, the places of these rows, and the bytes of each."""
+    place = {key.tobytes(): at for at, key in enumerate(keys)}
+    found = {}
+    for version, kind in db.execute("SELECT version, kind FROM shipments ORDER BY id").fetchall():
+        sent = db.execute("SELECT key, codes FROM sent WHERE version = ?", (version,))
+        mine = [(place[key], codes) for key, codes in sent if key in place]
+        if mine:
+            found[version] = (kind, [at for at, _ in mine], [codes for _, codes in mine])
+    return found
