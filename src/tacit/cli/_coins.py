@@ -77,13 +77,13 @@ def shipped_of(party: Path) -> dict[str, Any] | None:
 
 
 def print_shipments(told: dict[str, Any]) -> None:
-    """Embeddings that left, and of how many rows in several versions."""
+    """Embeddings and groups that left, and of how many rows in several versions."""
     rows = [
         [one["run"], one["partner"], f"{one['rows']:,}", one["form"], f"{one['worst']:.3f}"]
         for one in told["shipments"]
     ]
     head = ["run", "to", "rows", "form", "read at most"]
-    print_table("Embeddings that left, each attacked before", head, rows, words=(0, 1, 3))
+    print_table("Embeddings and groups that left, each attacked before", head, rows, words=(0, 1, 3))
     for versions, count in told["versions"].items():
         many = "" if versions == 1 else ", each attacked together with those before it"
         console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")
