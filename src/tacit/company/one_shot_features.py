@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,7 +40,7 @@ from tacit.one_shot.grouping import Averages, averages, partitions
 from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
-from tacit.one_shot.parts import guard, part, store_array, store_json
+from tacit.one_shot.parts import discard, guard, part, store_array, store_json
 from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
@@ -313,7 +312,7 @@ def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Call
     """A part that may leave: made and attacked again until nothing has left that its audit has not seen."""
     while not entered(path := side.part(name, make)):
         side.telling.log("again", reason=f"more has left of these rows since {name} was attacked")
-        shutil.rmtree(path)
+        discard(path)
     return path
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.disk import make_folder, opened, replaced, storing, sync_folder
 from tacit.errors import StorageError, UsageError
 
-__all__ = ["guard", "part", "store", "store_array", "store_json"]
+__all__ = ["discard", "guard", "part", "store", "store_array", "store_json"]
 
 
 def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[[str], None] = lambda _: None) -> Path:
@@ -40,14 +40,20 @@ def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[
         trace(f"{name} made")
         with storing(path):
             for file in fresh.rglob("*"):
-                if file.is_file():
-                    with opened(file, os.O_RDONLY, "synced") as fd:
-                        os.fsync(fd)
+                with opened(file, os.O_RDONLY, "synced") as fd:  # a folder in it as well
+                    os.fsync(fd)
             sync_folder(fresh)
             fresh.rename(path)
             sync_folder(folder)
         trace(f"{name} written")
     return path
+
+
+def discard(path: Path) -> None:
+    """Take a part back, to be made again: it is whole until it is gone."""
+    with storing(path):
+        path.rename(path.with_name(f"{path.name}.part"))  # which whoever makes it anew removes
+        sync_folder(path.parent)
 
 
 def store(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
