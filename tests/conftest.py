@@ -63,7 +63,6 @@ _SLOW = (
     "company/gate/test_killed.py",
     "company/gate/test_run_ledger.py",
     "company/test_two_companies.py",
-    "cut/machine/test_state_machine.py::test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had[three]",
     "docs/test_blocks.py",
     "docs/test_site.py",
     "lab/test_sweep_interrupted.py",
@@ -80,6 +79,7 @@ _LONG = (
     "company/test_memory.py::test_memory_grows_neither_with_rows_nor_with_steps",
     "cut/machine/test_state_machine.py::test_a_handshake_that_does_not_look_at_the_journals_is_noticed",
     "cut/machine/test_state_machine.py::test_a_tally_that_lets_an_older_copy_go_on_is_noticed",
+    "cut/machine/test_state_machine.py::test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had[three]",
     "docs/test_blocks.py::test_a_page_can_be_followed[howto-choose-a-strength.md]",
     "docs/test_blocks.py::test_a_page_can_be_followed[howto-paper-figures.md]",
     "docs/test_blocks.py::test_a_page_can_be_followed[howto-resume-after-a-disaster.md]",
@@ -91,6 +91,7 @@ _LONG = (
     "lab/test_sweep_cluster.py::test_two_workers_find_what_one_process_finds",
     "lab/test_sweep.py::test_a_wave_trains_where_there_is_neither_polars_nor_ray",
     "one_shot/test_certificate_attacked.py::test_two_companies_and_two_runs",
+    "test_examples.py::test_the_example_trains_and_says_what_leaked[three_parties]",
     "torture/test_torture.py::test_short_form",
 )
 
