@@ -62,40 +62,31 @@ def part_of(path: Path) -> str:
     return relative.parts[0].removesuffix(".py")
 
 
-def imported_parts(path: Path) -> set[str]:
-    parts = set()
+def imported(path: Path) -> list[list[str]]:
+    """The names of ours that a file imports, each split at its dots."""
+    names = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: write imports out in full, so that their direction can be read"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        parts |= {name.split(".")[1] if "." in name else "__init__" for name in names if name.split(".")[0] == "tacit"}
-    return parts
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return [parts for parts in (name.split(".") for name in names) if parts[0] == "tacit"]
 
 
-def private_imports(path: Path) -> list[str]:
-    """Modules that a file imports of another part of ours though their names begin with an underscore."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for parts in (name.split(".") for name in names):
-            if parts[0] == "tacit" and parts[1:2] and parts[1] not in {part_of(path), "_version"}:
-                found += [".".join(parts) for part in parts[1:] if part.startswith("_") and not part.startswith("__")][
-                    :1
-                ]
-    return found
+def imported_parts(path: Path) -> set[str]:
+    return {parts[1] if parts[1:] else "__init__" for parts in imported(path)}
+
+
+def private_imports(path: Path, part: str) -> list[str]:
+    """What a file of a part imports of another part's private modules, whose names begin with an underscore."""
+    others = [parts for parts in imported(path) if parts[1:] and parts[1] not in {part, "_version"}]
+    return [".".join(parts) for parts in others if any(name[0] == "_" and name[:2] != "__" for name in parts)]
 
 
 def test_no_part_reaches_into_the_private_modules_of_another():
-    wrong = {str(path.relative_to(ROOT)): names for path in ROOT.rglob("*.py") if (names := private_imports(path))}
+    found = {path.relative_to(ROOT): private_imports(path, part_of(path)) for path in ROOT.rglob("*.py")}
+    wrong = {str(path): names for path, names in found.items() if names}
     assert not wrong, wrong
 
 
@@ -115,3 +106,5 @@ def test_the_check_sees_a_forbidden_import(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("from tacit.audit.metrics import leak_auc\nimport tacit.wire.memory\n")
     assert imported_parts(bad) == {"audit", "wire"}
+    bad.write_text("from tacit.wire._frames import read\nfrom tacit.cut._tensors import finite\n")
+    assert private_imports(bad, "cut") == ["tacit.wire._frames.read"]

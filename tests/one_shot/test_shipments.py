@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from tacit.errors import StorageError
 from tacit.one_shot.shipments import Shipment, Shipments, version_of
 
 KEYS = np.arange(6 * 16, dtype=np.uint8).reshape(6, 16)
@@ -83,3 +87,10 @@ def test_what_an_audit_has_not_seen_keeps_a_release_at_home(tmp_path):
     assert book.enter("two", KEYS, shipment("b", 6), second, book.before(KEYS, "two").versions)
     assert book.enter("one", KEYS, shipment("a", 6), first, seen), "it is entered, and those after it have seen it"
     assert len(book.all()) == 3
+
+
+def test_a_book_of_an_earlier_version_is_refused(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "book.sqlite")) as db, db:
+        db.execute("CREATE TABLE shipments (id INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL)")
+    with pytest.raises(StorageError, match="earlier version"):
+        Shipments(tmp_path)

@@ -92,12 +92,11 @@ class Questions:
         while sum(int((count >= least).sum()) for count in counts) > _MOST:
             least *= 2
         categories = tuple((place, code) for place, count in enumerate(counts) for code in _asked(count, least))
-        pooled = [] if z is None else [place for place, count in enumerate(counts) if 0 < count.max() < count.sum()]
-        pooled = [place for place in pooled if ((counts[place] > 0) & (counts[place] < least)).any()]
         sets = tuple(
             (place, members)
-            for place in pooled
-            for members in told_apart(codes[:, place], np.asarray(z)[known], inputs.cardinalities[place], least)
+            for place, count in enumerate(counts)
+            if z is not None and ((count > 0) & (count < least)).any()  # some are too rare to be asked for
+            for members in told_apart(codes[:, place], z[known], inputs.cardinalities[place], least)
         )
         return cls(inputs, (*numeric, *columns.categorical), numbers, tails, categories, sets)
 

@@ -111,6 +111,12 @@ class Shipments:
         with self._open() as db:
             for statement in _TABLES.split(";"):
                 db.execute(statement)
+            kept = {name for _, name, *_ in db.execute("PRAGMA table_info(shipments)")}
+        if "kind" not in kept:
+            raise StorageError(
+                f"{self.path} is of an earlier version, and says too little of what left to attack it together with "
+                "what follows: keep it elsewhere, and send no second embedding of its rows"
+            )
 
     def enter(
         self, run_id: str, keys: Keys, shipment: Shipment, values: NDArray[Any], seen: Collection[str] | None = None
