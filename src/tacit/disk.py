@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 """What may be written: anything whose memory can be handed to the system without a copy."""
 
+_LOOK = 0.05  # seconds between two looks at a lock that another process holds
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -124,21 +126,29 @@ def locked(
     path: Path,
     busy: str = "another process uses this run: a party runs once; stop the other one, or give this one a folder of "
     "its own",
+    *,
+    patience: float = 0.0,
 ) -> int:
     """Open and lock a file; the lock ends with the process, however it ends.
 
     Args:
         path: the file.
         busy: what to say where another process has locked it, and what to do then.
+        patience: seconds that the other process may take to let it go.
     """
     with storing(path, "opened"):
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise StorageError(f"{path}: {busy}") from error
-    return fd
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if time.monotonic() < until:
+                time.sleep(_LOOK)
+                continue
+            os.close(fd)
+            raise StorageError(f"{path}: {busy}") from error
+        return fd
 
 
 def _private(path: str, flags: int) -> int:

@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company import one_shot_label
+from tacit.company import one_shot_features, one_shot_label
 from tacit.company.align import aligned
 from tacit.company.run_record import overrides
 from tacit.company.train import train_one_shot
 from tacit.errors import LabelsError, StorageError, UsageError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.records import Rows, Terms
+from tacit.one_shot.shipments import Shipment
 from tacit.wire.network import NetworkLink
 
 from .companies import Companies, OverError, table
@@ -176,6 +177,59 @@ def test_an_older_copy_of_the_folder_is_refused_once_labels_have_left(companies,
     enter(companies, after_restore=("Ada", "the disk is gone"))
     assert [one.who for one in overrides(companies.run("airline"))] == ["Ada"]
     enter(companies)
+
+
+def sent_before(companies, *runs):
+    """Embeddings of other rows that the airport has sent in earlier runs, in its book."""
+    keys, codes = np.arange(160, dtype=np.uint8).reshape(10, 16), np.zeros((10, 1), np.uint8)
+    with one_shot_features._counted_book(companies.folder("airport")) as book:
+        for run in runs:
+            book.enter(run, keys, Shipment(run, "airline", run, "1 number", 10, 0.1), codes)
+    return book.path
+
+
+def test_a_book_of_embeddings_that_is_gone_or_older_is_refused_before_anybody_is_met(companies, tmp_path):
+    """What it has forgotten would not be attacked together with what leaves next."""
+    airport, book = companies.folder("airport"), sent_before(companies, "first")
+    older = shutil.copy(book, tmp_path / "older")
+    sent_before(companies, "second")
+    for left in (0, 1):
+        newest = book.read_bytes()
+        book.unlink()
+        if left:
+            shutil.copy(older, book)
+        for _ in range(2):
+            with pytest.raises(StorageError, match=f"older copy.*has {left} entries, and 2 were.*embeddings/book.sqli"):
+                train_one_shot(airport, waiting=lambda *_: pytest.fail("it waits for a peer"))
+        book.write_bytes(newest)
+    book.unlink()
+    for answered in ({"after_restore": ("Ada", "disk lost")}, {}):
+        with pytest.raises(EnoughError):  # it goes on, and waits for the airline
+            train_one_shot(airport, waiting=enough, **answered)
+    assert [(one.who, one.reason) for one in overrides(companies.run("airport"))] == [("Ada", "disk lost")]
+
+
+def enough(*_):
+    raise EnoughError
+
+
+def test_a_book_of_embeddings_that_goes_while_a_release_is_attacked_keeps_it_at_home(companies):
+    quick = 'learn = { learner = "linear", floor = false }\n'
+    companies.set("airport", columns='categorical = ["port"], numeric = ["wind", "rain"]', more=quick)
+    book = sent_before(companies, "first")
+
+    def trace(point):
+        if point == "release written":
+            book.unlink()
+
+    outcomes = companies.together(
+        lambda name, waiting: train_one_shot(
+            companies.folder(name), waiting=waiting, trace=trace if name == "airport" else lambda _: None
+        )
+    )
+    assert isinstance(outcomes["airport"], StorageError), outcomes
+    assert "has 0 entries, and 1 were made" in str(outcomes["airport"])
+    assert not list(companies.run("airline").glob("received/*"))
 
 
 def test_rows_are_known_by_one_coin_id_for_good(companies):

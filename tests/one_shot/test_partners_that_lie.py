@@ -255,6 +255,19 @@ def test_a_mechanism_is_of_the_kind_that_was_agreed_on(mechanism, agreed):
             check_agreed(other, agreed)
 
 
+def test_numbers_are_not_sent_as_more_outputs_than_cells():
+    """Each output more is another mark that a label party could set."""
+    made = number_flips(0.6, low=0.0, high=1.0, cells=4)
+    mean = np.linspace(0.0, 1.0, 4)[:, None]
+    outputs, parts = np.linspace(-4.0, 5.0, 6), 2**60
+    spread = [[2**64 // 6 + round(float(slope) * parts) for slope in row] for row in mean * np.linspace(-1, 1, 6)]
+    table = tuple((*row[:-1], 2**64 - sum(row[:-1])) for row in spread)
+    marked = replace(made, outputs=tuple(outputs.tolist()), table=table)
+    check_agreed(made, NUMBER)
+    with pytest.raises(ProtocolError, match="sends 6 different numbers, where the contract says 4 cells"):
+        check_agreed(marked, NUMBER)
+
+
 def test_sums_that_no_labels_give_are_refused(monkeypatch):
     monkeypatch.setattr("tests.one_shot.test_partners_that_lie.EXCHANGE", SUMS)
     mechanism = sums(0.6, groups=4, partitions=2)

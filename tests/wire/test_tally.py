@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,6 +53,27 @@ def test_an_answer_that_follows_from_its_request_is_no_older_copy(path):
         again.reach(5)
         again.close()
     assert int(path.read_text()) == 5
+
+
+def test_a_book_is_held_against_its_count_by_one_run_after_the_other(path):
+    """Two runs of one party overlap: the second waits for the first, and counts what both have entered."""
+    book = []
+    entering = threading.Event()
+
+    def enter():
+        with Tally(path).around(lambda: len(book)):
+            entering.set()
+            book.append("an entry")
+
+    with ThreadPoolExecutor(1) as pool, Tally(path).around(lambda: len(book)):
+        other = pool.submit(enter)
+        assert not entering.wait(0.2)
+        book.append("an entry")
+    other.result(timeout=10)
+    assert int(path.read_text()) == 2
+    book.pop()
+    with pytest.raises(StorageError, match="older copy"), Tally(path).around(lambda: len(book)):
+        pytest.fail("it is used")
 
 
 def test_a_copy_from_before_the_run_began_is_an_older_one_too(path):

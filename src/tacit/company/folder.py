@@ -257,6 +257,11 @@ class Folder:
         """Where the releases of the party's labels are counted, in the same place."""
         return self._counted_apart("coins", b" of the coins")
 
+    @property
+    def embeddings_tally_path(self) -> Path:
+        """Where the embeddings and groups that this party sent are counted, in the same place."""
+        return self._counted_apart("embeddings", b" of the embeddings")
+
     def _counted_apart(self, name: str, what: bytes) -> Path:
         named, state = os.environ.get("TACIT_STATE"), os.environ.get("XDG_STATE_HOME")
         try:

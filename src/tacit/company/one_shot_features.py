@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,7 @@ from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
 from tacit.one_shot.shipments import Shipment, Shipments, version_of
 from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
+from tacit.wire.tally import EMBEDDINGS, Tally
 
 __all__ = ["FeatureOutcome", "home_of", "shown", "train_features"]
 
@@ -100,11 +102,21 @@ class _Side:
         return part(self.folder.run_folder(self.contract), name, make, self.telling.trace)
 
 
-def train_features(folder: Folder, telling: ExchangeTelling) -> FeatureOutcome:
-    """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
+def train_features(
+    folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
+) -> FeatureOutcome:
+    """Train as a feature party. Started again after whatever ended it, it goes on where it was.
+
+    Args:
+        folder: of the party.
+        telling: where the run stands.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    """
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
+    with _counted_book(folder, restored):
+        pass  # it knows of everything that left
     check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
@@ -283,7 +295,7 @@ def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[s
         shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
         folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
         progress=progress, groups=_groups(folder.run_folder(contract), len(inputs)),
-        before=Shipments(folder.path / "embeddings").before(_row_keys(folder, rows), run_id(contract, rows)),
+        before=_book(folder).before(_row_keys(folder, rows), run_id(contract, rows)),
     )  # fmt: skip
 
 
@@ -334,7 +346,23 @@ def _enter(
     run, count = run_id(contract, rows), len(leaving)
     version, keys = version_of(run, leaving), _row_keys(folder, rows)[:count]
     shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
-    return Shipments(folder.path / "embeddings").enter(run, keys, shipment, leaving, seen)
+    with _counted_book(folder) as book:
+        return book.enter(run, keys, shipment, leaving, seen)
+
+
+@contextmanager
+def _counted_book(folder: Folder, restored: Callable[[str], None] | None = None) -> Iterator[Shipments]:
+    """The party's book of what left; how many entries it has is counted apart from the folder, before anything leaves.
+
+    What it has forgotten would not be attacked together with what leaves next.
+    """
+    book = _book(folder)
+    with Tally(folder.embeddings_tally_path, restored, EMBEDDINGS).around(lambda: book.entries):
+        yield book
+
+
+def _book(folder: Folder) -> Shipments:
+    return Shipments(folder.path / "embeddings")
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:

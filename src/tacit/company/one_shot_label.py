@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,15 +191,12 @@ class Answers:
     @contextmanager
     def _book(self) -> Iterator[Book]:
         """The party's book; how many releases it has is counted apart from the folder, before anything leaves."""
-        with ExitStack() as stack:
-            book = open_book(self.folder.path / "coins", self.folder.secret)
-            stack.callback(book.close)
-            tally = Tally(self.folder.coins_tally_path, self.restored, COINS)
-            stack.callback(tally.close)
-            tally.begin(begun=book.releases > 0)
-            tally.check(book.releases, book.releases)
+        tally = Tally(self.folder.coins_tally_path, self.restored, COINS)
+        with (
+            closing(open_book(self.folder.path / "coins", self.folder.secret)) as book,
+            tally.around(lambda: book.releases),
+        ):
             yield book
-            tally.reach(book.releases)
 
     def _terms(self, partners: tuple[str, ...]) -> Terms:
         config, table = self.folder.config, self.folder.table

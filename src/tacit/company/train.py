@@ -85,8 +85,8 @@ def train_one_shot(
         waiting: told while a peer lets us wait.
         alarm: told of everything that was refused: the peer, the field, the reason.
         trace: told of each point that the run passes.
-        after_restore: who lets a label party go on from a folder that is an older copy, or whose count of what left is
-            gone, and why. It stays on record.
+        after_restore: who lets the run go on from a folder that is an older copy, or whose count of what left is gone,
+            and why. It stays on record.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     contract = folder.one_shot
@@ -100,11 +100,10 @@ def train_one_shot(
         telling = ExchangeTelling(status, waiting, alarm, trace, progress)
         sealed_log.begin(where / OVERRIDES)
         try:
-            if folder.config.role == "label":
-                answered = restored(where, status.log, after_restore)
-                outcome: LabelOutcome | FeatureOutcome = one_shot_label.train_label(folder, telling, answered)
-            else:
-                outcome = one_shot_features.train_features(folder, telling)
+            answered = restored(where, status.log, after_restore)
+            label = folder.config.role == "label"
+            role = one_shot_label.train_label if label else one_shot_features.train_features
+            outcome: LabelOutcome | FeatureOutcome = role(folder, telling, answered)
         except TacitError as error:
             status.update(state="stopped", reason=str(error), at_once=True)
             raise

@@ -83,6 +83,11 @@ def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
         agreed = ("flips", exchange.low, exchange.high, exchange.cells) if number else ("flips", exchange.classes)
     if said != agreed:
         raise ProtocolError(f"the label party's mechanism is {said}, where the contract says {agreed}")
+    if isinstance(mechanism, NumberFlips) and outcomes(mechanism) > mechanism.cells:
+        raise ProtocolError(
+            f"the label party's mechanism sends {outcomes(mechanism)} different numbers, where the contract says "
+            f"{mechanism.cells} cells, which need no more"
+        )
 
 
 def outcomes(mechanism: Flipping) -> int:

@@ -23,7 +23,7 @@ __all__ = ["discard", "guard", "part", "store", "store_array", "store_json"]
 
 
 def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[[str], None] = lambda _: None) -> Path:
-    """A folder of results: made by `make` in a folder beside it, and given its name when all is on the disk.
+    """A folder of results, for its owner alone: made by `make` beside it, and given its name when all is on the disk.
 
     Args:
         folder: where it is to be.
@@ -41,6 +41,7 @@ def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[
         with storing(path):
             for file in fresh.rglob("*"):
                 with opened(file, os.O_RDONLY, "synced") as fd:  # a folder in it as well
+                    os.fchmod(fd, 0o700 if file.is_dir() else 0o600)  # libraries write for everybody
                     os.fsync(fd)
             sync_folder(fresh)
             fresh.rename(path)

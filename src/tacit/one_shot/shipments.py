@@ -178,6 +178,12 @@ class Shipments:
         with self._open() as db:
             return [Shipment(*one) for one in db.execute(asked)]
 
+    @property
+    def entries(self) -> int:
+        """How many things have left."""
+        with self._open() as db:
+            return int(db.execute("SELECT COUNT(*) FROM shipments").fetchone()[0])
+
     def versions(self) -> dict[int, int]:
         """Of how many rows so many versions of an embedding have left, by the number of versions."""
         embeddings = "SELECT version FROM shipments WHERE kind = 'embedding'"

@@ -1,20 +1,22 @@
 """How much of a run has ever left, kept apart from the run's folder: an older copy of the folder is known by it.
 
-The records of a party's ledger are counted in the same way.
+The records of a party's ledger and the entries of its books are counted in the same way.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tacit.disk import locked, make_folder, sync_file, sync_folder, write_at
 from tacit.errors import StorageError
 
-__all__ = ["COINS", "LEDGER", "MESSAGES", "Counted", "Tally"]
+__all__ = ["COINS", "EMBEDDINGS", "LEDGER", "MESSAGES", "Counted", "Tally"]
+
+_PATIENCE = 600.0  # seconds in which another run of the same party is done with a book
 
 Restored = Callable[[str], None]
 
@@ -48,6 +50,12 @@ COINS = Counted(
     "its book has {} releases, and {} were made",
     "Frozen labels would thaw, and what was told would not be charged: bring back the newest copy, coins/ in it",
 )
+EMBEDDINGS = Counted(
+    "what this party ever sent of its columns in one exchange",
+    "its book of embeddings has {} entries, and {} were made",
+    "What it has forgotten would not be attacked together with what leaves next: bring back the newest copy, "
+    "embeddings/book.sqlite in it",
+)
 
 
 class Tally:
@@ -68,6 +76,7 @@ class Tally:
         self.path = path
         self._counted = counted
         self._restored = restored
+        self._patience = 0.0
         self._value: int | None = None
         self._fd = -1
 
@@ -79,6 +88,24 @@ class Tally:
                 self._write(0)
                 self.sync()
 
+    @contextmanager
+    def around(self, entries: Callable[[], int]) -> Iterator[None]:
+        """Hold a book against the count before it is used, and count what it has afterwards.
+
+        A run of the same party that does so at the same time waits for this one.
+
+        Args:
+            entries: of the book, which is on the disk when they are counted.
+        """
+        try:
+            self._patience = _PATIENCE
+            self.begin(begun=entries() > 0)
+            self.check(entries(), entries())
+            yield
+            self.reach(entries())
+        finally:
+            self.close()
+
     def _open(self) -> None:
         folder = self.path.parent
         with suppress(StorageError):
@@ -88,7 +115,7 @@ class Tally:
                 f"{folder}: what left in a run is counted here, apart from the party's folder, and it can't be made or "
                 "written: set TACIT_STATE to a folder that lasts and can"
             )
-        self._fd = locked(self.path)
+        self._fd = locked(self.path, patience=self._patience)
         sync_folder(folder)
         said = os.pread(self._fd, 32, 0).strip()
         self._value = int(said) if said.isdigit() else None
