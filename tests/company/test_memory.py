@@ -1,5 +1,6 @@
 """What a party holds in memory depends on its model and batch, not on how many rows or steps there are."""
 
+import os
 import subprocess
 import sys
 
@@ -76,7 +77,12 @@ def prepared(folder, rows):
 def measured(folder, rows):
     prepared(folder, rows)
     processes = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder / name)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(folder / name)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MALLOC_ARENA_MAX": "1"},  # else threads that happen to meet make heaps of their own
+        )
         for name in ("label", "features")
     ]
     said = [process.communicate(timeout=200)[0].split() for process in processes]
@@ -88,4 +94,4 @@ def measured(folder, rows):
 def test_memory_grows_neither_with_rows_nor_with_steps(tmp_path):
     few, many = measured(tmp_path / "few", 25_000), measured(tmp_path / "many", 125_000)
     assert (many[:, 1] - few[:, 1] < 25).all(), (few, many)  # MB; the rows themselves are 38 MB more at one party
-    assert (many[:, 1] - many[:, 0] < 15).all(), many  # 165 steps later, of 256 KiB of messages each
+    assert (many[:, 1] - many[:, 0] < 25).all(), many  # 214 steps later, of 256 KiB of messages each: 54 MB

@@ -10,6 +10,7 @@ import torch
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
+from tacit.one_shot.questions import LEAST
 from tacit.one_shot.release import attack_release
 
 ROWS, TRAIN = 12_000, 9_000
@@ -123,7 +124,8 @@ def test_exact_floats_are_fingerprints_and_few_ranks_are_not():
     coarse = audit(ranks(score, 16), inputs)
     assert coarse.fingerprints == 0.0
     assert of(coarse, "a", "variance").read.high < 0.1
-    assert coarse.worst < 0.6 < 0.9 < found.worst, "of a rare town's few rows, each there four times, some is read"
+    many = max(finding.read.high for finding in coarse.findings if finding.members >= LEAST)
+    assert many < 0.6 < 0.9 < found.worst, "of a rare town's few rows, each there four times, more may be read"
 
 
 def test_fingerprints_of_few_rows_count_on_their_own():
@@ -187,11 +189,11 @@ def test_a_mark_on_some_of_many_rare_codes_is_seen(share):
 def test_outlying_rows_are_judged_apart():
     inputs = rows()
     numbers = inputs.numeric.clone()
-    numbers[:, 0] = numbers[:, 0] ** 3 / 4  # heavy tails
+    numbers[:, 0] = numbers[:, 0] ** 3  # tails so heavy that no other column makes a row outlying
     inputs = replace(inputs, numeric=numbers)
-    far = numbers[:, 0].abs().numpy() > 2.5
+    far = numbers[:, 0].abs().numpy() > 10
     assert 0.02 < far.mean() < 0.06
-    code = np.where(far, 128 + ranks(numbers[:, 1].numpy(), 128)[:, 0], ranks(noise(1), 128)[:, 0]).astype(np.uint8)
+    code = np.where(far, 240 + ranks(numbers[:, 1].numpy(), 16)[:, 0], ranks(noise(1), 240)[:, 0]).astype(np.uint8)
     found = audit(code[:, None], inputs)
     assert of(found, "b", "variance").read.high < 0.08
     assert of(found, "b", "variance", "outlying").read.low > 0.15

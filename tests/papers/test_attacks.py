@@ -18,6 +18,7 @@ def found():
     patch.setattr("tacit.audit.attacks._network._UPDATES", 20)
     patch.setattr("tacit.audit.attacks._surrogate._UPDATES", 60)
     patch.setattr(attacks, "settings", lambda epochs: [settings(epochs)[place] for place in (0, 4)])
+    patch.setattr(attacks, "ANSWERS", 32)
     yield run(load("generated:credit", rows=1200), epochs=2, batch_size=128)
     patch.undo()
 
