@@ -24,6 +24,7 @@ from tacit.one_shot.exchange import (
     unpacked,
 )
 from tacit.one_shot.flips import flips
+from tacit.wire.codec import control
 from tacit.wire.line import Desk, Dialer
 from tacit.wire.memory import links
 
@@ -175,3 +176,32 @@ def test_another_mechanism_than_before_or_none_is_refused(tmp_path):
 def greet_quietly(link):
     link.send(FEATURES.message())
     link.recv(5)
+
+
+def test_an_answer_is_told_of_before_it_leaves(tmp_path):
+    """Killed in between, the party would have nothing on record of what left, and nobody asks for it again."""
+    order = []
+
+    asked = [
+        Message(0, "flips", torch.empty(0, dtype=torch.uint8), b""),
+        Message(0, "embedding", torch.zeros(ROWS, WIDTH, dtype=torch.uint8), b""),
+        control("done", 0, {}),
+    ]
+
+    class Line:
+        def look(self):
+            return asked.pop(0)
+
+        def send(self, answer):
+            order.append(f"{answer.kind} leaves")
+
+    done = answer_all(
+        {"airport": Line()},
+        lambda _, message: Message(message.step, "flips", packed(np.zeros(ROWS), 2), b""),
+        Received(tmp_path, ROWS, WIDTH),
+        leaving=lambda name, answer: order.append(f"{answer.kind} is told of"),
+    )
+    assert done == {"airport"}
+    assert order == [
+        f"{kind} {what}" for kind in ("flips", "acknowledgement", "done") for what in ("is told of", "leaves")
+    ]

@@ -24,7 +24,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=main.__doc__)
     parser.add_argument("--kills", type=int, default=500, help="how often a process is killed in all (default: 500)")
     parser.add_argument(
-        "--one-shot-kills", type=int, default=200, help="likewise, of parties that train in one exchange (default: 200)"
+        "--one-shot-kills",
+        type=int,
+        default=200,
+        help="likewise, of parties that train in one exchange; a quarter more with sums (default: 200)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the tables, and of when and where is killed")
     parser.add_argument("--only", default="", metavar="NAMES", help="trials with one of these words in their names")

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tacit.views.status import read_run
 from tests.torture.bench import Result
 from tests.torture.kills import Fates, train_under_kills, until_enough
 from tests.torture.processes import Process, Processes
@@ -21,14 +22,20 @@ from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, c
 
 __all__ = ["POINTS", "kills_in_one_exchange"]
 
-POINTS = {
-    LABEL: ("flips entered", "embedding stored", "head made", "head written", "fallback made", "fallback written"),
-    FEATURES: (
-        "flips made", "flips written", "learned made", "learned written", "release made", "release written",
-        "acknowledged",
-    ),
-}  # fmt: skip
-"""The points that the trace of `tacit.company.one_shot.train_one_shot` names, by party."""
+_FITTED = (
+    "embedding stored", "acknowledgement logged", "acknowledgement sent", "head made", "head written", "fallback made",
+    "fallback written",
+)  # fmt: skip
+_LEARNT = (
+    "flips made", "flips written", "learned made", "learned written", "release made", "release written",
+    "release entered", "acknowledged",
+)  # fmt: skip
+_GROUPED = ("groups drawn", "groups made", "groups written", "groups entered", "groups logged")
+POINTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "flips": {LABEL: ("flips entered", "flips answered", "flips logged", "flips sent", *_FITTED), FEATURES: _LEARNT},
+    "sums": {LABEL: ("sums answered", "sums logged", "sums sent", *_FITTED), FEATURES: (*_GROUPED, *_LEARNT)},
+}
+"""The points that the trace of `tacit.company.train.train_one_shot` names: by what is sent of labels, and by party."""
 
 _ROWS, _WIDTH, _CHUNK = 1000, 2, 500  # an embedding goes in four parts
 _LONGEST = 4.0  # seconds after a start at which a process is killed at the latest, where no point is given
@@ -52,7 +59,9 @@ label_party = "{LABEL}"
 feature_parties = ["{FEATURES}"]
 alignment.smallest_set = 10
 exchange.width = {_WIDTH}
+exchange.labels = "{{labels}}"
 """
+_SUMS = "exchange.group_size = 16\nexchange.partitions = 2\n"
 _PARTY = """\
 name = "{name}"
 {role}
@@ -76,18 +85,21 @@ class _Exchange(Training):
         return super().another(name, folder, chunk=_CHUNK, **how)
 
     def results(self, name: str) -> dict[str, Any]:
-        """Everything that a party ends with: its run's files, and the label party's book but for times."""
+        """Everything that a party ends with: its run's files, what it says has left, and its book but for times."""
         where = self.run_folder(name)
         found: dict[str, Any] = {
             str(file.relative_to(where)): file.read_bytes()
             for file in sorted(where.rglob("*"))
             if file.is_file() and file.name not in _PASSING
         }
-        if name == LABEL:
-            with closing(sqlite3.connect(self.party(name) / "coins" / "book.sqlite")) as book:
-                for (table,) in book.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                    columns = [one[1] for one in book.execute(f"PRAGMA table_info({table})") if one[1] != "time"]
-                    found[f"book: {table}"] = sorted(book.execute(f"SELECT {', '.join(columns)} FROM {table}"))
+        found["departures"] = [
+            [one[fact] for fact in ("what", "to", "rows", "bytes")] for one in read_run(where)["left"]
+        ]
+        book_of = "coins" if name == LABEL else "embeddings"
+        with closing(sqlite3.connect(self.party(name) / book_of / "book.sqlite")) as book:
+            for (table,) in book.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                columns = [one[1] for one in book.execute(f"PRAGMA table_info({table})") if one[1] != "time"]
+                found[f"book: {table}"] = sorted(book.execute(f"SELECT {', '.join(columns)} FROM {table}"))
         return found
 
 
@@ -97,6 +109,7 @@ def kills_in_one_exchange(
     *,
     wanted: int,
     seed: int,
+    labels: str = "flips",
     told: Callable[[int], None] = lambda _: None,
     at_once: int = 2,
 ) -> Result:
@@ -107,13 +120,15 @@ def kills_in_one_exchange(
         folder: for all folders; those of a training that failed stay.
         wanted: kills.
         seed: of the tables, and of when and where is killed.
+        labels: what is sent of them, "flips" or "sums".
         told: how many there were, after each.
         at_once: trainings at a time.
     """
-    aligned, reference = _undisturbed(processes, folder, seed)
+    aligned, reference = _undisturbed(processes, folder, seed, labels)
     expected, answers = {name: reference.results(name) for name in PARTIES}, reference.answers()
     check(all(len(each) == 1 for each in answers.values()), "undisturbed, and yet two answers to a question")
-    fates = Fates(wanted, random.Random(seed), told, POINTS, {"embedding stored"}, passes=3, longest=_LONGEST)
+    often = {"embedding stored", "acknowledgement logged", "acknowledgement sent"}
+    fates = Fates(wanted, random.Random(seed), told, POINTS[labels], often, passes=3, longest=_LONGEST)
     numbers, starts = count(), []
 
     def train() -> None:
@@ -126,18 +141,18 @@ def kills_in_one_exchange(
     by_point = until_enough(fates, at_once, train)
     total = fates.done.total()
     return Result(
-        f"{total} kills in {len(starts)} trainings: flips, models, embeddings, certificates and books identical",
+        f"{total} kills in {len(starts)} trainings: {labels}, models, embeddings, certificates and books identical",
         {"kills": total, "trainings": len(starts), "starts": sum(starts), "by_point": by_point, "identical": True},
     )
 
 
-def _undisturbed(processes: Processes, folder: Path, seed: int) -> tuple[Training, _Exchange]:
+def _undisturbed(processes: Processes, folder: Path, seed: int, labels: str) -> tuple[Training, _Exchange]:
     """Both companies aligned, and a copy of them that has trained."""
     prepare(folder / "aligned", Size(rows=_ROWS), seed=seed)
     for name, (role, columns) in _ROLES.items():
         party = folder / "aligned" / name
         (party / "party.toml").write_text(_PARTY.format(name=name, role=role, columns=columns))
-        (party / "contract.toml").write_text(_CONTRACT)
+        (party / "contract.toml").write_text(_CONTRACT.format(labels=labels) + (_SUMS if labels == "sums" else ""))
     aligned = Training(processes, folder / "aligned")
     aligned.finish(verb="align")
     reference = _Exchange.copy(processes, aligned.folder, folder / "reference")

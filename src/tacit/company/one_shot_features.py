@@ -181,6 +181,7 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
             finally:
                 if asking.mechanism is not None:  # it was greeted, and so it was asked
                     side.telling.left("groups", asking.line.peer, len(groups), groups.nbytes)
+                    side.telling.trace("groups logged")
         else:
             side.telling.part("asking for flipped labels")
             sent = asking.flips(len(inputs))
@@ -204,6 +205,7 @@ def _grouped(side: _Side) -> NDArray[np.int64]:
         side.telling.part("grouping rows that are alike")
         seen, seed = shown(side.folder, inputs[: side.train]), seed_of(side.folder)
         groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
+        side.telling.trace("groups drawn")
         home = home_of(side.folder, side.rows, inputs, side.telling.part)
         audit = attack_groups(replace(home, groups=_for_all(groups, len(inputs))))
         store_array(path / "groups.npy", groups)
@@ -325,6 +327,7 @@ def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Call
     while not entered(path := side.part(name, make)):
         side.telling.log("again", reason=f"more has left of these rows since {name} was attacked")
         discard(path)
+    side.telling.trace(f"{name} entered")
     return path
 
 

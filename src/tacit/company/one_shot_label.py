@@ -279,14 +279,19 @@ def _meet(answers: Answers, received: Received, telling: ExchangeTelling) -> set
         desk = Desk(door.accept, greet, names, waiting=telling.waiting, alarm=telling.refused)
         stack.callback(desk.close)
 
-        def sent(name: str, answer: Message) -> None:
+        def leaving(name: str, answer: Message) -> None:
+            telling.trace(f"{answer.kind} answered")
             what = _LEFT.get(answer.kind)
             if what is not None:
                 count = 0 if answer.kind == "acknowledgement" else answers.train
                 telling.left(what, name, count, answer.payload.nbytes)
+                telling.trace(f"{answer.kind} logged")
 
         lines = {name: desk.line(name) for name in names}
-        done = answer_all(lines, answers.tell, received, waiting=telling.missing, patience=_FAREWELL, sent=sent)
+        done = answer_all(
+            lines, answers.tell, received, waiting=telling.missing, patience=_FAREWELL, leaving=leaving,
+            trace=telling.trace,
+        )  # fmt: skip
         for name in names:
             if name not in done:
                 telling.log("unconfirmed", peer=name, reason="it did not say that it has the last answer")

@@ -280,7 +280,8 @@ def answer_all(
     *,
     waiting: Callable[[str], None] = lambda _: None,
     patience: float = 20.0,
-    sent: Callable[[str, Message], None] = lambda *_: None,
+    leaving: Callable[[str, Message], None] = lambda *_: None,
+    trace: Callable[[str], None] = lambda _: None,
 ) -> set[str]:
     """Answer all feature parties until each has sent its embedding and said that it is done; who has said so.
 
@@ -290,7 +291,8 @@ def answer_all(
         received: where embeddings are kept.
         waiting: told whose embedding is still missing.
         patience: seconds in which those who have sent everything may say that they are done.
-        sent: told to whom which answer went.
+        leaving: told to whom which answer is about to go: what a kill leaves unsaid may have left.
+        trace: told which answer has gone.
     """
     done: set[str] = set()
     until = math.inf
@@ -308,8 +310,9 @@ def answer_all(
                 continue
             try:
                 answer = _answer(name, message, tell, received)
+                leaving(name, answer)
                 line.send(answer)
-                sent(name, answer)
+                trace(f"{answer.kind} sent")
             except RefusedError as error:
                 line.refuse(error)
                 continue
