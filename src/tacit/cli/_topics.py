@@ -130,7 +130,7 @@ def _plugin(way: tuple[str, str], name: str) -> Topic:
     kinds = (ast.FunctionDef, ast.ClassDef)
     told = next((ast.get_docstring(part) for part in source.body if isinstance(part, kinds) and part.name == name), "")
     said = (told or ast.get_docstring(source) or "").partition(">>>")[0].strip()
-    page = {"gradient": "ref-protections", "embedding": "ref-embedding-protections", "attacks": "ref-attacks"}
-    shown = page.get(way[-1], "ref-input-attacks" if way[-1] == "input_attacks" else "ref-api")
+    page = {"gradient": "protections", "embedding": "protections", "attacks": "attacks", "input_attacks": "attacks"}
+    shown = f"ref-{page.get(way[-1], 'api')}"
     text = f"## `{name}`: {_PLUGINS[way].lower()}\n\n```text\n{said}\n```"
     return Topic(name, _PLUGINS[way], said.partition("\n")[0], shown, text)
