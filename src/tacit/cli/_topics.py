@@ -32,15 +32,17 @@ KINDS = (*_PAGES.values(), *_PLUGINS.values())
 """Of topics, in the order in which they are listed."""
 
 _ALIASES = {
-    "auc": "leak-auc",
+    "auc": "what-leaks",
     "attack": "attacks",
     "config": "party-toml",
     "contract": "party-toml",
     "data": "data-sets",
     "embedding": "embeddings",
-    "leak": "leak-auc",
+    "leak": "what-leaks",
+    "leak-auc": "what-leaks",
     "limit": "set-a-limit",
     "party": "party-toml",
+    "patents": "matched",
     "protection": "protections",
     "report": "read-a-report",
     "settings": "party-toml",
@@ -84,10 +86,10 @@ def find(asked: str) -> list[Topic]:
     """What is meant by a name: a page, a protection, an attack, a metric, or several of one name; dashes are lines."""
     known = topics()
     wanted = asked.strip().lower().removesuffix(".md").replace("_", "-")
-    for name in (wanted, _ALIASES.get(wanted, wanted)):
-        meant = [one for one in known if name in (one.name.replace("_", "-"), one.page)]
-        if meant:
-            return meant
+    also = _ALIASES.get(wanted, wanted)
+    meant = [one for one in known if {wanted, also} & {one.name.replace("_", "-"), one.page}]
+    if meant:
+        return meant
     names = sorted({*(one.name for one in known), *(one.page for one in known), *_ALIASES})
     near = [one for one in names if wanted in one][:3] or difflib.get_close_matches(wanted, names, n=3)
     said = f"did you mean {' or '.join(near)}? " if near else ""
