@@ -1,10 +1,11 @@
-"""The page of the Python names: signature, meaning and arguments, from the code and its docstrings."""
+"""The page of the Python names: call, meaning and arguments, each said once, from the code and its docstrings."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,14 +17,18 @@ from tacit import errors
 from tacit.audit import metrics
 
 _HEADS = ("Args", "Attributes", "Returns", "Raises")
-_WIDTH = 100  # of a signature; a longer one has a line for each argument
+_WIDTH = 100  # of a signature; the types of a longer one stand in the table of its arguments
 
 _INTRO = """\
-What a program may use: the names in `tacit` itself, and those of the modules below it that the guides use. Everything
-else may change without notice. Examples of all of it are in the guides; what a tensor's shape is stands behind its
-meaning. `tacit --help` and the [settings](ref-party-toml.md) are pages of their own."""
+These names are public: those in `tacit` itself, and those of its modules that the guides and the examples use. All
+others may change without notice. A tensor's shape stands in brackets behind its meaning. The guides have examples; the
+[command line](ref-cli.md) and the [settings](ref-party-toml.md) have pages of their own."""
 
-_TREE = "Every message says what happened, to what, and what to do next."
+_TREE = "They are in `tacit.errors`. Every message says what happened, to what, and what to do next."
+
+_LISTED_ELSEWHERE = ("tacit.protect.gradient.", "tacit.protect.embedding.", "tacit.audit.metrics.")
+_FOLDER = {"config", "contract", "one_shot", "draft_contract", "trust", "align", "train", "audit", "export"}
+"""What a program needs of `tacit.Folder`; its other methods are for the package."""
 
 # What stands on the page, part by part: the part's words, and its names with the module that they are shown under.
 _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -48,24 +53,24 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
          "tacit.company.train.Trained", "tacit.company.export.load_for_serving"),
     ),
     "Protections of the gradient": (
-        "Each has its own section in [the list of protections](ref-protections.md).",
-        ("tacit.protection", "tacit.none", "tacit.iso", "tacit.max_norm", "tacit.marvell", "tacit.matched",
-         "tacit.clip", "tacit.label_distance_correlation", "tacit.chain", "tacit.protect.gradient.marvell.solve"),
+        "Their arguments are in [the list of protections](ref-protections.md).",
+        ("tacit.none", "tacit.iso", "tacit.max_norm", "tacit.marvell", "tacit.matched", "tacit.clip",
+         "tacit.label_distance_correlation", "tacit.chain", "tacit.protection", "tacit.protect.gradient.marvell.solve"),
     ),
     "Protections of labels": ("Once, before any loss.", ("tacit.randomized_response",)),
     "Protections of the embedding": (
-        "Each has its own section in [the list of them](ref-embedding-protections.md).",
-        ("tacit.embedding_protection", "tacit.gaussian", "tacit.quantize", "tacit.distance_correlation",
-         "tacit.adversarial", "tacit.noise_regularization"),
+        "Their arguments are in [the list of them](ref-protections.md#protections-of-the-embedding).",
+        ("tacit.gaussian", "tacit.quantize", "tacit.distance_correlation", "tacit.adversarial",
+         "tacit.noise_regularization", "tacit.embedding_protection"),
     ),
     "Attacks": (
-        "The attacks themselves are in two lists, [on labels](ref-attacks.md) and [on inputs](ref-input-attacks.md).",
+        "The attacks themselves are in [a list of their own](ref-attacks.md).",
         ("tacit.attack", "tacit.attack_all", "tacit.worst", "tacit.audit.run.Finding", "tacit.audit.run.grant",
          "tacit.View", "tacit.audit.standard.on_batches", "tacit.audit.standard.on_visits",
          "tacit.audit.inputs.attack_inputs", "tacit.audit.inputs.InputFinding", "tacit.audit.inputs.mean_visits"),
     ),
     "Measures": (
-        "Functions on tensors.",
+        "Functions on tensors; `tacit explain NAME` has the whole of each.",
         tuple(f"tacit.audit.metrics.{name}.{name}" for name in metrics.names()),
     ),
     "Models": (
@@ -127,11 +132,13 @@ def api() -> str:
     """The whole page."""
     parts = [f"{HEAD}# Python names", _INTRO]
     for title, (words, names) in _PARTS.items():
-        parts += [f"## {title}", words, *(part for name in names for part in described(name))]
+        parts += [f"## {title}", words]
+        short = [name for name in names if _is_listed_elsewhere(name)]
+        if short:
+            parts.append(grid(("name", "what it does"), [_short(name) for name in short]))
+        parts += [part for name in names if name not in short for part in described(name)]
     tree = re.findall(r"::\n\n((?: {4}.*\n|\n)*)", inspect.getdoc(errors) or "")[0]
-    parts += ["## Errors", f"```text\n{inspect.cleandoc(tree)}\n```", _TREE]
-    lines = [(f"`tacit.errors.{name}`", cell(Text.of(getattr(errors, name)).summary)) for name in errors.__all__]
-    return "\n\n".join([*parts, grid(("error", "when"), lines)]) + "\n"
+    return "\n\n".join([*parts, "## Errors", _TREE, f"```text\n{inspect.cleandoc(tree)}\n```"]) + "\n"
 
 
 def listed() -> set[str]:
@@ -140,46 +147,102 @@ def listed() -> set[str]:
     return shown | {"TacitError", "__version__"}
 
 
-def described(path: str) -> list[str]:
-    """One name: heading, signature, words, arguments and, of a class, what it has and can do."""
+def _at(path: str) -> Any:
+    """What a name on the page stands for."""
     module, _, name = path.rpartition(".")
-    found = getattr(tacit if module == "tacit" else importlib.import_module(module), name)
-    if inspect.ismodule(found):  # a package that is called like the function of its name
-        found = importlib.import_module(f"{path}.in_process").one_shot
-    text = Text.of(found)
-    parts = [f"### `{path}`", f"```text\n{signature(name, found)}\n```", text.words]
-    for head in ("Args", "Attributes"):
-        if text.named.get(head):
-            lines = [(f"`{key}`", cell(said)) for key, said in text.named[head].items()]
-            parts.append(grid(("argument" if head == "Args" else "attribute", "meaning"), lines))
+    named = getattr(tacit if module == "tacit" else importlib.import_module(module), name)
+    if inspect.ismodule(named):  # a package that is called like the function of its name
+        return importlib.import_module(f"{path}.in_process").one_shot
+    return named
+
+
+def _is_listed_elsewhere(path: str) -> bool:
+    """A protection or a metric: the function of its module's name."""
+    home = _at(path).__module__
+    return home.startswith(_LISTED_ELSEWHERE) and home.endswith(f".{path.rpartition('.')[2]}")
+
+
+def _short(path: str) -> tuple[str, str]:
+    return f"`{path}`", cell(Text.of(_at(path)).summary)
+
+
+def described(path: str) -> list[str]:
+    """One name: heading, call, words, arguments and, of a class, what it has and can do."""
+    named = _at(path)
+    text = Text.of(named)
+    call, typed = _call(path.rpartition(".")[2], named, text)
+    parts = [f"### `{path}`", *([f"```text\n{call}\n```"] if call else []), text.words]
+    types = {key: _typed(one) for key, one in inspect.signature(named).parameters.items()} if typed else {}
+    if "Args" in text.named:
+        lines = [(f"`{key}`", *_code(types, key), cell(said)) for key, said in text.named["Args"].items()]
+        parts.append(grid(("argument", *(("type",) if types else ()), "meaning"), lines))
     for head in ("Returns", "Raises"):
         if text.named.get(head):
             said = "; ".join(f"`{key}`: {words}" if key else words for key, words in text.named[head].items())
             parts.append(f"{head}: {said}")
-    lines = list(_members(found)) if inspect.isclass(found) else []
+    lines = list(_has(path, named, text)) if inspect.isclass(named) else []
     return parts + ([grid(("it has", "what it is"), lines)] if lines else [])
 
 
-def _members(found: type) -> Iterator[tuple[str, str]]:
-    """Public methods and properties of the class itself, with the first words about each."""
-    for name, member in vars(found).items():
+def _call(name: str, named: Any, text: Text) -> tuple[str, bool]:
+    """How it is called, and whether its types are left to the table; of a class that is read, not made, nothing."""
+    if inspect.isclass(named) and ("Attributes" in text.named or "*args" in str(inspect.signature(named))):
+        return "", False
+    whole = signature(name, named)
+    if len(whole) <= _WIDTH or "Args" not in text.named:
+        return textwrap.fill(whole, _WIDTH, subsequent_indent="    "), False
+    names = ", ".join(_names(named))
+    back = whole.rpartition(") -> ")[2] if ") -> " in whole else ""
+    return textwrap.fill(f"{name}({names})" + (f" -> {back}" if back else ""), _WIDTH, subsequent_indent="    "), True
+
+
+def _names(named: Any) -> Iterator[str]:
+    """The names of the arguments in their order, with a star before those that are keywords."""
+    star = False
+    for one in inspect.signature(named).parameters.values():
+        if one.kind is one.KEYWORD_ONLY and not star:
+            star = True
+            yield "*"
+        yield one.name
+
+
+def _typed(one: inspect.Parameter) -> str:
+    """The type of an argument, with its default."""
+    return _argument(one).removeprefix(one.name).removeprefix(": ")
+
+
+def _code(types: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return (f"`{cell(types[key])}`",) if types else ()
+
+
+def _has(path: str, described: type, text: Text) -> Iterator[tuple[str, str]]:
+    """The attributes of a class that its docstring tells, then its own public methods and properties."""
+    made = inspect.signature(described).parameters
+    for name, said in text.named.get("Attributes", {}).items():
+        yield f"`{cell(_argument(made[name]) if name in made else name)}`", cell(said)
+    said_before = set()
+    for name, member in vars(described).items():
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if name.startswith("_") or not inspect.getdoc(plain) or not _ours(found, plain):
+        said = Text.of(plain).summary
+        if name.startswith("_") or not inspect.getdoc(plain) or not _ours(plain) or said in said_before:
             continue
-        shown = f"`{name}`" if not inspect.isfunction(plain) else f"`{signature(name, plain, bound=True)}`"
-        yield cell(" ".join(shown.split())), cell(Text.of(plain).summary)
+        if path == "tacit.Folder" and name not in _FOLDER:
+            continue
+        said_before.add(said)
+        shown = signature(name, plain, bound=True) if inspect.isfunction(plain) else name
+        yield cell(f"`{' '.join(shown.split())}`"), cell(said)
 
 
-def _ours(found: type, member: object) -> bool:
+def _ours(member: object) -> bool:
     """A method or property: attributes are told by the docstring of the class."""
     return inspect.isfunction(member) or isinstance(member, property | cached_property)
 
 
-def signature(name: str, found: Callable[..., Any], *, bound: bool = False) -> str:
-    """The call with its arguments, their types and defaults, as in the code."""
-    told = inspect.signature(found)
+def signature(name: str, called: Callable[..., Any], *, bound: bool = False) -> str:
+    """The call with its arguments, their types and defaults, as in the code, in one line."""
+    made = inspect.signature(called)
     arguments, star = [], False
-    for place, one in enumerate(told.parameters.values()):
+    for place, one in enumerate(made.parameters.values()):
         if bound and place == 0 and one.name in ("self", "cls"):
             continue
         if one.kind is one.VAR_POSITIONAL:
@@ -188,11 +251,8 @@ def signature(name: str, found: Callable[..., Any], *, bound: bool = False) -> s
             arguments.append("*")
             star = True
         arguments.append(_argument(one))
-    back = "" if told.return_annotation in (told.empty, None, "None") else f" -> {_type(told.return_annotation)}"
-    line = f"{name}({', '.join(arguments)}){back}"
-    if len(line) <= _WIDTH or bound:
-        return line
-    return f"{name}(\n    " + ",\n    ".join(arguments) + f",\n){back}"
+    back = "" if made.return_annotation in (made.empty, None, "None") else f" -> {_type(made.return_annotation)}"
+    return f"{name}({', '.join(arguments)}){back}"
 
 
 def _argument(one: inspect.Parameter) -> str:

@@ -13,9 +13,9 @@ from tacit.cli import PANELS, app
 from tacit.cli import _ending as ending
 
 _INTRO = """\
-`tacit VERB --help` shows the same in the terminal. Every verb takes `--json`: then the output is one JSON document and
-nothing else, and progress goes to the error stream; and `--quiet` (`-q`): then there is no progress and no advice, only
-the result. Where the error stream is no terminal, progress is a line now and then.
+`tacit VERB --help` shows the same in the terminal. Every verb takes two more options. With `--json` the output is one
+JSON document and nothing else, and progress goes to the error stream. With `--quiet` (`-q`) there is no progress and no
+advice, only the result. Where the error stream is not a terminal, progress is a line now and then.
 
 `tacit --debug VERB ...`, or `TACIT_DEBUG=1` in the environment, shows a traceback with every error. Without it an error
 is one line that says what happened, to which file or field, and what to do next.
@@ -23,13 +23,16 @@ is one line that says what happened, to which file or field, and what to do next
 `tacit --install-completion` lets your shell (bash, zsh, fish) complete verbs, options and the names of protections,
 attacks, data sets and topics; `tacit --show-completion` prints the script that does so."""
 
+_EVERYWHERE = ("help", "json", "quiet")
+"""Options of every verb, which the page explains once."""
+
 _CODES = (
     ("0", "done"),
     ("1", "a finding: a limit is broken or could not be judged, a check fails, the doctor found a problem"),
     (str(ending.USAGE), "wrong use, or a file or disk that refuses"),
     (str(ending.PEER), "the peer or the network"),
     (str(ending.BUG), "a bug in tacit; `--debug` shows where"),
-    (str(ending.INTERRUPTED), "interrupted; what is kept is said"),
+    (str(ending.INTERRUPTED), "interrupted; the message says what is kept"),
     (str(ending.CLOSED), "whoever read the output went away, as `head` does"),
 )
 
@@ -62,7 +65,7 @@ def one(path: str, command: Any) -> Iterator[str]:
 def options(command: Any) -> str:
     lines = []
     for option in command.params:
-        if option.name == "help":
+        if option.name in _EVERYWHERE:
             continue
         names = [option.metavar] if option.param_type_name == "argument" else [*option.opts, *option.secondary_opts]
         said, default = told(option)

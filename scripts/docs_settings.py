@@ -27,7 +27,7 @@ _PARTS = {
     Gradient: '`gradient = { name = "matched", leak_auc = 0.6 }`: a name and one strength. See '
     "[the protections](ref-protections.md).",
     Embedding: '`embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]`: a list of names with their options. See '
-    "[the protections](ref-embedding-protections.md).",
+    "[the protections](ref-protections.md#protections-of-the-embedding).",
 }
 
 

@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: protections, attacks, data sets, figures, reports and settings.
+"""Writes what the docs take from the code: whole pages of the reference, and tables in pages that people write.
 
 Run it after a change to a docstring; a test compares.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from docs_api import api
+from docs_api import Text, api
 from docs_cli import command_line
 from docs_protocol import tables as protocol_tables
 from docs_settings import settings
@@ -45,12 +45,9 @@ def table(package: str, names: list[str]) -> str:
 
 def arguments(function: Callable[..., object]) -> str:
     """The arguments as a caller writes them, with their defaults where they have one."""
-    shown = []
-    for argument in inspect.signature(function).parameters.values():
-        default = "" if argument.default is None else argument.default
-        needed = argument.default is inspect.Parameter.empty
-        shown.append(argument.name if needed else f"{argument.name}={default}")
-    return ", ".join(shown)
+    needed = inspect.Parameter.empty
+    given = inspect.signature(function).parameters.values()
+    return ", ".join(one.name if one.default is needed else f"{one.name}={one.default!r}" for one in given)
 
 
 def details(package: str, names: list[str]) -> str:
@@ -58,33 +55,76 @@ def details(package: str, names: list[str]) -> str:
     for name in names:
         function = getattr(importlib.import_module(f"{package}.{name}"), name)
         text = inspect.getdoc(function).partition(">>>")[0].rstrip()  # examples are tested where they stand
-        parts.append(f"## `{name}`\n\n```text\n{text}\n```")
+        parts.append(f"### `{name}`\n\n```text\n{text}\n```")
     return "\n\n".join(parts)
 
 
-def page(title: str, text: str, package: str, names: list[str]) -> str:
-    return f"{HEAD}# {title}\n\n{text}\n\n{table(package, names)}\n\n{details(package, names)}\n"
+def plugins(title: str, text: str, package: str, names: list[str]) -> str:
+    """What stands in the files of a folder: one table of all, then each by itself."""
+    return f"## {title}\n\n{text}\n\n{table(package, names)}\n\n{details(package, names)}"
+
+
+def protections() -> str:
+    of_gradients = plugins(
+        "Protections of the gradient",
+        "Make one with `tacit.protection(NAME, **options)`, or with the function of its name in `tacit`.\n"
+        "`tacit.chain(...)` applies several in order. `tacit.randomized_response(rate)` acts on labels, once, before\n"
+        "any loss.",
+        "tacit.protect.gradient",
+        gradient.names(),
+    )
+    of_embeddings = plugins(
+        "Protections of the embedding",
+        "A feature party takes a list of them and applies them in order: `FeatureParty(protect=[...])`,\n"
+        "`simulate(protect_embedding=[...])`, or `[protect] embedding = [...]` in party.toml. Make one with\n"
+        "`tacit.embedding_protection(NAME, **options)`, or with the function of its name in `tacit`. One that changes\n"
+        "the embedding does so in training, evaluation and serving; one that adds a loss acts in training.",
+        "tacit.protect.embedding",
+        embedding.names(),
+    )
+    return f"{HEAD}# Protections\n\n{of_gradients}\n\n{of_embeddings}\n"
+
+
+def all_attacks() -> str:
+    on_labels = plugins(
+        "Attacks on labels",
+        "What a feature party may try on the gradients that it received. Make one with\n"
+        "`tacit.attack(NAME, **options)`, or give its name to `tacit.attack_all`. Each sees a `View`, which is one\n"
+        "party's transcript, and what it is granted. None sees the truth.",
+        "tacit.audit.attacks",
+        attacks.names(),
+    )
+    on_inputs = plugins(
+        "Attacks on inputs",
+        "What a label party may try on the embeddings that it received. Make one with\n"
+        "`tacit.attack(NAME, **options)`; `tacit.audit.inputs.attack_inputs` runs and judges it. These see no truth\n"
+        "either.",
+        "tacit.audit.input_attacks",
+        input_attacks.names(),
+    )
+    return f"{HEAD}# Attacks\n\n{on_labels}\n\n{on_inputs}\n"
 
 
 # --- data sets -------------------------------------------------------------------------------------------------------
 
 _DATA_SETS = """\
-By name with `tacit.lab.data.load(NAME, folder=...)`, or with `--data NAME --folder DIR` in the commands of the lab.
+Load one with `tacit.lab.data.load(NAME, folder=...)`, or with `--data NAME --folder DIR` in the commands of the lab.
 Both parties' rows are joined in the clear: this is a lab, not a training between companies.
 
-`generated:NAME` is a look-alike of a data set with as many rows as `rows` (`--rows`) says, for tests and for speed: it
-has the columns, about the share of positives and something to learn, and tells nothing about the real one. `criteo` and
-`avazu` are drawn as tensors, and `flights` from the values of the shipped columns, each by itself; for the others,
-files in the official format are made and read. `tacit.lab.data.generated.write` makes files of the large ones as well.
+`generated:NAME` is a made-up data set for tests and for speed, with as many rows as `rows` (`--rows`) says. It has the
+columns of the real one, about the same share of positives and something to learn, and tells nothing about the real
+data. `criteo` and `avazu` are drawn as tensors; `flights` draws each column by itself from the values that are shipped;
+for the others, files in the official format are written and read. `tacit.lab.data.generated.write` writes files of the
+large ones too.
 
-The skin lesions have three names, `isic`, `ham10000` and `skin`: each reads whichever of the two collections the folder
-holds, and the data set is then called `isic` (SIIM-ISIC, the papers' one) or `ham10000`."""
+The skin lesions have three names: `isic`, `ham10000` and `skin`. Each reads whichever of the two collections the folder
+holds. The data set is then called `isic` (SIIM-ISIC, which the papers use) or `ham10000`."""
 
 _PREPARED = """\
 ## How rows are prepared
 
 Everything is learnt from the training rows alone. `Data.made` says in sentences what was read, left out, filled in,
-scaled and drawn, and a sweep's results file keeps them.
+scaled and drawn. The results file of a sweep keeps these sentences.
 
 | | test rows | categories | numbers |
 |---|---|---|---|
@@ -96,29 +136,40 @@ or in fewer than `min_count`: 0 | [0, 1] by the training rows' range, moved to t
 | `isic`, `fashion` | by a hash of patient or lesion; as the authors divide it | | pixels stay bytes, and become \
 numbers from 0 to 1 batch by batch |
 
-`rows` (`--rows`) uses a part of a data set. Of `adult`, `bank`, `credit`, `flights` and `isic`, which are read whole,
-that many rows are drawn at random, by a hash of id (or picture) and seed. Of `criteo`, `avazu` and your own files,
-which are streamed, they are the *first* ones of the file, so that the rest is never read; of `fashion` the first ones
-of each of its files. A file that is sorted gives its beginning alone: the first million rows of Avazu all belong to its
-first day. The loaders of `criteo` and `avazu` have `sample` for a draw over the whole file.
+Most loaders share these arguments:
+
+- `rows` (`--rows`) takes a part of the data set, training and test rows together. Data sets that are read whole
+  (`adult`, `bank`, `credit`, `flights`, `isic`) draw that many rows at random, by a hash of id (or picture) and seed.
+  Data sets that are streamed (`criteo`, `avazu`, your own files) take the *first* rows of the file and never read the
+  rest; `fashion` takes the first of each of its files. A sorted file gives its beginning alone: the first million rows
+  of Avazu all belong to its first day. The loaders of `criteo` and `avazu` have `sample`, which draws from the whole
+  file.
+- `seed` draws the test rows, and whatever else is drawn; `test_share` is the share of rows for testing.
+- `bad` says what becomes of [rows that can't be read](#bad-rows).
+- `cache` is a folder for [what is kept](#what-is-kept); without it, one beside the files.
+- `progress` is called with the work done and the work to do; `workers` is the number of threads that decode pictures.
 
 Data sets *by day* know the day of each row and are sorted by it, so that a model can be trained on a stream of days
 (`tacit days`)."""
 
+_SHARED = ("rows", "seed", "test_share", "bad", "cache", "progress", "workers")
+"""Arguments that mean the same for every loader; the page explains them once."""
+
 _BAD_ROWS = """\
 ## Bad rows
 
-A row that can't be read (a line with a field too many, a label that is neither 0 nor 1, a picture that is broken) stops
-the loading with an error that names the file, the line and the cause. `load(..., bad="skip")`, or `--bad skip`,
-leaves such rows out instead; `Data.skipped` counts them, and `Data.made` says so.
+A row that can't be read (a line with a field too many, a label that is neither 0 nor 1, a broken picture) stops the
+loading with an error that names the file, the line and the cause. `load(..., bad="skip")`, or `--bad skip`, leaves such
+rows out instead; `Data.skipped` counts them, and `Data.made` says so.
 
 ## What is kept
 
-Large tables (`criteo`, `avazu`, your own files) are read in chunks, so that memory does not grow with the rows, and
-kept beside their file in a folder that ends with `.tacit`, or in the folder `cache`: Parquet of the readable rows, and
-the encoded rows as files that training maps into memory. Pictures are decoded once into such a folder. Broken off,
-loading goes on where it was; another choice of `rows`, `seed` or scaling starts from the Parquet files; a file that has
-changed is read anew. Everything in the folder may be deleted. It holds the data in the clear."""
+Large tables (`criteo`, `avazu`, your own files) are read in chunks, so that memory does not grow with the rows. Two
+things are kept, beside the file in a folder that ends with `.tacit`, or in the folder `cache`: the readable rows as
+Parquet, and the encoded rows as files that training maps into memory. Pictures are decoded once into such a folder.
+Loading that was interrupted goes on where it was. Another choice of `rows`, `seed` or scaling starts from the Parquet
+files. A file that has changed is read again. Everything in the folder may be deleted. It holds the data in the
+clear."""
 
 _OWN_FILES = """\
 ## Your own files
@@ -139,8 +190,8 @@ numeric = ["age"]
 numeric = ["basket"]
 ```
 
-Two files with a common id have no `file` of their own. The label party's one holds the labels; the day, if there is
-one, stands in the feature party's:
+Where each party has its own file, each section names one, and `id` names the column that both have. The label party's
+file holds the labels; the day, if there is one, is in the feature party's file:
 
 ```toml
 id = "customer"
@@ -155,8 +206,9 @@ file = "shop.csv"
 numeric = ["basket"]
 ```
 
-Paths are relative to the description. Missing values are empty cells (nulls in Parquet), which are an error only as
-label, id or day; a line's end within quotes is not read. All mistakes of a description are told at once."""
+Paths are relative to the description. Missing values are empty cells (nulls in Parquet); they are an error only in the
+label, the id or the day. A line break within quotes is not understood. All mistakes in a description are reported at
+once."""
 
 
 def data_sets() -> str:
@@ -194,10 +246,11 @@ def one_data_set(name: str, source: Source) -> str:
             ("feature", "label"), (x for x in vars(module).values() if isinstance(x, Inputs)), strict=False
         )
     ]
-    load = module.load
-    call = f"tacit.lab.data.{source.module}.load({arguments(load)})"
-    parts = [f"## `{name}`", told, *(["\n".join(columns)] if columns else [])]
-    return "\n\n".join([*parts, f"```text\n{call}\n\n{inspect.getdoc(load)}\n```"])
+    load = Text.of(module.load)
+    call = f"`tacit.lab.data.{source.module}.load({arguments(module.load)})`"
+    own = [f"- `{name}`: {text}" for name, text in load.named["Args"].items() if name not in _SHARED]
+    parts = [f"## `{name}`", told, *(["\n".join(columns)] if columns else []), f"{call}: {load.words}"]
+    return "\n\n".join([*parts, *(["\n".join(own)] if own else [])])
 
 
 def keys(described: type[Section]) -> str:
@@ -217,32 +270,23 @@ def default(described: type[Section], key: str) -> str:
 
 # --- figures ---------------------------------------------------------------------------------------------------------
 
-_FIGURES = """\
-Every figure and table of the papers that `python -m papers NAME` draws from runs of your own; see
-[how to](howto-paper-figures.md). *Data* is the data set of the paper's own figure; production data is not public, so
-figures of it are always drawn from something else. *Trained* is one of the recipes below; figures that share one share
-its training."""
 
-_RECIPES = """\
-## What is trained
-
-Rows of a batch and epochs, at `--scale paper` and at `--scale small`. *The data's* are those of the papers for their
-data sets (Criteo 1,024 and 5, Avazu 32,768 and 5, ISIC 128 and 1,000), else 1,024 and 5. With few rows batches are
-smaller."""
-
-
-def figures() -> str:
-    parts = [f"{HEAD}# The papers' figures", _FIGURES]
+def figures() -> dict[str, str]:
+    """The tables of `docs/howto-paper-figures.md`: every figure by paper, and what is trained for them."""
     by_number = sorted(FIGURES.values(), key=lambda one: [x.zfill(3) for x in one.name.split("-")])
+    lines = []
     for paper, title in PAPERS.items():
-        lines = [
+        lines.append((f"**{paper}**", f"**{title}**", "", ""))
+        lines += [
             (f"`{one.name}`", cell(one.shows), one.data, f"`{one.recipe}`" if isinstance(one, Drawn) else one.needs)
             for one in by_number
             if one.name.startswith(paper)
         ]
-        parts.append(f"## {paper}: {title}\n\n{grid(('figure', 'shows', 'data', 'trained'), lines)}")
-    lines = [(f"`{one.name}`", cell(one.words), *sizes(one)) for one in RECIPES.values()]
-    return "\n\n".join([*parts, _RECIPES, grid(("recipe", "what", "paper", "small"), lines)]) + "\n"
+    recipes = [(f"`{one.name}`", cell(one.words), *sizes(one)) for one in RECIPES.values()]
+    return {
+        "figures": grid(("figure", "shows", "data", "trained"), lines),
+        "recipes": grid(("recipe", "what", "paper", "small"), recipes),
+    }
 
 
 def sizes(recipe: Recipe) -> tuple[str, str]:
@@ -255,19 +299,20 @@ def sizes(recipe: Recipe) -> tuple[str, str]:
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 _REPORT = """\
-`tacit audit` and the end of a training write two files: `report.html`, one page that is read, printed and signed, and
-`report.json`, which holds the same for programs. [report-schema.json](report-schema.json) is the JSON schema of the
-second one; `tacit.views.report.rendering.read` reads it, `write` makes both files from a
+`tacit audit` and the end of a training write two files: `report.html`, a page to read, print and sign, and
+`report.json`, which holds the same for programs. [How to read a report](howto-read-a-report.md) goes through the page;
+this reference lists the fields of the JSON file. Its schema is [report-schema.json](report-schema.json).
+`tacit.views.report.rendering.read` reads the file, and `write` makes both files from a
 `tacit.views.report.document.Report`.
 
-The page needs nothing else: it holds no script and asks nothing of any network, and it names the SHA-256 digest of the
-`report.json` that it shows, so that a signature is about that file. Figures that are missing, or were not finite, are
-null. A leak with a `baseline` is held against a limit by what lies above it: the value, less the baseline, plus where
-nothing is learnt (0.5 of an AUC, 0 of a share).
+The page names the SHA-256 digest of the `report.json` that it shows, so that a signature is about that file. Figures
+that are missing, or were not finite, are null. A leak with a `baseline` is held against a limit by what lies above the
+baseline: the value, less the baseline, plus the figure of an attacker who learns nothing (0.5 for an AUC, 0 for a
+share).
 
-Of a training in one exchange `exchange` is filled: a label party's `certificate`, a feature party's `release`, and for
-every figure whether it is a bound, a measurement or one of the party's private model. `leaks`, `moments`, `decisions`,
-`curves` and `ledger` are those of split training, and empty there."""
+After a training in one exchange, `exchange` is filled: with the `certificate` of a label party or the `release` of a
+feature party, and for every figure whether it is a bound, a measurement or private. `leaks`, `moments`, `decisions`,
+`curves` and `ledger` belong to split training, and are empty there."""
 
 
 def report() -> str:
@@ -286,45 +331,14 @@ def pages() -> dict[str, str]:
         "ref-api.md": api(),
         "ref-cli.md": command_line(),
         "ref-data-sets.md": data_sets(),
-        "ref-figures.md": figures(),
         "ref-party-toml.md": settings(),
         "ref-protocol.md": filled((DOCS / "ref-protocol.md").read_text(), protocol_tables()),
         "ref-report.md": report(),
         "report-schema.json": json.dumps(Report.model_json_schema(), indent=2) + "\n",
-        "ref-sweep-results.md": f"{HEAD}# The results of a sweep\n\n{inspect.getdoc(results)}\n",
-        "ref-protections.md": page(
-            "Protections of the gradient",
-            "By name with `tacit.protection(NAME, **options)`, or as functions of the same name in `tacit`.\n"
-            "`tacit.chain(...)` puts several one after the other. `tacit.randomized_response(rate)` acts on labels,\n"
-            "once, before any loss.",
-            "tacit.protect.gradient",
-            gradient.names(),
-        ),
-        "ref-embedding-protections.md": page(
-            "Protections of the embedding",
-            "A feature party takes a list of them: `FeatureParty(protect=[...])`,\n"
-            "`simulate(protect_embedding=[...])`, or `[protect] embedding = [...]` in party.toml; they act in its\n"
-            "order. By name with `tacit.embedding_protection(NAME, **options)`, or as functions of the same name in\n"
-            "`tacit`. What changes an embedding does so in training, evaluation and serving alike; what adds a loss\n"
-            "acts in training.",
-            "tacit.protect.embedding",
-            embedding.names(),
-        ),
-        "ref-attacks.md": page(
-            "Attacks on labels",
-            "By name with `tacit.attack(NAME, **options)`, or as names in `tacit.attack_all`. Each sees a `View`, one\n"
-            "party's transcript, and what it is granted; none sees the truth.",
-            "tacit.audit.attacks",
-            attacks.names(),
-        ),
-        "ref-input-attacks.md": page(
-            "Attacks on inputs",
-            "What a label party may try on the embeddings that it received. By name with\n"
-            "`tacit.attack(NAME, **options)`, judged by `tacit.audit.inputs.attack_inputs`. Each sees a `View` and\n"
-            "what it is granted; none sees the truth.",
-            "tacit.audit.input_attacks",
-            input_attacks.names(),
-        ),
+        "ref-protections.md": protections(),
+        "ref-attacks.md": all_attacks(),
+        "ref-sweeps.md": filled((DOCS / "ref-sweeps.md").read_text(), {"columns": inspect.getdoc(results)}),
+        "howto-paper-figures.md": filled((DOCS / "howto-paper-figures.md").read_text(), figures()),
     }
 
 

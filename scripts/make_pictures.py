@@ -141,7 +141,7 @@ def tables(document: Document) -> dict[str, str]:
 
 def _attacked(run: Mapping[str, Any]) -> list[str]:
     leaks = run["leaks"]
-    single = [leaks[name] for name in ("norm", "cosine", "residual", "learned")]
+    single = [leaks[name] for name in ("norm", "cosine", "residual", "likelihood", "learned")]
     joined = max(value for name, value in leaks.items() if name.startswith("accumulated"))
     numbers = [f"{value:.2f}" for value in (*single, joined)]
     return [f"`{run['name']}`", *numbers, f"**{run['worst']['value']:.2f}**", *_worth(run)]

@@ -41,10 +41,10 @@ def test_every_protection_attack_and_metric_is_a_topic():
         assert len(one.about) < 160, one.name
 
 
-@pytest.mark.parametrize("name", ["leak-auc", "leak_auc", "explain-leak-auc", "explain-leak-auc.md", "LEAK-AUC", "auc"])
+@pytest.mark.parametrize("name", ["leak-auc", "leak_auc", "explain-what-leaks", "explain-what-leaks.md", "LEAK-AUC", "auc"])
 def test_a_page_by_all_its_names(name):
     text = text_of(find(name))
-    assert (DOCS / "explain-leak-auc.md").read_text().splitlines()[0] in text
+    assert (DOCS / "explain-what-leaks.md").read_text().splitlines()[0] in text
 
 
 def test_a_protection_says_what_it_does():
@@ -79,7 +79,7 @@ def test_the_list_is_grouped_and_fits(width):
     assert max(map(len, done.output.splitlines())) <= width
     places = [re.search(rf"^ *{kind} *$", done.output, re.MULTILINE).start() for kind in KINDS]
     assert places == sorted(places)
-    assert "leak-auc" in done.output
+    assert "what-leaks" in done.output
 
 
 def test_json():

@@ -80,8 +80,8 @@ print(json.dumps({
     "looks": sorted(live.look_at_gradient(clean[0], clean[0], labels[:64], embedding[0], seed=0)),
     "audited": audited,
     "report": json.load(open("audit/report.json"))["leaks"],
-    "protections page": make_docs.page("", "", "tacit.protect.gradient", gradient.names()),
-    "attacks page": make_docs.page("", "", "tacit.audit.attacks", attacks.names()),
+    "protections page": make_docs.plugins("", "", "tacit.protect.gradient", gradient.names()),
+    "attacks page": make_docs.plugins("", "", "tacit.audit.attacks", attacks.names()),
     "settings page": docs_settings.settings(),
 }))
 """

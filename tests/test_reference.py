@@ -27,9 +27,18 @@ def test_every_public_name_has_a_place(scripts):
 def test_every_argument_of_simulate_is_told(scripts):
     api, _ = scripts
     parts = api.described("tacit.simulate")
-    for argument in ("bottom", "protect_embedding", "progress"):
-        assert any(f"| `{argument}` |" in part for part in parts)
-        assert f"{argument}: " in parts[1]
+    for argument, kind in (("bottom", "nn.Module"), ("epochs", "int = 1"), ("loss", "str = 'binary'")):
+        assert any(f"| `{argument}` | `{kind}` | " in part for part in parts)
+        assert f" {argument}," in parts[1]
+
+
+def test_protections_and_metrics_are_told_in_a_line_and_classes_without_their_constructor(scripts):
+    api, _ = scripts
+    page = api.api()
+    assert "| `tacit.matched` | One noise for both classes" in page
+    assert "### `tacit.matched`" not in page
+    assert "| `view: View` |" in page
+    assert "Transcript(" not in page
 
 
 def test_no_page_holds_what_changes_from_run_to_run(scripts):

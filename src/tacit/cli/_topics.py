@@ -32,15 +32,17 @@ KINDS = (*_PAGES.values(), *_PLUGINS.values())
 """Of topics, in the order in which they are listed."""
 
 _ALIASES = {
-    "auc": "leak-auc",
+    "auc": "what-leaks",
     "attack": "attacks",
     "config": "party-toml",
     "contract": "party-toml",
     "data": "data-sets",
     "embedding": "embeddings",
-    "leak": "leak-auc",
+    "leak": "what-leaks",
+    "leak-auc": "what-leaks",
     "limit": "set-a-limit",
     "party": "party-toml",
+    "patents": "matched",
     "protection": "protections",
     "report": "read-a-report",
     "settings": "party-toml",
@@ -84,10 +86,10 @@ def find(asked: str) -> list[Topic]:
     """What is meant by a name: a page, a protection, an attack, a metric, or several of one name; dashes are lines."""
     known = topics()
     wanted = asked.strip().lower().removesuffix(".md").replace("_", "-")
-    for name in (wanted, _ALIASES.get(wanted, wanted)):
-        meant = [one for one in known if name in (one.name.replace("_", "-"), one.page)]
-        if meant:
-            return meant
+    also = _ALIASES.get(wanted, wanted)
+    meant = [one for one in known if {wanted, also} & {one.name.replace("_", "-"), one.page}]
+    if meant:
+        return meant
     names = sorted({*(one.name for one in known), *(one.page for one in known), *_ALIASES})
     near = [one for one in names if wanted in one][:3] or difflib.get_close_matches(wanted, names, n=3)
     said = f"did you mean {' or '.join(near)}? " if near else ""
@@ -130,7 +132,7 @@ def _plugin(way: tuple[str, str], name: str) -> Topic:
     kinds = (ast.FunctionDef, ast.ClassDef)
     told = next((ast.get_docstring(part) for part in source.body if isinstance(part, kinds) and part.name == name), "")
     said = (told or ast.get_docstring(source) or "").partition(">>>")[0].strip()
-    page = {"gradient": "ref-protections", "embedding": "ref-embedding-protections", "attacks": "ref-attacks"}
-    shown = page.get(way[-1], "ref-input-attacks" if way[-1] == "input_attacks" else "ref-api")
+    page = {"gradient": "protections", "embedding": "protections", "attacks": "attacks", "input_attacks": "attacks"}
+    shown = f"ref-{page.get(way[-1], 'api')}"
     text = f"## `{name}`: {_PLUGINS[way].lower()}\n\n```text\n{said}\n```"
     return Topic(name, _PLUGINS[way], said.partition("\n")[0], shown, text)

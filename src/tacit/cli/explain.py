@@ -44,7 +44,7 @@ def explain(
 
     `tacit explain`
 
-    `tacit explain leak-auc`
+    `tacit explain what-leaks`
 
     `tacit explain marvell`
     """
