@@ -92,6 +92,13 @@ NOT_RUN = {
         'tacit choose --limit 0.65 --rows 20000 --epochs 3 --protect "matched(visits=3)" --strengths 6 --out refined': (
             LONG
         ),
+        "tacit sweep": LONG,
+        "tacit sweep --data credit --folder DIR": FILES,
+        "tacit sweep --data clicks.toml": FILES,
+        "pip install -e '.[cluster]'": INSTALLS,
+        "ray start --head": MACHINES,
+        "ray start --address 10.0.0.1:6379": MACHINES,
+        "tacit sweep --cluster 10.0.0.1:6379": MACHINES,
     },
     "howto-paper-figures.md": {
         "python -m papers 004-figure-4": LONG,
@@ -106,17 +113,6 @@ NOT_RUN = {
     },
     "howto-run-by-day.md": {
         "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128 --out runs/days": ELSEWHERE,
-    },
-    "howto-sweep.md": {
-        "tacit sweep": LONG,
-        "tacit sweep --data credit --folder DIR": FILES,
-        "tacit sweep --data clicks.toml": FILES,
-        "pip install -e '.[cluster]'": INSTALLS,
-        "ray start --head": MACHINES,
-        "ray start --address 10.0.0.1:6379": MACHINES,
-        "tacit sweep --cluster 10.0.0.1:6379": MACHINES,
-        "tacit days --period 7": LONG,
-        "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128": ELSEWHERE,
     },
     "tutorial-ten-minutes.md": {
         "tacit demo --out runs/demo": "takes two minutes; the world of this page is what it leaves, in small",
@@ -136,6 +132,9 @@ SMALLER = {
         ),
     },
     "howto-choose-a-strength.md": {
+        "tacit sweep --rows 12000 --epochs 3 --strengths 3 --quick --out small": (
+            "tacit sweep --rows 2000 --epochs 1 --strengths 2 --quick --out small"
+        ),
         "tacit choose --limit 0.65 --rows 20000 --strengths 4 --epochs 3": (
             "tacit choose --limit 0.99 --rows 1000 --strengths 2 --epochs 1 --quick --protect iso,matched"
         ),
@@ -148,11 +147,6 @@ SMALLER = {
     },
     "howto-paper-figures.md": {
         "tacit sweep --rows 20000 --strengths 4 --epochs 3": "tacit sweep --rows 999 --strengths 1 --epochs 1 --quick",
-    },
-    "howto-sweep.md": {
-        "tacit sweep --rows 12000 --epochs 3 --strengths 3 --quick": (
-            "tacit sweep --rows 2000 --epochs 1 --strengths 2 --quick"
-        ),
     },
     "tutorial-bring-your-own-model.md": {
         "tacit train --quiet --folder airline &": "tacit train --no-audit --quiet --folder airline &",

@@ -47,6 +47,7 @@ _ALIASES = {
     "report": "read-a-report",
     "settings": "party-toml",
     "strength": "choose-a-strength",
+    "sweep": "choose-a-strength",
     "visits": "ledger",
 }
 
