@@ -21,6 +21,7 @@ from benchmarks._two_processes import NOTHING, set_up
 from benchmarks.parties import PROTECT, two_processes
 from benchmarks.protect import gradients
 from benchmarks.step import BATCH, data, models
+from tacit.align.batches import Plan, Task
 from tacit.company.align import aligned
 from tacit.company.audit import audit_files
 from tacit.company.feature_run import FeaturePartyGuard
@@ -30,13 +31,12 @@ from tacit.company.label_run import LabelPartyGuard
 from tacit.config import Training
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.models import adam
 from tacit.protect.gradient import protection
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.memory import pair
-from tacit.wire.recorded import RecordedRun
+from tacit.wire.record import RecordedRun
 from tacit.wire.tally import LEDGER, Tally
 
 STEPS, EPOCHS = 256, 3  # of an epoch; the contract's template has three

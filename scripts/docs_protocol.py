@@ -12,8 +12,8 @@ from tacit.align.ids import LONGEST
 from tacit.cut import handshake, session
 from tacit.cut.handshake import Hello
 from tacit.ledger import log as ledger
-from tacit.wire import checkpoint, codec, messages, network, segment
-from tacit.wire.messages import short_name
+from tacit.wire import checkpoint, codec, network, segment
+from tacit.wire.codec import short_name
 
 _KINDS = {
     "hello": ("both", "control", "0", "the first word of a connection"),
@@ -69,7 +69,7 @@ def tables() -> dict[str, str]:
     """Every table of the page, by its name."""
     kinds = [
         (str(number), f"`{kind}`", *map(cell, _KINDS[kind][:3]), cell(_KINDS[kind][3]))
-        for number, kind in enumerate(messages.KINDS)
+        for number, kind in enumerate(codec.KINDS)
     ]
     return {
         "versions": grid(("what", "value"), _versions()),
@@ -77,7 +77,7 @@ def tables() -> dict[str, str]:
         "header": grid(("field", "at", "bytes", "meaning"), _layout(codec.LAYOUT, _HEADER)),
         "kinds": grid(("number", "kind", "sent by", "payload", "step", "what it is"), kinds),
         "dtypes": grid(
-            ("number", "dtype"), [(str(number), short_name(one)) for number, one in enumerate(messages.DTYPES)]
+            ("number", "dtype"), [(str(number), short_name(one)) for number, one in enumerate(codec.DTYPES)]
         ),
         "hello": grid(
             ("field", "type", "must be equal", "meaning"),
@@ -107,9 +107,9 @@ def _bounds() -> list[tuple[str, str]]:
     return [
         ("header of a frame", f"{codec.HEADER} bytes"),
         ("longest frame, header included", f"{codec.FRAME:,} bytes"),
-        ("longest control message", f"{messages.LONGEST:,} bytes of JSON, nested at most {messages.DEPTH} deep"),
+        ("longest control message", f"{codec.LONGEST:,} bytes of JSON, nested at most {codec.DEPTH} deep"),
         ("largest number in an embedding or gradient", f"{session.LARGEST:,.0f} either way, and finite"),
-        ("dimensions of a tensor", str(messages.DIMENSIONS)),
+        ("dimensions of a tensor", str(codec.DIMENSIONS)),
         ("rows of a full chunk of points", f"{psi.CHUNK:,}"),
         ("bytes that are kept of a product", str(psi.SHORT)),
         ("longest id", f"{LONGEST:,} bytes"),
@@ -138,7 +138,7 @@ def _spans(layout: struct.Struct, fields: Sequence[str]) -> Iterator[tuple[str, 
     """Each field with its place; the four sides of a shape are one field."""
     at, sizes = 0, list(_sizes(layout))
     for name in fields:
-        size = sum(sizes.pop(0) for _ in range(messages.DIMENSIONS if name == "shape" else 1))
+        size = sum(sizes.pop(0) for _ in range(codec.DIMENSIONS if name == "shape" else 1))
         yield name, str(at), str(size)
         at += size
     if sizes or at != layout.size:

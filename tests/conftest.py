@@ -62,6 +62,7 @@ if _moved:
 _SLOW = (
     "company/gate/test_killed.py",
     "company/gate/test_run_ledger.py",
+    "company/test_step.py",
     "company/test_two_companies.py",
     "docs/test_blocks.py",
     "docs/test_site.py",

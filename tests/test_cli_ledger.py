@@ -14,7 +14,10 @@ from tacit.errors import StorageError, UsageError
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 
-RUN = Run("september", "contract", "alignment", "label", count=1000, batch_size=100, epochs=2, seed=3, test_share=0.15)
+RUN = Run(
+    name="september", contract="contract", alignment="alignment", role="label", count=1000, batch_size=100, epochs=2,
+    seed=3, test_share=0.15,
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tacit.audit.attacks.accumulated import accumulated
 from tacit.audit.metrics.leak_auc import delong
 from tacit.audit.run import attack_all
 from tacit.cut.simulate import simulate
-from tacit.ledger.worst_case import auc_of
+from tacit.ledger.summary import auc_of
 from tacit.protect.gradient import protection
 from tacit.wire.record import Recorder
 

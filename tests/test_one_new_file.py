@@ -34,7 +34,7 @@ from tacit.errors import UsageError
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.sweeping.grids import grid
 from tacit.lab.sweeping.judging import wanted
-from tacit.ledger.mechanisms import promise
+from tacit.ledger.summary import promise
 from tacit.protect import gradient, ladder
 from tacit.protect.gradient import protection
 

@@ -35,6 +35,7 @@ __all__ = [
     "StepNoise",
     "View",
     "noise_source",
+    "raw_bytes",
 ]
 
 
@@ -64,10 +65,15 @@ class Message:
         shape = " ".join(str(side) for side in self.payload.shape)
         head = f"{len(self.kind)} {self.kind} {self.step} {self.rows.hex()} {self.payload.dtype} ({shape})\n"
         hashed = hashlib.sha256(head.encode())
-        dense = self.payload.detach().resolve_neg().to("cpu").contiguous()
-        flat = dense.as_strided((dense.numel(),), (1,))  # a contiguous tensor of one row or none may have any stride
-        hashed.update(flat.view(torch.uint8).numpy().data)
+        hashed.update(raw_bytes(self.payload))
         return hashed.digest()
+
+
+def raw_bytes(tensor: Tensor) -> memoryview:
+    """A tensor's bytes in the order of its elements; copied only where they do not lie so in this machine's memory."""
+    dense = tensor.detach().resolve_neg().to("cpu").contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # a contiguous tensor of one row or none may have any stride
+    return flat.view(torch.uint8).numpy().data
 
 
 class Channel(Protocol):

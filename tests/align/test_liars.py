@@ -12,7 +12,7 @@ from tacit.align.control import decoded, expect
 from tacit.align.curve import Engine, hash_to_points
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
-from tacit.wire.messages import control
+from tacit.wire.codec import control
 
 OWN, ASKED, MINIMUM = 60, 40, 20  # ids of the honest party, of the liar, and the smallest intersection
 PATIENCE = 20.0

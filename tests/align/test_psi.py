@@ -14,9 +14,8 @@ from tacit.align.curve import Engine, hash_to_points
 from tacit.align.psi import Matched, common, intersect, recv_mask, send_mask
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
-from tacit.wire.codec import CONTROL, AtMost, Limit
+from tacit.wire.codec import CONTROL, AtMost, Limit, control
 from tacit.wire.memory import links as wire_links
-from tacit.wire.messages import control
 
 PATIENCE = 20.0
 

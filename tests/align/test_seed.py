@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.align.seed import as_features, as_label, check, commit, joint_seed, new_nonce, rows_digest
 from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
-from tacit.wire.messages import control
+from tacit.wire.codec import control
 
 PATIENCE = 10.0
 ONE, TWO, THREE = (bytes([n]) * 32 for n in (1, 2, 3))

@@ -20,7 +20,7 @@ from tacit.company.train import train
 from tacit.company.verdict import Missing, input_leaks_of, leaks_of, not_tested, passed, verdict, worst_of
 from tacit.contracts import Estimate
 from tacit.errors import UsageError
-from tacit.wire.recorded import RecordedRun
+from tacit.wire.record import RecordedRun
 
 RUN = "small"
 

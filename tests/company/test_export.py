@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from tacit.align.batches import Plan
 from tacit.company import sealed_log
 from tacit.company.alignment import store
 from tacit.company.export import clear, export, load_for_serving
@@ -18,7 +19,6 @@ from tacit.company.gate import GATE
 from tacit.company.label_run import build_label_party
 from tacit.company.run_record import OVERRIDES, overrides
 from tacit.company.seals import write_report
-from tacit.cut.plan import Plan
 from tacit.errors import DataError, LimitError, StorageError, UsageError
 from tacit.views.report.document import Leak, Report, Subject, Worst
 from tacit.views.report.rendering import read

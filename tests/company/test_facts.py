@@ -6,12 +6,12 @@ import torch
 from torch import nn
 
 import tacit
+from tacit.align.batches import Plan
 from tacit.company.align import aligned, store
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
 from tacit.company.label_run import build_label_party
 from tacit.cut.durable import Durable
-from tacit.cut.plan import Plan
 from tacit.errors import RefusedError, UsageError
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.journal import Journal

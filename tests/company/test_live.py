@@ -6,13 +6,12 @@ from functools import partial
 import pytest
 import torch
 
-from tacit.align.batches import digest
-from tacit.company.live import LIVE, Watch, look_at_embeddings, look_at_gradients, looks
+from tacit.align.batches import Plan, Task, digest
+from tacit.company.guard import LIVE, Watch, look_at_embeddings, look_at_gradients, looks
 from tacit.config import Contract, Live, Record
 from tacit.contracts import Message
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan, Task
 from tacit.cut.session import Turned
 from tacit.protect.gradient import protection
 

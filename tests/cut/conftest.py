@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tacit.align.batches import Plan
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_label_party
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan
 from tacit.cut.session import FeatureSession, LabelSession
 from tacit.errors import LinkError
 from tacit.models import mlp

@@ -7,8 +7,8 @@ from torch import nn
 from tacit.align.batches import digest
 from tacit.contracts import Message
 from tacit.cut.label_party import LabelParty
-from tacit.cut.losses import LOSSES, check_labels
 from tacit.cut.simulate import simulate
+from tacit.cut.tensors import LOSSES, check_labels
 from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.models import mlp
 from tacit.protect.gradient import chain

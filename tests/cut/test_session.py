@@ -8,7 +8,7 @@ import torch
 
 from tacit.align.batches import digest
 from tacit.contracts import Message
-from tacit.cut.session import ALIKE, _alike
+from tacit.cut.tensors import ALIKE, alike
 from tacit.errors import StorageError
 from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation
@@ -111,14 +111,14 @@ def test_a_feature_party_that_learns_to_hide_ends_the_same(parties, undisturbed,
     assert killer.seen.count(point) >= 1
     assert same(weights, parties.weights(sessions))
     assert sessions["one"].durable.checkpoints.newest().state["transcripts"] == requests
-    ended = sessions["one"].features.shield.state()
+    ended = sessions["one"].party.shield.state()
     assert all(same({"": now["module"]}, {"": then["module"]}) for now, then in zip(ended, learned, strict=True))
 
 
 def hidden_reference(parties, undisturbed, tmp_path):
     if "hiding" not in undisturbed:
         sessions = parties.train(parties.World(tmp_path / "hiding", protect_embedding=hiding_at))
-        state = sessions["one"].features.shield.state()
+        state = sessions["one"].party.shield.state()
         assert any(one["module"] for one in state)
         said = sessions["one"].durable.checkpoints.newest().state["transcripts"]
         undisturbed["hiding"] = parties.weights(sessions), said, state
@@ -171,7 +171,7 @@ def _spread(count, jitter=0.0):
     ids=["one vector", "zeros", "most", "nearly", "honest", "half zeros", "few rows", "jitter", "80%", "16 vectors"],
 )  # fmt: skip
 def test_a_batch_in_which_nearly_all_rows_are_alike_is_refused_and_no_other(z, refused):
-    assert (_alike(z) > ALIKE) == refused
+    assert (alike(z) > ALIKE) == refused
 
 
 @pytest.mark.parametrize(

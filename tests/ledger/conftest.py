@@ -7,13 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tacit.align.batches import digest
+from tacit.align.batches import Plan, digest
 from tacit.contracts import Event
-from tacit.cut.plan import Plan
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 
-SMALL = Run("r", "contract", "alignment", "label", count=203, batch_size=16, epochs=3, seed=7, test_share=0.2)
+SMALL = Run(
+    name="r", contract="contract", alignment="alignment", role="label", count=203, batch_size=16, epochs=3, seed=7,
+    test_share=0.2,
+)  # fmt: skip
 MATCHED = Event("matched", {"leak_auc": 0.6, "visits": 3})
 FIGURES = {"power": 1.5, "row_kl": 0.02, "untouched_rows": 0.0}
 

@@ -5,7 +5,7 @@ import pytest
 from tacit.errors import UsageError
 from tacit.ledger.budget import remaining
 from tacit.ledger.ledger import Ledger
-from tacit.ledger.worst_case import auc_of, sum_kl_of
+from tacit.ledger.summary import auc_of, sum_kl_of
 
 
 @pytest.fixture

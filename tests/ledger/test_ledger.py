@@ -17,7 +17,7 @@ from tacit.errors import StorageError, UsageError
 from tacit.ledger.keys import keys_of
 from tacit.ledger.ledger import Checked, Ledger
 from tacit.ledger.run import Run
-from tacit.ledger.worst_case import auc_of
+from tacit.ledger.summary import auc_of
 
 
 @settings(max_examples=60, deadline=None)
@@ -26,8 +26,8 @@ def test_the_plan_and_the_counts_are_those_of_the_training(made, data):
     count = data.draw(st.integers(4, 1400))
     size = data.draw(st.integers(1, max(1, count // 2)))
     run = Run(
-        "r", "c", "a", data.draw(st.sampled_from(["label", "features"])), count, size,
-        epochs=data.draw(st.integers(1, 4)), seed=data.draw(st.integers(0, 2**64)),
+        name="r", contract="c", alignment="a", role=data.draw(st.sampled_from(["label", "features"])), count=count,
+        batch_size=size, epochs=data.draw(st.integers(1, 4)), seed=data.draw(st.integers(0, 2**64)),
         test_share=data.draw(st.sampled_from([0.0, 0.2, 0.45])), test_rows=data.draw(st.sampled_from([7, 51_200])),
     )  # fmt: skip
     plan = made.plan_of(run)
@@ -289,7 +289,9 @@ def test_a_hundred_million_rows_fit_on_one_disk(made, where):
         before = (where / "log").stat().st_size
         made.answer_all(book, made.SMALL, first=4, turns=10, figures=figures)
         each = ((where / "log").stat().st_size - before) / 6
-    large = Run("r", "c", "a", "label", count=100_000_000, batch_size=1024, epochs=15, seed=1)
+    large = Run(
+        name="r", contract="c", alignment="a", role="label", count=100_000_000, batch_size=1024, epochs=15, seed=1
+    )
     assert each <= 80
     assert large.planned("train") * each < 130e6
     per_row = next(where.glob("keys-*")).stat().st_size - 128  # what .npy begins with
@@ -298,7 +300,7 @@ def test_a_hundred_million_rows_fit_on_one_disk(made, where):
 
 
 def test_visits_of_many_rows_are_counted_fast(where):
-    run = Run("r", "c", "a", "label", count=1_000_000, batch_size=1024, epochs=15, seed=1)
+    run = Run(name="r", contract="c", alignment="a", role="label", count=1_000_000, batch_size=1024, epochs=15, seed=1)
     steps = run.planned("train") - 500
     visits = run.visits(steps, 0)
     assert int(visits.sum()) == steps * 1024

@@ -7,8 +7,7 @@ import pytest
 from tacit.contracts import Event
 from tacit.errors import UsageError
 from tacit.ledger.ledger import Ledger
-from tacit.ledger.mechanisms import embedding_sum_kl, promise
-from tacit.ledger.worst_case import auc_of
+from tacit.ledger.summary import auc_of, embedding_sum_kl, promise
 
 
 def chain(*names):

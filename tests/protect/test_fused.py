@@ -5,10 +5,10 @@ import functools
 import pytest
 import torch
 
-from tacit.protect.gradient import _base, _knob, _moments, _solver, _spread, marvell, matched
+from tacit.protect.gradient import _base, _knob, _moments, _solver, marvell, matched
 from tacit.protect.gradient._stack import Stacked, stacked
 
-MODULES = (_base, _knob, _moments, _spread, marvell, matched)
+MODULES = (_base, _knob, _moments, marvell, matched)
 
 
 def run(protection, width):

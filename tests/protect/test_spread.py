@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from tacit.protect.gradient._moments import DECAY
-from tacit.protect.gradient._spread import FULL_WIDTH, RANK, Spread
+from tacit.protect.gradient.matched import FULL_WIDTH, RANK, Spread
 
 
 def rows_of(seed: int, size: int, width: int, stack: int = 1) -> Tensor:

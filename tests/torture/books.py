@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from tacit.align.batches import Plan
 from tacit.company.alignment import read
-from tacit.cut.plan import Plan
 from tacit.ledger import log
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.log import Reader

@@ -17,7 +17,7 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, said_hello
 from tacit.contracts import Link, Message
 from tacit.errors import RefusedError
-from tacit.wire.messages import control
+from tacit.wire.codec import control
 from tests.torture.intruder import reach
 
 __all__ = ["echo"]

@@ -5,10 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
-from tacit.align.batches import digest
+from tacit.align.batches import Plan, digest
 from tacit.company.alignment import store
 from tacit.contracts import Event
-from tacit.cut.plan import Plan
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 from tests.torture.books import check_ledgers

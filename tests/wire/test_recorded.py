@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tacit.align.batches import batches
 from tacit.errors import StorageError, UsageError
-from tacit.wire import recorded
-from tacit.wire.record import Recorder
-from tacit.wire.recorded import RecordedRun
+from tacit.wire import record
+from tacit.wire.record import RecordedRun, Recorder
 
 ROWS, BATCH, CUT = 13, 4, (2, 3)
 STEPS = [rows for epoch in range(4) for rows in batches(ROWS, BATCH, epoch=epoch, seed=5)]
@@ -131,8 +130,8 @@ def killed_within_keep(run, turn, end):
                 raise Killed
             return original(fd, path, frame, offset)
 
-        original = recorded.write_frame
-        patch.setattr(recorded, "write_frame", write_frame)
+        original = record.write_frame
+        patch.setattr(record, "write_frame", write_frame)
         try:
             run.keep(turn)
         except Killed:
@@ -243,10 +242,10 @@ def test_wrong_use_says_what_to_do(tmp_path):
 def test_a_file_that_is_written_over_while_it_is_read_is_not_believed(tmp_path, monkeypatch):
     """A slow reader opens the newest file, and the run comes round to it again before it was read."""
     run = written(tmp_path, 1, every=1)
-    real = recorded._read_ring
+    real = record._read_ring
 
     def slow(path):
-        monkeypatch.setattr(recorded, "_read_ring", real)
+        monkeypatch.setattr(record, "_read_ring", real)
         found = real(path)
         for step in range(1, 5):
             run.write(step=step, **message(step))
@@ -254,7 +253,7 @@ def test_a_file_that_is_written_over_while_it_is_read_is_not_believed(tmp_path, 
         assert not path.exists()
         return found
 
-    monkeypatch.setattr(recorded, "_read_ring", slow)
+    monkeypatch.setattr(record, "_read_ring", slow)
     found = RecordedRun.open(tmp_path)
     assert found.steps == 5
     same_as_in_memory(found, 5)

@@ -1,9 +1,14 @@
-"""Which rows are in which batch: a matter of a seed, so that no party chooses, and of no memory that grows."""
+"""Which rows are in which batch, and what is done in which turn: a matter of the contract and of a joint seed.
+
+So no party chooses, all agree without asking, and no memory grows.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -12,7 +17,7 @@ from torch import Tensor
 
 from tacit.errors import UsageError
 
-__all__ = ["batches", "digest", "shuffled"]
+__all__ = ["Plan", "Task", "batches", "digest", "shuffled"]
 
 _BLOCK = 1 << 16  # places that are worked out at a time
 _ROUNDS = 8
@@ -97,3 +102,136 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def digest(rows: Tensor) -> bytes:
     """A digest of the row ids of a batch and their order; it does not depend on the width of the integers."""
     return hashlib.blake2b(rows.to("cpu", torch.int64).numpy().tobytes(), digest_size=16).digest()
+
+
+# --- what is done in which turn --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """One turn's work.
+
+    Attributes:
+        turn: its number.
+        what: "train", "evaluate" or "done".
+        epoch: counted from 0.
+        rows: the batch; empty for "done".
+        last: whether an evaluation ends with it.
+    """
+
+    turn: int
+    what: str
+    epoch: int
+    rows: Tensor
+    last: bool = False
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of the batch: what a message of this turn says that it is about."""
+        return digest(self.rows) if len(self.rows) else b""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The turns of a run: in each epoch the batches, then the rows for testing; at the very end one word of farewell.
+
+    The aligned rows are in an order that no party chose, so the last of them serve for testing as well as any.
+
+    Attributes:
+        count: aligned rows.
+        batch_size: rows in a batch.
+        epochs: how often every training row is visited.
+        seed: what all parties' nonces give.
+        test_share: of the rows.
+        test_rows: how many of these are looked at in an evaluation, at most.
+    """
+
+    count: int
+    batch_size: int
+    epochs: int
+    seed: int
+    test_share: float = 0.0
+    test_rows: int = 51_200
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.epochs < 1:
+            raise UsageError(f"batch_size = {self.batch_size}, epochs = {self.epochs}: each must be at least 1")
+        if self.batch_size > self.train_count:
+            raise UsageError(
+                f"batch_size = {self.batch_size} does not fit the {self.train_count} training rows of {self.count} "
+                "aligned ones: agree on a smaller batch_size or test_share in contract.toml"
+            )
+
+    @property
+    def train_count(self) -> int:
+        """Rows that are trained on: the first ones."""
+        return self.count - int(self.count * self.test_share)
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return self.train_count // self.batch_size
+
+    @property
+    def test_count(self) -> int:
+        """Rows that an evaluation looks at."""
+        return min(self.count - self.train_count, self.test_rows)
+
+    @property
+    def tests(self) -> int:
+        """Batches in an evaluation."""
+        return -(-self.test_count // self.batch_size)
+
+    @property
+    def epoch_turns(self) -> int:
+        """Turns in an epoch."""
+        return self.steps + self.tests
+
+    @property
+    def turns(self) -> int:
+        """All turns."""
+        return self.epochs * self.epoch_turns + 1
+
+    def tested(self) -> Tensor:
+        """The rows that an evaluation looks at, in their order."""
+        return torch.arange(self.train_count, self.train_count + self.test_count)
+
+    def tasks(self, first: int = 0) -> Iterator[Task]:
+        """All turns from this one on."""
+        for epoch in range(first // self.epoch_turns, self.epochs):
+            start = epoch * self.epoch_turns
+            skip = max(0, first - start)
+            if skip < self.steps:
+                plan = batches(self.train_count, self.batch_size, epoch=epoch, seed=self.seed, first=skip)
+                for place, rows in enumerate(plan, start=skip):
+                    yield Task(start + place, "train", epoch, rows)
+            chunks = self.tested().split(self.batch_size) if self.test_count else ()
+            for place, rows in enumerate(chunks, start=self.steps):
+                if place >= skip:
+                    yield Task(start + place, "evaluate", epoch, rows, last=place + 1 == self.epoch_turns)
+        if first < self.turns:
+            yield Task(self.turns - 1, "done", self.epochs, torch.empty(0, dtype=torch.int64))
+
+    # --- steps: the turns of one kind, "train" or "evaluate", by themselves ---
+
+    def planned(self, kind: str) -> int:
+        """How many steps of this kind the whole run has."""
+        return self.epochs * (self.steps if kind == "train" else self.tests)
+
+    def due(self, kind: str, turn: int) -> int:
+        """How many steps of this kind lie before a turn."""
+        epoch, place = divmod(turn, self.epoch_turns)
+        if epoch >= self.epochs:
+            return self.planned(kind)
+        if kind == "train":
+            return epoch * self.steps + min(place, self.steps)
+        return epoch * self.tests + max(0, place - self.steps)
+
+    def turn(self, kind: str, step: int) -> int:
+        """The turn of a step."""
+        epoch, place = divmod(step, self.steps if kind == "train" else self.tests)
+        return epoch * self.epoch_turns + place + (0 if kind == "train" else self.steps)
+
+    def rows(self, kind: str, step: int) -> Tensor:
+        """The rows of a step, in the order of the batch."""
+        return next(self.tasks(self.turn(kind, step))).rows

@@ -8,8 +8,8 @@ from typing import Any
 
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.wire.codec import read_control
 from tacit.wire.line import plain, refused_by
-from tacit.wire.messages import read_control
 
 __all__ = ["decoded", "expect", "unhex"]
 

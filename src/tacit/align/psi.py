@@ -39,7 +39,7 @@ from tacit.align.control import decoded, expect, unhex
 from tacit.align.curve import Engine, Points, byte_order
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
-from tacit.wire.messages import control
+from tacit.wire.codec import control
 
 __all__ = ["CHUNK", "DOMAIN", "SHORT", "Matched", "common", "intersect", "recv_mask", "send_mask"]
 

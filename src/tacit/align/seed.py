@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.align.control import decoded, expect, unhex
 from tacit.contracts import Link
 from tacit.errors import RefusedError, UsageError
-from tacit.wire.messages import control
+from tacit.wire.codec import control
 
 __all__ = ["Agreed", "as_features", "as_label", "check", "commit", "joint_seed", "new_nonce", "rows_digest"]
 

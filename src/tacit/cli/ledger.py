@@ -83,7 +83,7 @@ def _plain(found: Summary, checked: Checked | None) -> dict[str, Any]:
 
 
 def _figure(sum_kl: float | None) -> float | None:
-    from tacit.ledger.worst_case import auc_of
+    from tacit.ledger.summary import auc_of
 
     return None if sum_kl is None else auc_of(sum_kl)
 

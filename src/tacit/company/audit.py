@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from tacit.align.batches import Plan
 from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.audit.standard import on_batches, on_visits
 from tacit.company.align import aligned
@@ -39,12 +40,11 @@ from tacit.company.verdict import (
 from tacit.contracts import View
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan
 from tacit.errors import TensorError, UsageError
 from tacit.protect import ladder
 from tacit.views.report.document import Leak, Report, Subject
 from tacit.wire.checkpoint import Checkpoints
-from tacit.wire.recorded import RecordedRun
+from tacit.wire.record import RecordedRun
 
 __all__ = ["audit_files", "audit_run", "audit_trained", "find_run"]
 

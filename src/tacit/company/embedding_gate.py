@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.align.batches import Task
 from tacit.audit.gate import Figure
 from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.company.gate import BATCHES, Gate
 from tacit.contracts import EmbeddingProtection, View, noise_source
 from tacit.cut.feature_party import FeatureParty
-from tacit.cut.plan import Task
 from tacit.protect import ladder
 
 __all__ = ["EmbeddingGate"]

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.align.batches import Plan, Task
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns
 from tacit.company.align import Aligned
 from tacit.company.embedding_gate import EmbeddingGate
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate
-from tacit.company.guard import Guard
-from tacit.company.live import look_at_embeddings
+from tacit.company.guard import Guard, look_at_embeddings
 from tacit.company.meeting import dial, training_limits
 from tacit.company.models import Half, build, cuts_of, first_seed, optimizer, try_out
 from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
@@ -23,7 +23,6 @@ from tacit.config import Protect, meets_embedding
 from tacit.contracts import Event, Link
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import greet_label_party
-from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.embedding import embedding_protection

@@ -19,14 +19,14 @@ from typing import Any
 
 from torch import Tensor
 
+from tacit.align.batches import Plan, Task
 from tacit.audit.gate import Figure, OnLimit, Verdict, decide
 from tacit.company import sealed_log
 from tacit.company.run_files import GATE
 from tacit.company.verdict import now
-from tacit.cut.plan import Plan, Task
 from tacit.errors import LimitError
 from tacit.protect import ladder
-from tacit.wire.recorded import RecordedRun
+from tacit.wire.record import RecordedRun
 
 __all__ = ["GATE", "Gate", "decisions"]
 

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.align.batches import Task
 from tacit.audit import foresight
 from tacit.audit.foresight import Sent
 from tacit.audit.gate import Figure, grown
 from tacit.company.gate import BATCHES, Gate
-from tacit.company.run_ledger import RunLedger
+from tacit.company.guard import RunLedger
 from tacit.contracts import View
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Task
 from tacit.errors import UsageError
-from tacit.ledger.worst_case import auc_of, sum_kl_of
+from tacit.ledger.summary import auc_of, sum_kl_of
 from tacit.protect import ladder
 
 __all__ = ["GradientGate"]

@@ -1,26 +1,58 @@
 """What stands between a party's training and its messages: what it sends is recorded, its limit held, its ledger kept.
 
-Each side has its own, in `label_run` and `feature_run`, with the two methods that a session calls: `before` anything is
-done to a message, and when it is `leaving`.
+Each side has its own `Guard`, in `label_run` and `feature_run`, with the two methods that a session calls: `before`
+anything is done to a message, and when it is `leaving`.
+
+`Watch` records every message, and attacks some while training runs. What is found stays here: in `live.jsonl` of the
+run's folder, a line for each look. A run that is killed forgets the lines after its checkpoint and writes them again,
+bit for bit, when it repeats those steps. `RunLedger` is the party's ledger, into which every message is entered before
+it leaves.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import polars as pl
+from torch import Tensor
+
+from tacit.align.batches import Plan, Task, shuffled
+from tacit.audit.live import look_at_embedding, look_at_gradient
+from tacit.audit.norms import norms_by_class
 from tacit.company.alignment import Aligned
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate, decisions
-from tacit.company.live import Look, Watch
-from tacit.company.run_ledger import RunLedger
-from tacit.cut.plan import Plan, Task
+from tacit.company.run_files import LIVE
+from tacit.config import Contract, Live, Record
+from tacit.contracts import Event, Protection
+from tacit.cut.feature_party import FeatureParty
+from tacit.cut.label_party import LabelParty
 from tacit.cut.session import Turned
+from tacit.disk import append_line, read_lines, replaced
 from tacit.errors import LimitError, TensorError, UsageError
+from tacit.ledger.budget import remaining
+from tacit.ledger.keys import Keys, keys_of, load_keys
+from tacit.ledger.ledger import Ledger
+from tacit.ledger.run import Run
+from tacit.ledger.summary import auc_of
+from tacit.wire.record import RecordedRun
 from tacit.wire.tally import Tally
 
-__all__ = ["Guard"]
+__all__ = ["LIVE", "Guard", "Look", "RunLedger", "Watch", "look_at_embeddings", "look_at_gradients", "looks"]
+
+Look = Callable[[Tensor, Mapping[str, Any], int], tuple[dict[str, float], dict[str, Any]]]
+"""Attacks one's own message: its rows, the step's figures and its number; what was reached, and what else is told."""
+
+_TRANSCRIPT = "transcript"
+_FOLLOWED_BYTES = 64 * 2**20
 
 
 class Guard(ABC):
@@ -128,3 +160,230 @@ class Guard(ABC):
     def close(self) -> None:
         """Let another process use the ledger."""
         self.books.close()
+
+
+# --- what is sent, recorded and looked at ----------------------------------------------------------------------------
+
+
+class Watch:
+    """Records what a party sends, and looks at some of it.
+
+    Attributes:
+        recorder: of the run, on disk; None where nothing is kept.
+        seconds: that all looks have taken since the party was started.
+
+    Args:
+        folder: of the run.
+        contract: for how wide messages are.
+        plan: of the training.
+        record: what to keep.
+        live: how often to look.
+        secret: says which examples are followed, which batches kept and which looked at: a peer that knew it could
+            behave just there.
+        look: attacks a message.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        contract: Contract,
+        plan: Plan,
+        record: Record,
+        live: Live,
+        secret: bytes,
+        look: Look,
+    ) -> None:
+        self.live = live
+        self._look = look
+        self.seconds = 0.0
+        self._path = folder / LIVE
+        self._plan, self._last, self._key = plan, record.last, secret.hex()
+        self._of_epoch: tuple[int, set[int]] = -1, set()  # an epoch, and its steps that are kept
+        follow = min(record.follow, _most_followed(contract), plan.train_count)
+        self.followed = shuffled(plan.train_count, 0, follow, key=f"{self._key} followed").sort().values
+        self.recorder: RecordedRun | None = None
+        if record.last + follow:
+            self.recorder = RecordedRun(folder / _TRANSCRIPT, last=record.last, follow=follow, chosen=self.followed)
+
+    def resume(self, turn: int, step: int) -> None:
+        """Go on from the checkpoint of a turn, before which so many steps were trained."""
+        if self.recorder is not None:
+            self.recorder.resume(turn, step)
+        if self._path.exists():
+            text = "".join(json.dumps(one) + "\n" for one in looks(self._path) if one["turn"] < turn)
+            replaced(self._path, lambda file: file.write(text.encode()), durable=False)
+
+    def keep(self, turn: int) -> None:
+        """Bring to the disk what belongs to a checkpoint."""
+        if self.recorder is not None:
+            self.recorder.keep(turn)
+
+    def step(self, turned: Turned) -> None:
+        """A turn is over: record it and, now and then, attack it."""
+        task, seen = turned.task, turned.figures
+        if task.what != "train":
+            return
+        step = self._step(task)
+        if self.recorder is not None:
+            gradient = seen["sent"] if "sent" in seen else seen["gradient"]  # as it went out, or as it came
+            self.recorder.write(
+                step=step, rows=task.rows, embedding=seen["embedding"], gradient=gradient,
+                clean=seen.get("clean", gradient), layers={}, own_embedding=seen.get("own_embedding"),
+                keep=self._keeps(step),
+            )  # fmt: skip
+        if self.live.every and step % self.live.every == self._looked_at(step // self.live.every):
+            started = time.perf_counter()
+            found, beside = self._look(task.rows, seen, step)
+            self.seconds += time.perf_counter() - started
+            self.note(task, found, beside)
+
+    def _step(self, task: Task) -> int:
+        """The number of the training step of a task; after an epoch's last one, of that."""
+        return task.epoch * self._plan.steps + min(task.turn % self._plan.epoch_turns, self._plan.steps - 1)
+
+    def _keeps(self, step: int) -> bool:
+        """Whether a batch is one of those that are kept whole: of every epoch so many, wherever in it."""
+        epoch, place = divmod(step, self._plan.steps)
+        if self._of_epoch[0] != epoch:
+            kept = shuffled(self._plan.steps, 0, min(self._last, self._plan.steps), key=f"{self._key} kept {epoch}")
+            self._of_epoch = epoch, set(kept.tolist())
+        return place in self._of_epoch[1]
+
+    def _looked_at(self, stretch: int) -> int:
+        """Which step of a stretch is looked at."""
+        return int(shuffled(self.live.every, 0, 1, key=f"{self._key} looked {stretch}")[0])
+
+    def note(self, task: Task, found: dict[str, float], beside: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Write down what attacks reached after a step, and what else there was to see."""
+        if not found and not beside:
+            return
+        line = {"step": self._step(task), "turn": task.turn, "epoch": task.epoch, "found": found, **beside}
+        append_line(self._path, line)
+
+
+def look_at_gradients(
+    party: LabelParty, rows: Tensor, seen: Mapping[str, Any], step: int
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """A label party's look: attacks on its labels, its loss, and the norms of its gradients by class."""
+    beside: dict[str, Any] = {"figures": {"loss": float(seen["loss"])}}
+    if party.classes > 2:
+        return {}, beside
+    labels = party.labels[rows]
+    norms = {which: norms_by_class(seen[which], labels) for which in ("sent", "clean")}
+    beside["norms"] = {which: counted for which, counted in norms.items() if counted is not None}
+    return look_at_gradient(seen["sent"], seen["clean"], labels, seen["embedding"], seed=step), beside
+
+
+def look_at_embeddings(
+    party: FeatureParty, rows: Tensor, seen: Mapping[str, Any], step: int
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """A feature party's look: attacks on its columns."""
+    try:
+        return look_at_embedding(seen["embedding"], party.hidden(rows), seed=step), {}
+    except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
+        return {}, {}
+
+
+def looks(path: Path) -> list[dict[str, Any]]:
+    """All looks of a run, in their order; a line that a crash cut short is left out."""
+    return [said for said in read_lines(path) if {"step", "turn", "epoch", "found"} <= set(said)]
+
+
+def _most_followed(contract: Contract) -> int:
+    """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
+    width = sum(math.prod(shape) for shape in contract.cut.widths.values())
+    return _FOLLOWED_BYTES // (3 * 4 * width * contract.epochs)  # embedding, sent and clean gradient
+
+
+# --- the ledger in a run ---------------------------------------------------------------------------------------------
+
+
+class RunLedger:
+    """A party's ledger, open for one run.
+
+    Attributes:
+        former: the sumKL that former runs have left, at most, of the most exposed row of this one; infinite where one
+            of them has no bound for a row.
+
+    Args:
+        folder: of the party.
+        contract: what was agreed on.
+        rows: that are aligned.
+        plan: of the training.
+        tally: counts the ledger's records apart from the folder, with which an older ledger would come back.
+    """
+
+    def __init__(self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, tally: Tally) -> None:
+        self.budget = folder.config.spendable
+        self.plan = plan
+        self._ledger, self._tally = Ledger(folder.path / "ledger"), tally
+        tally.begin(begun=self._ledger.records > 0)
+        tally.check(self._ledger.records, 0)  # what is not yet on the disk for sure is counted with a checkpoint
+        self._run = Run(
+            **vars(plan), name=contract.run, contract=contract.digest, alignment=rows.id, role=folder.config.role
+        )
+        keys = self._keys(folder, rows)
+        if self.budget is not None:
+            remaining(self._ledger, self._run, keys, self.budget)
+        self.former = float(self._ledger.spent_by(keys, but=self._run).max(initial=0.0))
+        self._entries = self._ledger.begin(self._run, keys, budget=self.budget)
+
+    def _keys(self, folder: Folder, rows: Aligned) -> Keys | None:
+        """Keys of the aligned rows: those that the run was declared with, or made of the party's ids."""
+        for declared in self._ledger.runs():
+            if declared.run == self._run and declared.keys:
+                return load_keys(self._ledger.folder, declared.keys)
+        if folder.config.data is None:
+            return None
+        ids = folder.config.data.ids
+        return keys_of(rows.table(folder.data, ids).select(pl.col(*ids)), self._ledger.secret)
+
+    def resume(self, turn: int) -> None:
+        """Go on from the checkpoint of a turn; every message before it must be in the ledger."""
+        self._entries.resume(turn)
+
+    def keep(self) -> None:
+        """Bring to the disk what belongs to a checkpoint, and count what is there."""
+        self._entries.sync()
+        self._tally.reach(self._ledger.records)
+        self._tally.sync()
+
+    def entered(self, step: int) -> bool:
+        """Whether a training step that is about to be sent is in the ledger already, from before a kill."""
+        return step < self._entries.answered("train")
+
+    def enter(self, task: Task, step: int, event: Event, figures: Mapping[str, float] | None = None) -> None:
+        """A message about the rows of a task is about to leave.
+
+        Args:
+            task: that it belongs to.
+            step: its number among the training steps, or among the evaluations.
+            event: what was done to it.
+            figures: of its protection.
+        """
+        self._entries.answer(task.what, step, task.turn, task.digest, event, figures)
+
+    def tell(self, epoch: int) -> None:
+        """Figures of an epoch are about to be told, over the labels of all rows for testing."""
+        self._entries.tell(epoch, len(self.plan.tested()))
+
+    def foreseen(self, epoch: int, protect: Protection) -> float | None:
+        """The worst case of the most exposed row at the end of the run, as a leak AUC: former runs, this one, the rest.
+
+        Args:
+            epoch: whose steps are yet to be sent, all or some of them.
+            protect: what will be done to them, and to those of all later epochs.
+
+        Returns:
+            None where the protection has no bound for a row.
+        """
+        row_kl = getattr(protect, "row_kl", None)
+        if row_kl is None:
+            return None
+        sent = self._entries.row_kl()
+        to_come = [max(sent.get(one, 0.0), float(row_kl)) for one in range(epoch, self.plan.epochs)]
+        return auc_of(self.former + sum(sent.get(one, 0.0) for one in range(epoch)) + sum(to_come))
+
+    def close(self) -> None:
+        """Let another process add to the ledger."""
+        self._ledger.close()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.align.batches import Plan, Task
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns
 from tacit.audit.metrics.leak_auc import auc
@@ -15,8 +16,7 @@ from tacit.company.align import Aligned
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate
 from tacit.company.gradient_gate import GradientGate
-from tacit.company.guard import Guard
-from tacit.company.live import look_at_gradients
+from tacit.company.guard import Guard, look_at_gradients
 from tacit.company.meeting import server, training_limits
 from tacit.company.models import Half, build, cuts_of, optimizer, try_out
 from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
@@ -24,9 +24,8 @@ from tacit.config import Contract, Gradient, Protect
 from tacit.contracts import Link, Protected, Protection
 from tacit.cut.handshake import greet_feature_party
 from tacit.cut.label_party import LabelParty
-from tacit.cut.losses import LOSSES
-from tacit.cut.plan import Plan, Task
 from tacit.cut.session import LabelSession
+from tacit.cut.tensors import LOSSES
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.facts import options_of
 from tacit.protect.gradient import Chain, GradientProtection, chain, protection

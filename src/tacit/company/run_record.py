@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tacit.company import sealed_log
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
-from tacit.company.live import LIVE, looks
+from tacit.company.guard import LIVE, looks
 from tacit.company.run_files import OVERRIDES
 from tacit.company.verdict import now, worst_of
 from tacit.errors import UsageError

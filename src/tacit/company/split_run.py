@@ -16,6 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from tacit._version import __version__
+from tacit.align.batches import Plan, Task
 from tacit.company import sealed_log
 from tacit.company.align import Aligned, aligned
 from tacit.company.folder import Folder
@@ -24,12 +25,11 @@ from tacit.company.run_files import GATE, OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.status import Status, Telling
 from tacit.config import Contract
-from tacit.contracts import Link
+from tacit.contracts import Link, raw_bytes
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan, Task
 from tacit.cut.session import FeatureSession, LabelSession
 from tacit.disk import replaced
 from tacit.errors import LimitError, StorageError, UsageError
@@ -246,7 +246,7 @@ def digest_of(tensors: Iterable[Tensor], count: int | None = None) -> bytes:
         if count is not None and len(tensor) != count:
             raise UsageError(f"the party has {len(tensor)} rows, {count} are aligned: take the rows of folder.align()")
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(raw_bytes(tensor))
     return digest.digest()
 
 

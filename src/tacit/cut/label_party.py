@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message, Noise, Protected, Protection, StepNoise
-from tacit.cut.losses import LOSSES, check_labels, check_targets
-from tacit.cut.tensors import evaluating, tensors
+from tacit.cut.tensors import LOSSES, check_labels, check_targets, evaluating, tensors
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
 
 __all__ = ["LabelParty"]

@@ -6,7 +6,6 @@ every later one. See `tacit.wire.exactly_once` for why.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,11 +16,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from tacit.align.batches import Plan, Task
 from tacit.contracts import Message, NoiseSource, Protected, StepNoise
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan, Task
+from tacit.cut.tensors import ALIKE, alike, weights
 from tacit.errors import StorageError, UsageError
 from tacit.wire.checkpoint import Checkpoint
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
@@ -34,9 +34,6 @@ DIGITS = 2
 
 LARGEST = 1e6
 """No number that a peer sends may be larger: one that is finite and huge can wreck a model as well."""
-
-ALIKE = 0.9
-"""The share of a batch whose embeddings may be the same: answers to one question about many rows add up."""
 
 Measure = Callable[[Tensor, Tensor], Mapping[str, float]]
 """Figures of an evaluation, from the logits and the labels of the rows for testing."""
@@ -85,8 +82,7 @@ class _Unguarded:
     def before(self, *_: object) -> None:
         """Let it pass."""
 
-    def leaving(self, *_: object) -> None:
-        """Let it pass."""
+    leaving = before
 
 
 @dataclass(frozen=True)
@@ -100,10 +96,11 @@ class _Bound:
         return self.keyed.at(step, *self.context(), *context)
 
 
+_P = TypeVar("_P", bound=LabelParty | FeatureParty)
 _C = TypeVar("_C", AskingChannel, AnsweringChannel)
 
 
-class _Session(ABC, Generic[_C]):
+class _Session(ABC, Generic[_P, _C]):
     """What both sides share: the state of a party, its turns, its checkpoints.
 
     Attributes:
@@ -112,7 +109,7 @@ class _Session(ABC, Generic[_C]):
 
     now: Task
 
-    def __init__(self, model: nn.Module, party: LabelParty | FeatureParty, plan: Plan, durable: Durable) -> None:
+    def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable) -> None:
         self.model = model
         self.party = party
         self.plan = plan
@@ -151,7 +148,7 @@ class _Session(ABC, Generic[_C]):
             return "it is about other rows: compare data, alignment and contract"
         if count is not None and len(message.payload) != count:
             return f"{len(message.payload)} rows or figures came, {count} are due"
-        if message.kind == "embedding" and _alike(message.payload) > ALIKE:
+        if message.kind == "embedding" and alike(message.payload) > ALIKE:
             return f"over {ALIKE:.0%} of its rows are alike: the bottom has died, or asks one thing of many rows"
         return None
 
@@ -182,7 +179,7 @@ class _Session(ABC, Generic[_C]):
         """How many messages are written down that may have left."""
 
     def _fresh(self) -> Mapping[str, Any]:
-        self.origin = _weights(self.model)
+        self.origin = weights(self.model)
         return self._state()
 
     def _state(self) -> dict[str, Any]:
@@ -212,7 +209,7 @@ class _Session(ABC, Generic[_C]):
             torch.cuda.set_rng_state_all(state["random_cuda"])
 
 
-class FeatureSession(_Session[AskingChannel]):
+class FeatureSession(_Session[FeatureParty, AskingChannel]):
     """The feature party's training.
 
     Args:
@@ -234,11 +231,11 @@ class FeatureSession(_Session[AskingChannel]):
         shared: Sequence[str] = (),
         guard: FeatureGuard | None = None,
     ) -> None:
-        self.features = party
         self.guard = guard or _Unguarded()
         super().__init__(party.bottom, party, plan, durable)
         self.shared = tuple(shared)
-        party.noise = _Bound(noise, lambda: (durable.digest, repr(party.shield.protect).encode(), self.origin))
+        settings = durable.digest
+        party.noise = _Bound(noise, lambda: (settings, repr(party.shield.protect).encode(), self.origin))
 
     def connect(self, channel: AskingChannel) -> None:
         """Say over which channel the label party is asked; a `StorageError` where this folder is an older copy.
@@ -264,11 +261,11 @@ class FeatureSession(_Session[AskingChannel]):
     def _do(self, task: Task) -> Mapping[str, Any]:
         (channel,) = self.channels
         if task.what == "train":
-            return self.features.step(
+            return self.party.step(
                 task.rows, channel, before=partial(self.guard.before, task), leaving=partial(self.guard.leaving, task)
             )
         if task.what == "evaluate":
-            values = self.features.evaluate(task.rows, channel, leaving=partial(self.guard.leaving, task)).tolist()
+            values = self.party.evaluate(task.rows, channel, leaving=partial(self.guard.leaving, task)).tolist()
             if not task.last:
                 return {}
             figures = dict(zip(self.shared, values, strict=True))
@@ -279,14 +276,14 @@ class FeatureSession(_Session[AskingChannel]):
         return {}
 
     def _state(self) -> dict[str, Any]:
-        return {**super()._state(), "protections": self.features.shield.state()}
+        return {**super()._state(), "protections": self.party.shield.state()}
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         super()._restore(checkpoint)
-        self.features.shield.restore(checkpoint.state["protections"])
+        self.party.shield.restore(checkpoint.state["protections"])
 
 
-class LabelSession(_Session[AnsweringChannel]):
+class LabelSession(_Session[LabelParty, AnsweringChannel]):
     """The label party's training.
 
     Args:
@@ -310,18 +307,14 @@ class LabelSession(_Session[AnsweringChannel]):
         shared: Sequence[str] = (),
         guard: LabelGuard | None = None,
     ) -> None:
-        self.label = party
         self.guard = guard or _Unguarded()
         self._logits: list[Tensor] = []
         self._loss = torch.zeros(2, dtype=torch.float64)  # sum and number of this epoch's losses
         super().__init__(party.top, party, plan, durable)
         self.measure = measure
         self.shared = tuple(shared)
-        party.noise = _Bound(noise, lambda: (durable.digest, self._strength(), self.origin, *self._versions()))
-
-    def _strength(self) -> bytes:
-        """What a steered protection is now: another strength has unrelated noise."""
-        return repr(self.label.protect).encode()
+        settings = durable.digest  # and a protection that was steered: another strength has unrelated noise
+        party.noise = _Bound(noise, lambda: (settings, repr(party.protect).encode(), self.origin, *self._versions()))
 
     def connect(self, channels: Sequence[AnsweringChannel]) -> None:
         """Say over which channels the feature parties are answered, in the order that the top takes them.
@@ -356,7 +349,7 @@ class LabelSession(_Session[AnsweringChannel]):
     def _do(self, task: Task) -> Mapping[str, Any]:
         if task.what == "train":
             before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
-            figures = self.label.step(task.rows, self.channels, before=before, leaving=leaving)
+            figures = self.party.step(task.rows, self.channels, before=before, leaving=leaving)
             self._loss += torch.stack([figures["loss"].double().cpu(), torch.ones((), dtype=torch.float64)])
             return figures
         if task.what == "evaluate":
@@ -368,12 +361,12 @@ class LabelSession(_Session[AnsweringChannel]):
         return {}
 
     def _evaluate(self, task: Task) -> Mapping[str, Any]:
-        step = self.label.evaluations
-        self._logits.append(self.label.evaluate(task.rows, self.channels))
+        step = self.party.evaluations
+        self._logits.append(self.party.evaluate(task.rows, self.channels))
         figures: dict[str, float] = {}
         if task.last:
             rows = self.plan.tested()
-            figures = dict(self.measure(torch.cat(self._logits), self.label.labels[rows]))
+            figures = dict(self.measure(torch.cat(self._logits), self.party.labels[rows]))
             figures["train_loss"] = float(self._loss[0] / self._loss[1])
             self.history.append({"epoch": task.epoch, **figures})
             self._logits, self._loss = [], torch.zeros(2, dtype=torch.float64)
@@ -390,37 +383,16 @@ class LabelSession(_Session[AnsweringChannel]):
     def _state(self) -> dict[str, Any]:
         return {
             **super()._state(),
-            "protection": self.label.state,
+            "protection": self.party.state,
             "logits": self._logits,
             "loss": self._loss,
         }
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         super()._restore(checkpoint)
-        self.label.state = checkpoint.state["protection"]
+        self.party.state = checkpoint.state["protection"]
         self._logits, self._loss = checkpoint.state["logits"], checkpoint.state["loss"]
-
-
-def _alike(z: Tensor) -> float:
-    """The share of the rows of a batch that lie within a thousandth of one of them, as far as three of them tell.
-
-    Where nearly all are alike, any row is likely to be one of these. A few rows may be alike by chance.
-    """
-    rows = z.detach().flatten(start_dim=1)
-    if len(rows) < 32:
-        return 0.0
-    near = 1e-3 * torch.linalg.vector_norm(rows, dim=1).mean()
-    apart = [torch.linalg.vector_norm(rows - rows[place], dim=1) for place in (0, len(rows) // 3, 2 * len(rows) // 3)]
-    return max(float((one <= near).float().mean()) for one in apart)
 
 
 def _farewell() -> Message:
     return Message(0, "done", torch.empty(0, dtype=torch.uint8), b"")
-
-
-def _weights(model: nn.Module) -> bytes:
-    """A digest of a model's parameters and buffers."""
-    hashed = hashlib.sha256()
-    for name, value in model.state_dict().items():
-        hashed.update(Message(0, name, value, b"").fingerprint)
-    return hashed.digest()

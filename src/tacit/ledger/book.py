@@ -1,18 +1,21 @@
-"""Everything that the records of a ledger say, in little memory: eight bytes for each answered step."""
+"""Everything that the records of a ledger say, in little memory, and where a run adds what it answers."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
+from typing import Any
 
+from tacit.align.batches import digest
 from tacit.contracts import Event
-from tacit.errors import StorageError
+from tacit.errors import StorageError, UsageError
 from tacit.ledger import log
-from tacit.ledger.log import Frame, Reader, Writer
-from tacit.ledger.mechanisms import event_of
+from tacit.ledger.log import ANSWERS, Answer, Frame, Reader, Writer, read_answer
 from tacit.ledger.run import Declared, Run
 from tacit.ledger.summary import Spent, spent_in
 
-__all__ = ["Book"]
+__all__ = ["Book", "RunLedger"]
 
 UNTOUCHED = "untouched_rows"
 """The figure that counts rows which were sent as they were."""
@@ -22,7 +25,7 @@ ROW_KL = "row_kl"
 
 
 class Book:
-    """The records of a ledger as they were read; `take` gives it the next one.
+    """The records of a ledger as they were read, eight bytes for each answered step; `take` gives it the next one.
 
     Args:
         file: of the records; what is new in it is read when it is asked for.
@@ -52,7 +55,7 @@ class Book:
     def take(self, frame: Frame) -> None:
         """Add what a record says; one that can't follow those before it is a `StorageError`."""
         self.count += 1
-        if frame.kind in log.ANSWERS:
+        if frame.kind in ANSWERS:
             self._answer(frame)
             return
         fact = log.read_fact(frame.body)
@@ -60,7 +63,7 @@ class Book:
             keys = fact.pop("keys")
             self.runs.append(Declared(Run(**fact), keys))
         elif frame.kind == "event":
-            self.events.append(event_of(fact))
+            self.events.append(_event_of(fact))
         elif frame.kind == "figures":
             self.forms.append(tuple(fact))
         elif frame.kind == "told":
@@ -69,7 +72,7 @@ class Book:
             self._of(frame, fact["run"]).budget = fact["budget"]
 
     def _answer(self, frame: Frame) -> None:
-        answer = log.read_answer(frame.body)
+        answer = read_answer(frame.body)
         declared = self._of(frame, answer.run)
         places = declared.places[answer.kind]
         if answer.step != len(places) or answer.event >= len(self.events) or answer.form >= len(self.forms):
@@ -89,3 +92,143 @@ class Book:
 
     def _strange(self, frame: Frame, why: str) -> StorageError:
         return log.damaged(self.file.path, frame.start, f"the {frame.kind} record can't stand there: {why}")
+
+
+class RunLedger:
+    """Where one run writes down what it answers. Made by `Ledger.begin`; one thread uses it at a time.
+
+    Every answer is written down before it leaves: an answer that was counted and not sent is right, one that was
+    sent and not counted is not. What was synced survives everything; what a crash or a power cut takes off the
+    end is answered again by the replay of the journal, and so written down again. Sync before a checkpoint is made.
+    """
+
+    def __init__(self, book: Book, writer: Writer, number: int) -> None:
+        self._book = book
+        self._writer = writer
+        self._number = number
+        self._events = {_name(event): place for place, event in enumerate(book.events)}
+        self._forms = {form: place for place, form in enumerate(book.forms)}
+
+    @property
+    def _declared(self) -> Declared:
+        return self._book.runs[self._number]
+
+    def answered(self, kind: str) -> int:
+        """How many steps of this kind are written down: those before it, without a gap."""
+        return len(self._declared.places[kind])
+
+    def answer(
+        self, kind: str, step: int, turn: int, rows: bytes, event: Event, figures: Mapping[str, float] | None = None
+    ) -> None:
+        """Write down that a step is answered. Before the answer leaves.
+
+        The same step again, from a replay, is ignored if turn, rows and mechanism are the same, and a `StorageError` if
+        not: it would be a second answer. Figures are not compared: the first ones stay.
+
+        Args:
+            kind: "train" or "evaluate".
+            step: counted from 0, for each kind by itself.
+            turn: in which it is answered; the plan must agree.
+            rows: digest of the batch; at the first step of an epoch the plan must agree.
+            event: what was done to the rows.
+            figures: a few numbers; the worst case looks at `untouched_rows` and `row_kl`.
+        """
+        declared, run = self._declared, self._declared.run
+        if kind not in ANSWERS:
+            raise UsageError(f"an answer of kind {kind!r}: the kinds are {', '.join(ANSWERS)}")
+        if not 0 <= step < run.planned(kind) or turn != run.turn(kind, step):
+            raise self._wrong(f"{kind} step {step} in turn {turn} is not in the plan of the run {run.name!r}")
+        done = declared.places[kind]
+        if step > len(done):
+            raise self._wrong(
+                f"{kind} step {step} is to be answered, but only {len(done)} steps are written down: the ledger is an "
+                "older copy, and what was answered meanwhile is not counted"
+            )
+        if step < len(done):
+            self._compare(read_answer(self._writer.at(done[step]).body), turn, rows, event)
+            return
+        if step % (run.steps if kind == "train" else run.tests) == 0 and digest(run.rows(kind, step)) != rows:
+            raise self._wrong(f"{kind} step {step} is about other rows than the plan of the run {run.name!r} says")
+        names = tuple(sorted(figures or {}))
+        values = tuple(float((figures or {})[name]) for name in names)
+        answer = Answer(kind, self._number, step, turn, rows, self._known(event), self._form(names), values)
+        self._book.take(self._writer.answer(answer))
+
+    def _compare(self, then: Answer, turn: int, rows: bytes, event: Event) -> None:
+        """Refuse a second answer to a step; what comes from a replay is the same."""
+        was = (
+            ("turn", then.turn, turn),
+            ("rows", then.rows, rows),
+            ("event", then.event, self._events.get(_name(event))),
+        )
+        for field, old, new in was:
+            if old != new:
+                raise self._wrong(
+                    f"{then.kind} step {then.step} is answered already, with another {field}: it has one answer alone"
+                )
+
+    def _known(self, event: Event) -> int:
+        """The number of a mechanism, which is written down when it first occurs."""
+        name = _name(event)
+        if name not in self._events:
+            self._book.take(self._writer.fact("event", _facts_of(event)))
+            self._events[name] = len(self._events)
+        return self._events[name]
+
+    def _form(self, names: tuple[str, ...]) -> int:
+        if names not in self._forms:
+            self._book.take(self._writer.fact("figures", names))
+            self._forms[names] = len(self._forms)
+        return self._forms[names]
+
+    def tell(self, epoch: int, labels: int) -> None:
+        """Write down that figures of an epoch are told, over so many labels. Before they leave."""
+        if epoch not in self._declared.told:
+            self._book.take(self._writer.fact("told", {"run": self._number, "epoch": epoch, "labels": labels}))
+
+    def resume(self, turn: int) -> None:
+        """Before going on from a checkpoint at this turn: every step before it must be written down."""
+        for kind in ANSWERS if self._declared.run.role == "features" else ("train",):
+            done, due = len(self._declared.places[kind]), self._declared.run.due(kind, turn)
+            if done < due:
+                raise self._wrong(
+                    f"the checkpoint stands at turn {turn}, after {due} answered {kind} steps, and only {done} "
+                    "are written down: the ledger is an older copy, or the run began before there was one"
+                )
+
+    def sync(self) -> None:
+        """Return once the disk holds everything; call it before a checkpoint is written."""
+        self._writer.sync()
+
+    def row_kl(self) -> dict[int, float]:
+        """For each epoch what a step of it left, at most, of a row."""
+        return dict(self._declared.row_kl)
+
+    def worst_case(self) -> Spent:
+        """What this run leaves so far."""
+        return self._book.spent(self._declared)
+
+    def _wrong(self, what: str) -> StorageError:
+        return StorageError(
+            f"{self._writer.folder}: {what}. Bring the ledger and the run's folder back from one moment, or start a "
+            "new run under another name"
+        )
+
+
+def _name(event: Event) -> str:
+    """What tells one mechanism from another; the order of its options does not."""
+    return json.dumps(_facts_of(event), sort_keys=True)
+
+
+def _facts_of(event: Event) -> dict[str, Any]:
+    """An event as plain values."""
+    return {
+        "mechanism": event.mechanism,
+        "parameters": dict(event.parameters),
+        "parts": [_facts_of(part) for part in event.parts],
+    }
+
+
+def _event_of(facts: Mapping[str, Any]) -> Event:
+    """What `_facts_of` was given."""
+    return Event(facts["mechanism"], facts["parameters"], tuple(_event_of(part) for part in facts["parts"]))

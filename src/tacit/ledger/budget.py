@@ -11,7 +11,7 @@ from tacit.errors import UsageError
 from tacit.ledger.keys import Keys
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
-from tacit.ledger.worst_case import auc_of, sum_kl_of
+from tacit.ledger.summary import auc_of, sum_kl_of
 
 __all__ = ["Remaining", "remaining"]
 

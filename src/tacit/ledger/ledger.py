@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,13 +27,11 @@ from numpy.typing import NDArray
 
 from tacit.disk import make_folder, replaced
 from tacit.errors import StorageError, UsageError
-from tacit.ledger.answers import RunLedger
-from tacit.ledger.book import Book
+from tacit.ledger.book import Book, RunLedger
 from tacit.ledger.keys import Keys, digest_of, load_keys, store_keys
 from tacit.ledger.log import ANSWERS, Reader, Writer
 from tacit.ledger.run import Declared, Run
-from tacit.ledger.summary import RunSummary, Summary, by_example, histogram
-from tacit.ledger.worst_case import auc_of
+from tacit.ledger.summary import RunSummary, Summary, auc_of, by_example, histogram
 
 __all__ = ["Checked", "Ledger", "RunLedger"]
 
@@ -111,7 +109,7 @@ class Ledger:
         else:
             if keys is not None:
                 store_keys(self.folder, keys, name)
-            self._book.take(writer.fact("run", {**run.facts(), "keys": name}))
+            self._book.take(writer.fact("run", {**asdict(run), "keys": name}))
             known = [len(self._book.runs) - 1]
         if self._book.runs[known[-1]].budget != budget:
             self._book.take(writer.fact("budget", {"run": known[-1], "budget": budget}))

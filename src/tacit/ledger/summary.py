@@ -1,20 +1,26 @@
-"""What has been spent of every example, in a few figures."""
+"""What has been spent of every example, in a few figures, by what each mechanism promises."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.contracts import Event
+from tacit.errors import UsageError
 from tacit.ledger.keys import Keys
-from tacit.ledger.mechanisms import embedding_sum_kl, promise, strange
 from tacit.ledger.run import Declared
+from tacit.protect import embedding, gradient
 
-__all__ = ["RunSummary", "Spent", "Summary", "by_example", "histogram", "spent_in"]
+__all__ = [
+    "Promise", "RunSummary", "Spent", "Summary", "auc_of", "by_example", "embedding_sum_kl", "histogram", "promise",
+    "spent_in", "strange", "sum_kl_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,100 @@ def _features(declared: Declared, acted: Sequence[Event]) -> Spent:
     if len(known) < len(bounds):
         return Spent(None, ("no bound for embeddings without gaussian(std, clip): only visits are counted",))
     return Spent(declared.most * max(known), ("of embeddings: how well any two of them could be told apart",))
+
+
+# --- what each mechanism promises over many visits, as its own file says; one without such a file is refused ----------
+
+
+Promise = Literal["noise", "nothing"]
+"""Whether a mechanism puts noise on every row, or leaves some as they are."""
+
+
+def _known(role: str) -> list[str]:
+    """The mechanisms that a party of this role may have; a feature party that does nothing is "none"."""
+    return gradient.names() if role == "label" else ["none", *embedding.names()]
+
+
+def strange(event: Event, role: str) -> str | None:
+    """The name of a mechanism in here that the ledger does not know, for a party of this role; None where it knows all.
+
+    >>> strange(Event("chain", parts=(Event("clip"), Event("mine"))), "label")
+    'mine'
+    """
+    parts = event.parts if event.mechanism == "chain" else (event,)
+    known = _known(role)
+    inner = (strange(part, role) if part.parts else part.mechanism for part in parts)
+    return next((name for name in inner if name is not None and name not in known), None)
+
+
+def promise(event: Event) -> Promise:
+    """What a label party's mechanism does for a row; a chain does what the best of its parts does.
+
+    >>> promise(Event("chain", parts=(Event("clip"), Event("marvell"))))
+    'noise'
+    """
+    _refuse_strange(event, "label")
+    if event.mechanism == "chain":
+        parts = [promise(part) for part in event.parts]
+        return "noise" if "noise" in parts else "nothing"
+    return "noise" if gradient.facts(event.mechanism).noise else "nothing"
+
+
+def embedding_sum_kl(event: Event) -> float | None:
+    """What one visit leaves between any two embeddings, in the worst case; None where that is not bounded.
+
+    Precisions add up, so n visits leave n times that. Bare embeddings leave no bound at all: infinity.
+    """
+    _refuse_strange(event, "features")
+    parts = event.parts if event.mechanism == "chain" else (event,)
+    if all(part.mechanism == "none" for part in parts):
+        return math.inf
+    rules = [(part, embedding.facts(part.mechanism).visit_kl) for part in parts if part.mechanism != "none"]
+    bounds = [rule(part.parameters) for part, rule in rules if rule is not None]
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _refuse_strange(event: Event, role: str) -> None:
+    name = strange(event, role)
+    if name is not None:
+        known = ", ".join(_known(role))
+        raise UsageError(
+            f"the ledger does not know what {name!r} promises over many visits, and does not guess: it knows {known} "
+            "and chains of them; say in the FACTS of its file what this one does"
+        )
+
+
+# --- the worst case ---------------------------------------------------------------------------------------------------
+#
+# The worst case: how well a row's label can be told by whoever knows everything else, as a figure and as a sum.
+#
+# With the one label and with the other, what is sent of a row lies a certain distance apart, and the noise on it is the
+# same. In units of that noise the squared distance is a sumKL, K, and the best attacker's AUC is Phi(sqrt(K/2)). Visits
+# of a row, in one run and in all of them, have noise of their own, so their K add up. `tacit.protect.gradient.matched`
+# says of every step what K is at most for any row in it; what others do to a row is not bounded by row, and not known.
+#
+# It bounds what messages about a row tell about its label. What the rest of a training tells, because its other
+# messages come from a model that has seen that label too, is not in it.
+
+
+def auc_of(sum_kl: float) -> float:
+    """The figure for a sumKL: Phi(sqrt(K/2)).
+
+    >>> round(auc_of(0.1284), 3), auc_of(math.inf)
+    (0.6, 1.0)
+    """
+    return NormalDist().cdf(math.sqrt(max(0.0, sum_kl) / 2))
+
+
+def sum_kl_of(auc: float) -> float:
+    """The sumKL that a figure allows: 2 z^2 with z = Phi^-1(AUC).
+
+    >>> round(sum_kl_of(0.6), 4), sum_kl_of(1.0)
+    (0.1284, inf)
+    """
+    if not 0.5 <= auc <= 1.0:
+        raise UsageError(f"a leak AUC of {auc!r}: it lies between 0.5, a coin flip, and 1")
+    return math.inf if auc == 1.0 else 2 * NormalDist().inv_cdf(auc) ** 2
 
 
 # --- examples over all runs ------------------------------------------------------------------------------------------

@@ -4,9 +4,8 @@ Each factory returns `(bottom, top)`; the classes build one half alone. Layers a
 through both halves (`layer_names()`), so a gradient can be read anywhere. Any other `nn.Module` does as well.
 """
 
-from tacit.models.columns import Columns
 from tacit.models.conv import ConvBottom, ConvTop, conv
-from tacit.models.layers import Layered, Unsplit
+from tacit.models.layers import Columns, Layered, Unsplit
 from tacit.models.mlp import MlpBottom, MlpTop, mlp
 from tacit.models.optimizers import RowwiseAdam, adam
 from tacit.models.wide_deep import WideDeepBottom, WideDeepTop, wide_deep

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import UsageError
-from tacit.models.checks import count, shaped
-from tacit.models.layers import Layered, glorot_conv, glorot_linear, one_or_many, relu_layers
+from tacit.models.layers import Layered, count, glorot_conv, glorot_linear, one_or_many, relu_layers, shaped
 
 __all__ = ["ConvBottom", "ConvTop", "conv"]
 

@@ -8,8 +8,17 @@ import torch
 from torch import Tensor
 
 from tacit.errors import UsageError
-from tacit.models.checks import columns, count, counts, same_rows, shaped
-from tacit.models.layers import Layered, glorot_linear, one_or_many, relu_layers
+from tacit.models.layers import (
+    Layered,
+    columns,
+    count,
+    counts,
+    glorot_linear,
+    one_or_many,
+    relu_layers,
+    same_rows,
+    shaped,
+)
 
 __all__ = ["MlpBottom", "MlpTop", "mlp"]
 

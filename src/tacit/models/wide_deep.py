@@ -12,9 +12,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.models.checks import columns, count, same_rows, shaped
-from tacit.models.columns import Columns
-from tacit.models.layers import Layered, glorot_linear, one_or_many, relu_layers
+from tacit.models.layers import (
+    Columns,
+    Layered,
+    columns,
+    count,
+    glorot_linear,
+    one_or_many,
+    relu_layers,
+    same_rows,
+    shaped,
+)
 
 __all__ = ["WideDeepBottom", "WideDeepTop", "wide_deep"]
 

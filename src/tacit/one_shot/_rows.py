@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tacit.align.encoder import Inputs
 from tacit.config.contract import WIDEST
 from tacit.errors import LabelsError, UsageError
-from tacit.models.checks import count
+from tacit.models.layers import count
 
 __all__ = [
     "Progress", "Target", "alike", "fresh", "learnable", "loss", "matrix", "save_own", "sent_target", "softmax",

@@ -24,7 +24,7 @@ from tacit.audit.fitting import drawn, trained
 from tacit.config.contract import WIDEST
 from tacit.contracts import Estimate, noise_source
 from tacit.errors import DataError, LabelsError
-from tacit.models.checks import count
+from tacit.models.layers import count
 from tacit.one_shot._rows import using_threads
 from tacit.one_shot.decoders import forest, ranked, updates_for
 from tacit.one_shot.findings import Z95

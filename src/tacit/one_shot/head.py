@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, TensorError, UsageError
-from tacit.models.checks import count
+from tacit.models.layers import count
 from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._network import Fitting, Scorer, TableTrunk, fit_scorer, same_draws, scores_of, units_of
 from tacit.one_shot._rows import Progress, Target, fresh, matrix, save_own, softmax, true_target, unordered

@@ -21,7 +21,7 @@ from tacit.align.encoder import Inputs
 from tacit.config import Exchange
 from tacit.config.contract import WIDEST
 from tacit.errors import TensorError, UsageError
-from tacit.models.checks import count
+from tacit.models.layers import count
 from tacit.one_shot._network import TableTrunk
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.certificate import Certificate, certify

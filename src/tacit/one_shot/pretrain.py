@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import UsageError
-from tacit.models.checks import count
+from tacit.models.layers import count
 from tacit.one_shot._network import PictureTrunk, TableTrunk, same_draws
 from tacit.one_shot._rows import Progress
 

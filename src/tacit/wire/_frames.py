@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
+from tacit.contracts import raw_bytes
 from tacit.disk import Buffer, write_at
 from tacit.errors import StorageError
+from tacit.wire.segment import gmac
 
 __all__ = ["Frame", "read_frames", "write_frame"]
 
@@ -66,8 +67,8 @@ def write_frame(fd: int, path: Path, frame: Frame, offset: int) -> int:
         raise StorageError(f"{path}: a tensor of {unknown[0]} can't be kept there: record it as one of {list(_DTYPES)}")
     told = {"begin": frame.begin, "end": frame.end, "about": dict(frame.about), "tensors": listed}
     header = json.dumps(told, separators=(",", ":")).encode()
-    parts: list[Buffer] = [header, *map(_bytes, frame.tensors.values())]
-    fixed = _FIXED.pack(_MAGIC, len(header), zlib.crc32(header), _check(parts))
+    parts: list[Buffer] = [header, *map(raw_bytes, frame.tensors.values())]
+    fixed = _FIXED.pack(_MAGIC, len(header), zlib.crc32(header), gmac(_KEY, _NONCE, parts))
     return offset + write_at(fd, path, [fixed, *parts], offset)
 
 
@@ -88,7 +89,7 @@ def read_frames(fd: int, path: Path, before: int | None = None) -> Iterator[tupl
         for name, dtype, shape in header["tensors"]:
             tensors[name], end = _tensor(fd, path, _DTYPES[dtype], shape, end, size)
         raw = _exactly(fd, path, start - place - _FIXED.size, place + _FIXED.size)
-        if _check([raw, *map(_bytes, tensors.values())]) != check:
+        if gmac(_KEY, _NONCE, [raw, *map(raw_bytes, tensors.values())]) != check:
             raise _damaged(path, f"the frame at byte {place} is not what was written")
         yield end, Frame(header["begin"], header["end"], tensors, header["about"])
         place, reached = end, header["end"]
@@ -114,7 +115,7 @@ def _tensor(fd: int, path: Path, dtype: torch.dtype, shape: list[int], place: in
     if end > size:
         raise _damaged(path, f"it ends within the frame that holds byte {place}")
     tensor = torch.empty(shape, dtype=dtype)
-    room, done = _bytes(tensor), 0
+    room, done = raw_bytes(tensor), 0
     while done < room.nbytes:
         count = os.preadv(fd, [room[done:]], place + done)
         if count == 0:
@@ -128,21 +129,6 @@ def _exactly(fd: int, path: Path, length: int, place: int) -> bytes:
     if len(raw) < length:
         raise _damaged(path, f"it ends at byte {place + len(raw)}, within a frame")
     return raw
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor, copied only where they do not lie in order in this machine's memory."""
-    dense = tensor.detach().resolve_neg().to("cpu").contiguous()
-    flat = dense.as_strided((dense.numel(),), (1,))  # a contiguous tensor of one row or none may have any stride
-    return flat.view(torch.uint8).numpy().data
-
-
-def _check(parts: list[Buffer]) -> bytes:
-    mac = Cipher(algorithms.AES(_KEY), modes.GCM(_NONCE)).encryptor()
-    for part in parts:
-        mac.authenticate_additional_data(part)
-    mac.finalize()
-    return mac.tag
 
 
 def _damaged(path: Path, what: str) -> StorageError:

@@ -14,8 +14,7 @@ from typing import Generic, TypeVar
 
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, TensorError
-from tacit.wire.codec import Assembler, Limit, frames
-from tacit.wire.messages import wrong_numbers
+from tacit.wire.codec import Assembler, Limit, frames, wrong_numbers
 
 __all__ = ["FrameLink", "MemoryChannel", "MemoryLink", "Pipe", "links", "pair"]
 

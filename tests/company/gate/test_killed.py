@@ -6,7 +6,7 @@ import pytest
 
 from tacit.company import sealed_log
 from tacit.ledger.ledger import Ledger
-from tacit.wire.recorded import RecordedRun
+from tacit.wire.record import RecordedRun
 from tests.torture.processes import Processes
 from tests.torture.workers import Start
 

@@ -7,8 +7,8 @@ import pytest
 from tacit.company.gate import decisions
 from tacit.errors import LimitError, LinkError, StorageError, UsageError
 from tacit.ledger.ledger import Ledger
-from tacit.ledger.worst_case import auc_of
-from tacit.wire.recorded import RecordedRun
+from tacit.ledger.summary import auc_of
+from tacit.wire.record import RecordedRun
 
 MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.6 }\nlive = { every = 0 }'
 

@@ -22,11 +22,11 @@ from random import Random
 import pytest
 import torch
 
+from tacit.align.batches import Plan
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_label_party
 from tacit.cut.label_party import LabelParty
-from tacit.cut.plan import Plan
 from tacit.cut.session import FeatureSession, LabelSession
 from tacit.errors import LinkError, ProtocolError
 from tacit.protect.gradient.iso import iso

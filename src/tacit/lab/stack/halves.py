@@ -15,9 +15,8 @@ from torch.nn import functional
 
 from tacit.errors import UsageError
 from tacit.lab.stack.optimizers import RowTable
-from tacit.models.columns import Columns
 from tacit.models.conv import ConvBottom, ConvTop
-from tacit.models.layers import Layered
+from tacit.models.layers import Columns, Layered
 from tacit.models.wide_deep import WideDeepBottom, WideDeepTop
 from tacit.protect.gradient import fused
 

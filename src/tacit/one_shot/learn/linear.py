@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, TensorError
-from tacit.models.checks import count
+from tacit.models.layers import count
 from tacit.one_shot._rows import Progress, Target, learnable, table_of
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
-from tacit.models.checks import count
+from tacit.models.layers import count
 from tacit.one_shot._network import (
     Fitting,
     Members,

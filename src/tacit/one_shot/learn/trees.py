@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit.align.encoder import Inputs
 from tacit.config.contract import WIDEST
 from tacit.errors import DataError
-from tacit.models.checks import count
+from tacit.models.layers import count
 from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._rows import Progress, learnable, matrix, table_of, unordered
 from tacit.one_shot.learn import FILE

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from tacit.cut.plan import Plan
+from tacit.align.batches import Plan
 from tacit.errors import UsageError
 
 SMALL = [

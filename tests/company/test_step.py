@@ -1,0 +1,64 @@
+"""One training step of both sides, watched: how many files it passes, and that the walk in CONTRIBUTING names them."""
+
+import os
+import sys
+import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+import tacit
+from tacit.company.alignment import store
+from tacit.company.train import train
+
+ROOT = Path(tacit.__file__).parent
+OURS = f"{ROOT}{os.sep}"
+MOST = 35
+QUIET = "record = { last = 4, follow = 8 }\nlive.every = 0\n"  # every step is recorded, none is attacked
+NOISE = (
+    'protect.gradient = { name = "matched", leak_auc = 0.9 }', 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]'
+)  # fmt: skip
+ROWS = (np.arange(60), 59 - np.arange(60))
+
+
+def passed(companies):
+    """The files that run in each turn of the label party, whichever thread of whichever side they run in."""
+    files, turn = defaultdict(set), [0]
+
+    def watch(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+            files[turn[0]].add(frame.f_code.co_filename.removeprefix(OURS))
+
+    def count(done, *_):
+        turn[0] = done
+
+    def trained(folder):
+        sys.setprofile(watch)
+        try:
+            train(folder, progress=count if folder.config.role == "label" else lambda *_: None)
+        finally:
+            sys.setprofile(None)
+
+    threading.setprofile(watch)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(trained, companies))
+    finally:
+        threading.setprofile(None)
+    return files
+
+
+def test_a_step_passes_few_files_and_the_walk_names_them(companies):
+    for folder, role, protect, rows in zip(companies, ("label", "features"), NOISE, ROWS, strict=True):
+        settings = folder.path / "party.toml"
+        kept = [line for line in settings.read_text().splitlines() if not line.startswith("protect.")]
+        settings.write_text("\n".join([*kept, protect, QUIET]))
+        assert folder.config.role == role
+        store(folder.run_folder(folder.contract), run="small", id="00", seed=1, digest="00", rows=rows)
+    step = passed(companies)[1]  # the second one: the first has more to set up
+    assert len(step) <= MOST, sorted(step)
+    walk = (ROOT.parents[1] / "CONTRIBUTING.md").read_text().partition("## Read this first")[2].partition("\n## ")[0]
+    named = ("models/", "protect/", "contracts.py")  # of these, the ones that a run has chosen
+    assert {file for file in step if not file.startswith(named) and f"`{file}`" not in walk} <= {"company/train.py"}
