@@ -71,6 +71,7 @@ _SLOW = (
     "one_shot/test_companies.py::test_another_run_and_another_partner_get_the_same_bits",
     "one_shot/test_companies.py::test_labels_are_reissued_for_all_rows_at_the_price_of_all",
     "one_shot/test_hostile.py::test_a_book_of_embeddings_that_goes_while_a_release_is_attacked_keeps_it_at_home",
+    "one_shot/test_features_attacked.py",
     "papers/",
     "test_examples.py",
     "torture/",

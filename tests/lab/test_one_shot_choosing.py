@@ -114,17 +114,6 @@ def test_seeds_have_an_interval_and_their_worst_counts():
     assert points([trial(FLIPS, 0.7)])[0].as_dict()["figure"] == {"value": 0.7, "low": None, "high": None}
 
 
-def test_many_numbers_tell_no_less_than_the_first_of_them():
-    waist = Family("none", "waist")
-    read = {(one.setting.family, one.setting.width): one.worst for one in points([
-        trial(FLIPS, 0.7, 0.4), trial(FLIPS, 0.8, 0.3, width=8), trial(FLIPS, 0.8, 0.9, width=8, seed=1),
-        trial(waist, 0.7, 0.4), trial(waist, 0.8, 0.3, width=8),
-    ])}  # fmt: skip
-    assert read == {(FLIPS, 1): 0.4, (FLIPS, 8): 0.9, (waist, 1): 0.4, (waist, 8): 0.3}
-    first, second = points([trial(FLIPS, 0.7, 0.4), trial(FLIPS, 0.8, 0.3, width=8)])
-    assert second.numbers.value == first.numbers.value == 0.2
-
-
 def test_the_frontier_has_no_better_neighbour_that_tells_less():
     found = points([*BASE, trial(FLIPS, 0.76, 0.5), trial(PCA, 0.75, 0.6), trial(PCA, 0.80, 0.9, width=8)])
     assert [point.setting.words for point in found if point.frontier] == [

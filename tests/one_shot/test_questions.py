@@ -9,6 +9,8 @@ from tacit.contracts import Reconstruction
 from tacit.errors import UsageError
 from tacit.one_shot.questions import Questions, areas, codes_read, shares
 
+COLUMNS = Columns(("town",), ("x",))
+
 
 def scores(rows=500, questions=20, seed=0):
     """Scores with ties, and answers that they tell something about."""
@@ -82,7 +84,7 @@ def test_tails_of_columns_with_few_values_hold_some_rows_and_at_most_half():
     rng = np.random.default_rng(0)
     for numeric in (rng.random(2000), rng.random(2000) < 0.02, rng.random(2000) > 0.02, rng.random(2000) < 0.3):
         made = table(numeric.astype(np.float32), rng.integers(5, size=2000))
-        questions = Questions.of(made, Columns(("town",), ("x",)), np.arange(2000), 2000)
+        questions = Questions.of(made, COLUMNS, np.arange(2000), 2000)
         answers = questions.answers(np.arange(2000))
         assert questions.tails
         for place in range(len(questions.tails)):
@@ -92,14 +94,59 @@ def test_tails_of_columns_with_few_values_hold_some_rows_and_at_most_half():
 def test_tails_are_wider_where_few_rows_are_judged():
     made = table(np.random.default_rng(0).random(2000), np.zeros(2000, dtype=int))
     for judged, share in ((20_000, 0.05), (1000, 0.26), (300, 0.5)):
-        questions = Questions.of(made, Columns(("town",), ("x",)), np.arange(2000), judged)
-        assert questions.answers(np.arange(2000))[:, 1:].mean(0) == pytest.approx([share, share], abs=0.002)
+        questions = Questions.of(made, COLUMNS, np.arange(2000), judged)
+        assert questions.answers(np.arange(2000))[:, 1:3].mean(0) == pytest.approx([share, share], abs=0.002)
+
+
+def test_bands_lie_between_the_tails_and_say_where():
+    made = table(np.random.default_rng(0).random(2000), np.zeros(2000, dtype=int))
+    for judged, words in (
+        (20_000, ["between 5% and 28%", "between 28% and 50%", "between 50% and 72%", "between 72% and 95%"]),
+        (1000, ["between 26% and 74%"]),
+        (300, []),
+    ):
+        questions = Questions.of(made, COLUMNS, np.arange(2000), judged)
+        asked = [questions.said(place) for place in range(3, len(questions))]
+        assert [name for name, _ in asked] == ["x"] * len(words)
+        assert [question for _, question in asked] == words
+        assert (questions.answers(np.arange(2000))[:, 1:].sum(1) <= 1).all(), "no number is in two of them"
+
+
+def test_each_value_of_a_number_is_a_band_where_there_are_few():
+    numbers = np.repeat([0.0, 1.0, 2.0, 3.0], [300, 700, 800, 200])
+    questions = Questions.of(table(numbers, np.zeros(2000, dtype=int)), COLUMNS, np.arange(2000), 20_000)
+    answers = questions.answers(np.arange(2000))[:, 1:]
+    found = {frozenset(numbers[column > 0.5].tolist()) for column in answers.T}
+    assert found == {frozenset({0.0}), frozenset({3.0}), frozenset({1.0}), frozenset({2.0})}
+
+
+def test_values_that_an_embedding_tells_apart_are_asked_for_whichever_they_are():
+    """Two bands of a number that it marks, by a mean that is higher or by one that only lies elsewhere."""
+    rng = np.random.default_rng(0)
+    x = rng.random(4000)
+    marked = ((x > 0.2) & (x < 0.3)) | ((x > 0.55) & (x < 0.6))
+    for z in (rng.random(4000) + marked, np.where(marked, 0.0, rng.choice([-1, 1], 4000)) + 0.1 * rng.random(4000)):
+        made = table(x, np.zeros(4000, dtype=int))
+        questions = Questions.of(made, COLUMNS, np.arange(2000), 2000, z=z[:, None])
+        places = [place for place in range(len(questions)) if questions.said(place)[1] == "values told apart"]
+        answers = questions.answers(np.arange(2000, 4000))[:, places] > 0.5
+        wrong = [min((column != marked[2000:]).mean(), (column == marked[2000:]).mean()) for column in answers.T]
+        assert min(wrong) < 0.02
+        assert len(places) <= 4
+
+
+def test_where_there_are_many_columns_each_is_asked_less():
+    rng = np.random.default_rng(0)
+    made = Inputs(torch.zeros(1000, 0, dtype=torch.int64), torch.from_numpy(rng.random((1000, 300), np.float32)), ())
+    columns = Columns((), tuple(f"x{place}" for place in range(300)))
+    questions = Questions.of(made, columns, np.arange(1000), 40_000, z=rng.random((1000, 1)))
+    assert len(questions.sets) <= 600
 
 
 def test_rare_categories_are_asked_for_together():
     codes = np.repeat(np.arange(5), [1000, 900, 95, 3, 2])
     made = table(np.zeros(2000), codes)
-    questions = Questions.of(made, Columns(("town",), ("x",)), np.arange(2000), 2000)
+    questions = Questions.of(made, COLUMNS, np.arange(2000), 2000)
     assert questions.numbers == ()
     assert [questions.said(place) for place in range(len(questions))] == [
         ("town", "category 0"),

@@ -218,6 +218,19 @@ def test_what_only_two_columns_together_open_is_seen():
     assert of(found, "kind", "category 2", given=True).read.low > 0.5
 
 
+def test_many_numbers_tell_no_less_than_the_first_of_them():
+    """Two numbers whose sum is a column, before 62 that tell nothing and in which decoders that learn get lost."""
+    inputs = rows()
+    first = ranks(np.stack([noise(1), inputs.numeric[:, 0].numpy() - noise(1)], axis=1))
+    rest = ranks(np.stack([noise(seed) for seed in range(2, 64)], axis=1))
+    few = {"known_rows": 2000, "judged_rows": 2000}
+    wide = of(audit(np.concatenate([first, rest], axis=1), inputs, **few), "a", "variance")
+    narrow = of(audit(np.concatenate([first, rest[:, :6]], axis=1), inputs, **few), "a", "variance")
+    assert wide.decoder.endswith("of the first 8")
+    assert wide.read.value > 0.4
+    assert wide.read.value == pytest.approx(narrow.read.value, abs=0.02)
+
+
 def test_fresh_noise_on_equal_rows_is_noticed():
     assert audit(ranks(noise(1)), repeated()[0]).equal < 0.05
 

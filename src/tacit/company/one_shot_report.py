@@ -362,8 +362,9 @@ _NEVER_FEATURES = (
 )
 _ASSUMED_FEATURES = (
     "Everything was judged on rows of which decoders were granted nothing, before anything was sent.",
-    "What is read goes from 0 to 1: the share of a number's variance, 2 AUC - 1 of a tail or a category, or the share "
-    "of codes that are right where the most common one is wrong.",
+    "What is read goes from 0 to 1: the share of a number's variance, 2 AUC - 1 of a tail, a band, a set of values or "
+    "a category, or the share of codes that are right where the most common one is wrong. A band is given by the "
+    "shares of the rows between which it lies, from the lowest number on.",
     "Of each column there are two figures: what is read by somebody who has what was sent alone, and, where all other "
     "columns were known, what what was sent adds to them.",
     "These are measurements, with 95% intervals; the limit is held against the largest upper end.",

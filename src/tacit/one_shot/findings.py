@@ -26,11 +26,12 @@ class Finding:
 
     Attributes:
         column: what it is about.
-        question: "variance", "lowest", "highest", "category 7", "rare categories", "codes told apart" or "codes".
+        question: "variance", "lowest", "highest", "between 28% and 50%" (of the rows, from the lowest number on),
+            "values told apart", "category 7", "rare categories", "codes told apart" or "codes".
         rows: which rows were judged: "all", "train", "test", "outlying" or "matched".
         given: whether all other columns of the row were known; then what the embedding adds to them is counted.
         decoder: that answered best on known rows it had not learnt from.
-        members: how many judged rows are in the tail or of the category; of "variance" and "codes" all.
+        members: how many judged rows are in the tail, band or set, or of the category; of "variance" and "codes" all.
         read: from 0, nothing, to 1, everything, with a 95% interval: the share of the variance, 2 AUC - 1, or the share
             of the codes that are right among those that the most common code is wrong about.
         counted: whether the upper end is held against a limit. With few members it is wide whatever is read: then it

@@ -1,20 +1,23 @@
 """What an attacker may want to know of a row, as one table of answers, and how well it was answered.
 
 A question is a column's number (how much of its variance is read) or one that is answered by yes or no: is the number
-among the lowest or highest twentieth, is the code this category, is it among those that the embedding tells from the
-others. All questions of all columns lie side by side, so that one decoder answers them together and one pass judges
-them.
+among the lowest or highest twentieth, or in a band between them, is the code this category, is the number or code among
+those that the embedding tells from the others. All questions of all columns lie side by side, so that one decoder
+answers them together and one pass judges them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
+from tacit.one_shot.told_apart import Embedded, runs, steps, told_apart
 
 __all__ = ["LEAST", "TAIL", "Questions", "areas", "codes_read", "shares"]
 
@@ -22,17 +25,37 @@ TAIL = 0.05
 """The share of the rows that a column's lowest and its highest numbers are, ties aside; more where rows are few."""
 
 LEAST = 200
-"""A category or tail with fewer rows among those judged has an interval too wide to be held against a limit."""
+"""A category, tail or set with fewer rows among those judged has an interval too wide to be held against a limit."""
 
+_MARGIN = 1.3  # on rows that a question needs, because those judged are drawn at random
 _SURE = 10  # unknown rows from which on a rare category is asked for by itself
-_MOST = 600  # questions of yes or no; above that, rare categories are pooled earlier
-_NUMBERS = 2  # of an embedding, by which codes are told apart that are too rare to be asked for one by one
-_CUTS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)  # the share of the rows whose codes are above
+_MOST = 600  # categories that are asked for one by one; above that, rare ones are pooled earlier
+_SETS = 400  # questions about bands and sets; where there are many columns, each has fewer of them
+_EACH = 4  # bands of a column at most, and sets
+_SMALL, _GIVEN = 0.01, 0.005  # the share of the rows that a set is at least; and one that is given away
+_REPEATED = 0.95  # correlation of the answers to two questions from which on one of them is enough
 _BLOCK = 16  # questions judged at once
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Set:
+    """Numbers or codes of a column that are asked for together.
+
+    Attributes:
+        column: as a place among the names of all columns.
+        edges: of the steps of a number; None for codes.
+        members: whether each step or code is one of them.
+        words: what is asked.
+    """
+
+    column: int
+    edges: NDArray[np.floating] | None
+    members: NDArray[np.bool_]
+    words: str
 
 
 @dataclass(frozen=True)
@@ -45,7 +68,7 @@ class Questions:
         numbers: which numeric columns are asked for; those that never vary are not.
         tails: (numeric column, edge, whether above it) of each tail.
         categories: (categorical column, code) of each category; the code -1 stands for all that are not asked for.
-        sets: (categorical column, whether each code is one of them) of codes that an embedding tells from the others.
+        sets: bands of numbers, and numbers and codes that an embedding tells from others.
     """
 
     inputs: Inputs
@@ -53,7 +76,7 @@ class Questions:
     numbers: tuple[int, ...]
     tails: tuple[tuple[int, float, bool], ...]
     categories: tuple[tuple[int, int], ...]
-    sets: tuple[tuple[int, NDArray[np.bool_]], ...] = ()
+    sets: tuple[Set, ...] = ()
 
     @classmethod
     def of(
@@ -85,20 +108,17 @@ class Questions:
             raise TensorError("some numeric inputs are not finite: look for overflow in what produced them")
         x, codes = inputs.numeric.numpy()[known], inputs.categorical.numpy()[known]
         numbers = tuple(place for place in range(x.shape[1]) if x[:, place].min() < x[:, place].max())
-        share = min(0.5, max(TAIL, 1.3 * LEAST / max(1, judged)))  # such that a tail has rows enough to be judged
+        share = min(0.5, max(TAIL, _MARGIN * LEAST / max(1, judged)))  # such that a tail has rows enough to be judged
         tails = tuple(tail for place in numbers for tail in _tails(place, x[:, place], share))
         counts = [np.bincount(codes[:, place], minlength=1) for place in range(codes.shape[1])]
         least = max(2, round(_SURE * len(known) / max(1, judged, unknown)))
         while sum(int((count >= least).sum()) for count in counts) > _MOST:
             least *= 2
         categories = tuple((place, code) for place, count in enumerate(counts) for code in _asked(count, least))
-        sets = tuple(
-            (place, members)
-            for place, count in enumerate(counts)
-            if z is not None and ((count > 0) & (count < least)).any()  # some are too rare to be asked for
-            for members in told_apart(codes[:, place], z[known], inputs.cardinalities[place], least)
-        )
-        return cls(inputs, (*numeric, *columns.categorical), numbers, tails, categories, sets)
+        asked = cls(inputs, (*numeric, *columns.categorical), numbers, tails, categories)
+        enough = max(_SMALL, min(TAIL, _MARGIN * LEAST / max(1, judged)))
+        embedded = None if z is None else Embedded(z[known])
+        return replace(asked, sets=tuple(_sets(asked, known, embedded, share, enough)))
 
     def columns_of(self) -> tuple[NDArray[np.intp], int]:
         """For each column the number of its name, and how many names there are: what has one name belongs together."""
@@ -108,10 +128,15 @@ class Questions:
     @property
     def units(self) -> NDArray[np.intp]:
         """For each question the number of its column's name."""
+        return self.columns_of()[0][self.owners]
+
+    @property
+    def owners(self) -> NDArray[np.intp]:
+        """For each question its column, as a place among the names."""
         first = len(self.names) - self.inputs.categorical.shape[1]
-        coded = [first + column for column, _ in (*self.categories, *self.sets)]
-        places = [*self.numbers, *(tail[0] for tail in self.tails), *coded]
-        return self.columns_of()[0][places]
+        coded = [first + column for column, _ in self.categories]
+        sets = [each.column for each in self.sets]
+        return np.array([*self.numbers, *(tail[0] for tail in self.tails), *coded, *sets], dtype=np.intp)
 
     def answers(self, rows: Rows) -> Floats:
         """The true answers of some rows: numbers first, then 0 or 1.  (rows, questions)"""
@@ -123,8 +148,13 @@ class Questions:
         start = len(self.numbers) + len(self.tails)
         for place, (column, code) in enumerate(self.categories, start):
             out[:, place] = codes[:, column] == code if code >= 0 else ~np.isin(codes[:, column], self.asked(column))
-        for place, (column, members) in enumerate(self.sets, start + len(self.categories)):
-            out[:, place] = members[codes[:, column]]
+        edges = {each.column: each.edges for each in self.sets}
+        where = {
+            column: codes[:, column - x.shape[1]] if of_steps is None else np.searchsorted(of_steps, x[:, column])
+            for column, of_steps in edges.items()
+        }
+        for place, each in enumerate(self.sets, start + len(self.categories)):
+            out[:, place] = each.members[where[each.column]]
         return out
 
     def asked(self, column: int) -> list[int]:
@@ -144,11 +174,13 @@ class Questions:
         if place < len(self.tails):
             column, _, above = self.tails[place]
             return self.names[column], "highest" if above else "lowest"
-        column, code = [*self.categories, *((column, None) for column, _ in self.sets)][place - len(self.tails)]
-        name = self.names[len(self.names) - self.inputs.categorical.shape[1] + column]
-        if code is None:
-            return name, "codes told apart"
-        return name, f"category {code}" if code >= 0 else "rare categories"
+        place -= len(self.tails)
+        if place < len(self.categories):
+            column, code = self.categories[place]
+            name = self.names[len(self.names) - self.inputs.categorical.shape[1] + column]
+            return name, f"category {code}" if code >= 0 else "rare categories"
+        asked = self.sets[place - len(self.categories)]
+        return self.names[asked.column], asked.words
 
     def __len__(self) -> int:
         return len(self.numbers) + len(self.tails) + len(self.categories) + len(self.sets)
@@ -178,35 +210,58 @@ def _asked(count: NDArray[np.intp], least: int) -> list[int]:
     return common if len(common) > 1 else []
 
 
-def told_apart(codes: NDArray[np.integer], z: NDArray[np.generic], size: int, least: int) -> list[NDArray[np.bool_]]:
-    """Sets of codes that an embedding may tell from the others: those whose rows have the largest numbers in it.
-
-    The codes are ordered by the mean number of their rows, and cut at several places. Whoever planted a mark on some of
-    many rare codes finds them so; no single code needs rows enough to be judged. Only the numbers count that depend
-    most on the code.
+def _sets(asked: Questions, known: Rows, embedded: Embedded | None, share: float, enough: float) -> Iterator[Set]:
+    """Bands between the tails of each number, and what an embedding tells apart of each column, but for near repeats.
 
     Args:
-        codes: of known rows.  (rows,)
-        z: their embedding.  (rows, width)
-        size: how many codes there may be.
-        least: rows that each side of a cut has at least.
+        asked: all other questions.
+        known: rows that the attacker knows.
+        embedded: their embedding.
+        share: of the rows that a tail is.
+        enough: the share that a set has, and leaves, at least.
     """
-    count = np.bincount(codes, minlength=size)
-    there, found = np.flatnonzero(count), []
-    for number in z.astype(np.float64).T:
-        mean = np.bincount(codes, weights=number, minlength=size)[there] / count[there]
-        order = there[np.argsort(mean, kind="stable")]
-        above = len(codes) - np.cumsum(count[order])[:-1]  # rows above each possible cut
-        cuts = {int(np.abs(above - share * len(codes)).argmin()) for share in _CUTS} if len(above) else set()
-        sets = []
-        for cut in sorted(cuts):
-            if least <= above[cut] <= len(codes) - least:
-                members = np.zeros(size, dtype=bool)
-                members[order[cut + 1 :]] = True
-                sets.append(members)
-        found.append((float(np.square(mean - number.mean()) @ count[there] / max(number.var(), 1e-12)), sets))
-    best = sorted(found, key=lambda one: -one[0])[:_NUMBERS]
-    return [members for _, sets in best for members in sets]
+    inputs, most = asked.inputs, max(1, min(_EACH, _SETS // (2 * len(asked.names))))
+    rows = round(enough * len(known)), max(2, round(_GIVEN * len(known)))
+    answers, owner = asked.answers(known)[:, len(asked.numbers) :], asked.owners[len(asked.numbers) :]
+    for column in (*asked.numbers, *range(inputs.numeric.shape[1], len(asked.names))):
+        place = column - inputs.numeric.shape[1]
+        if place < 0:
+            values = inputs.numeric.numpy()[known, column]
+            edges = steps(values)
+            codes, size, words = np.searchsorted(edges, values), len(edges) + 1, "values told apart"
+            bands = [Set(column, edges, *band) for band in _bands(codes, size, share, most)]
+        else:
+            codes, size, words = (
+                inputs.categorical.numpy()[known, place],
+                inputs.cardinalities[place],
+                "codes told apart",
+            )
+            edges, bands = None, []
+        apart = [] if embedded is None else told_apart(codes, embedded, size, *rows)
+        before = [_unit(each) for each in answers[:, owner == column].T]
+        for wanted in (bands, [Set(column, edges, members, words) for members in apart]):
+            yield from islice(_unlike(wanted, codes, before), most)
+
+
+def _unlike(wanted: list[Set], codes: NDArray[np.integer], before: list[Floats]) -> Iterator[Set]:
+    """Those of the sets that known rows answer unlike all before, which they join."""
+    for each in wanted:
+        answers = _unit(each.members[codes])
+        if all(abs(float(answers @ other)) < _REPEATED for other in before):
+            before.append(answers)
+            yield each
+
+
+def _unit(answers: NDArray[np.generic]) -> Floats:
+    """Answers around their mean, of length 1; the product of two such is how far both are one question."""
+    out = answers.astype(np.float32) - np.float32(answers.mean())
+    return out / max(float(np.linalg.norm(out)), 1e-9)
+
+
+def _bands(codes: NDArray[np.intp], size: int, share: float, most: int) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """Bands of a number, and in words where they lie: between which shares of the rows, from the lowest number on."""
+    for members, low, high in runs(np.bincount(codes, minlength=size), share, most):
+        yield members, f"between {low:.0%} and {high:.0%}"
 
 
 # --- how well they were answered -------------------------------------------------------------------------------------

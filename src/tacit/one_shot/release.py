@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot import decoders
+from tacit.one_shot._drawn import Draw, outlying
 from tacit.one_shot._rows import Progress, alike, using_threads
 from tacit.one_shot.findings import Finding, ReleaseAudit, estimate, largest, surely_read
 from tacit.one_shot.given import given
@@ -28,14 +29,13 @@ Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 Beliefs = dict[str, Floats]
 
-OUTLYING = 0.05
-"""The share of the judged rows that count as outlying: those least likely, were columns independent."""
-
 GIVEN = 8_000
 """How many of the judged rows are also judged with all other columns known."""
 
+FIRST = 8
+"""Decoders that learn get lost in many numbers: of a wider embedding they also read so many, the first ones, alone."""
+
 _ANSWERS = 60_000_000  # answers of known rows that are looked up at most
-_PARTS = 16  # in which rows that may be of a rare category are looked through
 
 
 def attack_release(
@@ -80,7 +80,7 @@ def attack_release(
         whole = np.concatenate([z, before], axis=1)
         audits = [attack_release(seen, inputs, columns, **options) for seen in (z, whole)]
         return _together(audits[0], audits[1], before.shape[1])
-    drawn = _Draw.of(len(z), train, known, seed, known_rows, judged_rows)
+    drawn = Draw.of(len(z), train, known, seed, known_rows, judged_rows)
     questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged), len(drawn.judged) + len(drawn.spare), z)
     if not len(questions):
         raise UsageError("no column of the known rows varies, so there is nothing to hide: leave the audit out")
@@ -129,42 +129,6 @@ def check_enough(rows: int, known: float) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """Which rows are what. None is two of these, but for those that are fitted: they are looked up as well."""
-
-    fit: Rows
-    looked_up: Rows
-    check: Rows
-    judged: Rows
-    spare: Rows
-    train: int
-
-    @classmethod
-    def of(cls, rows: int, train: int, known: float, seed: int, known_rows: int, judged_rows: int) -> _Draw:
-        order = np.random.default_rng(seed).permutation(rows)
-        mine, hidden = np.split(order, [round(known * rows)])
-        check, rest = np.split(mine, [min(known_rows, len(mine)) // 5])
-        judged, spare = np.split(hidden, [min(judged_rows, len(hidden))])
-        return cls(rest[: known_rows - len(check)], rest, check, judged, spare, train)
-
-    def rare(self, questions: Questions) -> Rows:
-        """Of the unknown rows that are not judged, those of categories that few judged rows are of, rarest first."""
-        members = questions.answers(self.judged).sum(0)
-        members[: len(questions.numbers) + len(questions.tails)] = LEAST  # only categories are rare
-        members[len(questions) - len(questions.sets) :] = LEAST
-        rare, found = np.flatnonzero(members < LEAST), members.copy()
-        rows, rarity = [self.spare[:0]], [members[:0]]
-        for part in np.array_split(self.spare, _PARTS):
-            yes = questions.answers(part)[:, rare] > 0.5
-            wanted = yes & (found[rare] + yes.cumsum(0) <= LEAST)
-            found[rare] += yes.sum(0)
-            rows.append(part[wanted.any(1)])
-            rarity.append(np.where(wanted, members[rare], LEAST)[wanted.any(1)].min(1, initial=LEAST))
-        order = np.concatenate(rarity).argsort(kind="stable")
-        return np.concatenate(rows)[order][: len(self.judged)]
-
-
 class _Attack:
     """One run of all decoders."""
 
@@ -173,7 +137,7 @@ class _Attack:
         z: NDArray[np.generic],
         groups: NDArray[np.integer[Any]] | None,
         questions: Questions,
-        drawn: _Draw,
+        drawn: Draw,
         seed: int,
         tell: Progress,
     ) -> None:
@@ -191,16 +155,14 @@ class _Attack:
 
     def _beliefs(self, looked_up: Rows, asked: Rows) -> Beliefs:
         """What each decoder says about the rows that choose between them, then about those judged."""
-        fit, answers = self.drawn.fit, self.answers[: len(self.drawn.fit)]
-        numbers = len(self.questions.numbers)
-        fine = decoders.ranked(self.z, fit)
-        level = self.level = fine.astype(np.uint8)
-        decoding: dict[str, Callable[[], Floats]] = {
-            "exact": lambda: decoders.exact(self.table, self.answers),
-            "nearest": lambda: decoders.nearest(fine[looked_up], self.answers, fine[asked], self.table, seed=self.seed),
-            "forest": lambda: decoders.forest(level[fit], answers, level[asked], seed=self.seed),
-            "network": lambda: decoders.network(level[fit], answers, level[asked], numbers=numbers, seed=self.seed),
-        }
+        fine = decoders.ranked(self.z, self.drawn.fit)
+        self.level = fine.astype(np.uint8)
+        first = [] if self.z.shape[1] <= FIRST else [(f" of the first {FIRST}", slice(FIRST))]
+        decoding: dict[str, Callable[[], Floats]] = {}
+        for words, some in (("", slice(None)), *first):
+            decoding |= {
+                name + words: decode for name, decode in self._decoders(fine[:, some], looked_up, asked).items()
+            }
         if self.groups is not None:
             groups = self.groups
             decoding["groups"] = lambda: decoders.grouped(groups, looked_up, self.answers, asked)
@@ -209,7 +171,25 @@ class _Attack:
             self.tell("decoders", done, len(decoding))
             found[name] = decode()
         self.tell("decoders", len(decoding), len(decoding))
-        return found | {"together": decoders.together(list(found.values()), numbers)}
+        numbers = len(self.questions.numbers)
+        alone = {
+            f"together{words}": decoders.together([belief for name, belief in found.items() if words in name], numbers)
+            for words, _ in first
+        }
+        return found | alone | {"together": decoders.together(list(found.values()), numbers)}
+
+    def _decoders(self, fine: Floats, looked_up: Rows, asked: Rows) -> dict[str, Callable[[], Floats]]:
+        """All that read some of an embedding's numbers."""
+        fit, answers, level = self.drawn.fit, self.answers[: len(self.drawn.fit)], fine.astype(np.uint8)
+        numbers, table = len(self.questions.numbers), self.table
+        if fine.shape[1] < self.z.shape[1]:
+            table = decoders.Table.look_up(self.z[looked_up, : fine.shape[1]], self.z[asked, : fine.shape[1]])
+        return {
+            "exact": lambda: decoders.exact(table, self.answers),
+            "nearest": lambda: decoders.nearest(fine[looked_up], self.answers, fine[asked], table, seed=self.seed),
+            "forest": lambda: decoders.forest(level[fit], answers, level[asked], seed=self.seed),
+            "network": lambda: decoders.network(level[fit], answers, level[asked], numbers=numbers, seed=self.seed),
+        }
 
     def _slices(self, asked: Rows) -> dict[str, NDArray[np.bool_]]:
         """Kinds of rows, each judged apart; which rows are outlying or matched is found out without their answers."""
@@ -219,7 +199,7 @@ class _Attack:
             "all": usual,
             "train": usual & (asked < self.drawn.train),
             "test": usual & (asked >= self.drawn.train),
-            "outlying": usual & _outlying(self.questions.inputs, self.drawn.fit, asked),
+            "outlying": usual & outlying(self.questions.inputs, self.drawn.fit, asked),
             "matched": usual & (matches > 0) & (matches <= decoders.FEW),
         }
 
@@ -251,6 +231,9 @@ class _Attack:
         if self.groups is not None:  # seen as well
             level = np.concatenate([level, decoders.ranked(self.groups, self.drawn.fit).astype(np.uint8)], axis=1)
         found = given(level, self.questions, self.drawn.fit, rows, seed=self.seed)
+        if self.z.shape[1] > FIRST:
+            narrow = given(level[:, :FIRST], self.questions, self.drawn.fit, rows, seed=self.seed)
+            found |= {f"{name} of the first {FIRST}": beliefs for name, beliefs in narrow.items()}
         start = len(self.drawn.check)
         truth = np.concatenate([self.truth[:cut], self.truth[start : start + len(rows) - cut]])
         sides = [self._chosen({name: each[side] for name, each in found.items()}, truth, cut) for side in (0, 1)]
@@ -332,17 +315,6 @@ def _fewer(yes: NDArray[np.bool_]) -> int:
     return int(min(yes.sum(), len(yes) - yes.sum()))
 
 
-def _outlying(inputs: Inputs, known: Rows, asked: Rows) -> NDArray[np.bool_]:
-    """The rows that are least likely if columns were independent, numbers normal and codes as frequent as they are."""
-    unlikely = np.square(inputs.numeric.numpy()[asked].astype(np.float64)).sum(1) / 2
-    codes = inputs.categorical.numpy()
-    for column, size in enumerate(inputs.cardinalities):
-        count = np.bincount(codes[known, column], minlength=size) + 1.0
-        unlikely -= np.log(count / count.sum())[codes[asked, column]]
-    outlying: NDArray[np.bool_] = unlikely > np.quantile(unlikely, 1 - OUTLYING)
-    return outlying
-
-
 def _equal(z: NDArray[np.generic], inputs: Inputs, rows: Rows) -> float | None:
     """Of neighbouring pairs of rows that are equal in all columns, the share with equal embeddings."""
     group = alike(
@@ -385,13 +357,13 @@ def _notes(found: tuple[Finding, ...], attack: _Attack) -> tuple[str, ...]:
     few = [finding.read.high for finding in found if not finding.counted]
     if few:
         notes.append(
-            f"{len(few)} categories or tails have fewer than {LEAST} unknown rows, and nothing is surely read of them: "
-            f"so few rows can't show that less than {max(few):.2f} is, and no limit is held against that"
+            f"{len(few)} categories, tails or sets have fewer than {LEAST} unknown rows, and nothing is surely read of "
+            f"them: so few rows can't show that less than {max(few):.2f} is, and no limit is held against that"
         )
     pooled = sum(code < 0 for _, code in questions.categories)
     if pooled:
         notes.append(
-            f"in {pooled} columns categories with very few rows are asked for together, as rare ones, and as sets that "
+            f"in {pooled} columns categories with very few rows are asked for together, as rare ones, and in sets that "
             "the embedding tells apart"
         )
     return tuple(notes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from scipy.special import stdtrit
@@ -95,28 +94,10 @@ class Advice:
 def points(trials: Sequence[Trial]) -> list[Point]:
     """The settings, in the order in which they were tried, each over all of its seeds; the frontier is marked."""
     grouped: dict[Setting, list[Trial]] = {}
-    for trial in map(partial(_no_less, trials), trials):
+    for trial in trials:
         grouped.setdefault(trial.setting, []).append(trial)
     every = [_point(setting, trials) for setting, trials in grouped.items()]
     return [replace(point, frontier=_on_frontier(point, every)) for point in every]
-
-
-def _no_less(trials: Sequence[Trial], trial: Trial) -> Trial:
-    """The trial with no less read than from its first numbers alone, which a decoder of all of them may look at.
-
-    Decoders that learn get lost in many numbers. A waist's fewer numbers are not the first ones of more.
-    """
-    setting, seed = trial.setting, trial.seed
-    if setting.noise or setting.family.bottom == "waist":
-        return trial
-    narrower = [
-        other
-        for other in trials
-        if (other.setting.family, other.setting.noise, other.seed) == (setting.family, 0.0, seed)
-        and other.setting.width <= setting.width
-    ]
-    numbers, codes, worst = (max(getattr(other, name) for other in narrower) for name in ("numbers", "codes", "worst"))
-    return replace(trial, numbers=numbers, codes=codes, worst=worst)
 
 
 def _point(setting: Setting, trials: Sequence[Trial]) -> Point:

@@ -106,11 +106,11 @@ class ColumnRead(Part):
 
     Attributes:
         column: its name.
-        question: what was asked about it: its variance, a tail, a category, its codes.
+        question: what was asked about it: its variance, a tail or band, a set of values, a category, its codes.
         decoder: that answered best.
         rows: which rows were judged.
         given: whether all other columns were known to the decoder; then what the embedding adds is counted.
-        members: how many judged rows are in the tail or of the category.
+        members: how many judged rows are in the tail, band or set, or of the category.
         value: from 0, nothing, to 1, everything.
         low: lower end of its 95% interval.
         high: upper end, which a limit is held against.

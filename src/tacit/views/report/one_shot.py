@@ -88,7 +88,8 @@ def asked(question: str) -> str:
         **words,
         "codes": "its codes",
         "rare categories": "its rare categories",
-        "codes told apart": "sets of its codes",
+        "codes told apart": "a set of its codes",
+        "values told apart": "a set of its values",
     }.get(question, question)
 
 
