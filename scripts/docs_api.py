@@ -48,9 +48,9 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("tacit.LabelParty", "tacit.FeatureParty"),
     ),
     "Two companies": (
-        "The same as the commands `tacit align`, `train`, `audit` and `export`.",
+        "The same as the commands `tacit align`, `train`, `predict`, `audit` and `export`.",
         ("tacit.Folder", "tacit.company.folder.create", "tacit.company.align.Aligned", "tacit.company.train.train",
-         "tacit.company.train.Trained", "tacit.company.export.load_for_serving"),
+         "tacit.company.train.Trained", "tacit.serve.predict.predict"),
     ),
     "Protections of the gradient": (
         "Their arguments are in [the list of protections](ref-protections.md).",

@@ -40,6 +40,7 @@ _KINDS = {
     ),
     "groups": ("features", "int64 (rows, partitions)", "0", "one-shot with sums: the group of each training row"),
     "sums": ("label", "int64 (numbers,)", "0", "its answer: each group's sum of labels with noise"),
+    "tokens": ("label", "uint8 (up to 262144, 16)", "part", "predictions by key: tokens of the ids that are asked for"),
     "acknowledgement": (
         "label",
         "control",

@@ -54,6 +54,18 @@ ALLOWED = {
         "views",  # it writes its report, and its doctor reads what runs say of themselves
         "wire",
     },
+    "serve": {  # above a company: it uses what its runs leave
+        "align",
+        "company",
+        "config",
+        "contracts",
+        "cut",
+        "disk",
+        "errors",
+        "one_shot",
+        "protect",
+        "wire",
+    },
 }
 
 

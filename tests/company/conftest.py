@@ -28,6 +28,10 @@ training.threads = 1
 
 @pytest.fixture(name="companies")
 def _companies(tmp_path):
+    return small_companies(tmp_path)
+
+
+def small_companies(tmp_path):
     """The airline, which has the labels, and the airport."""
     port = free_port()  # none that the system gives to connections meanwhile
     for name, role, where, more in (

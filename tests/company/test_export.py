@@ -12,14 +12,15 @@ from safetensors.torch import save_file
 from tacit.align.batches import Plan
 from tacit.company import sealed_log
 from tacit.company.alignment import store
-from tacit.company.export import clear, export, load_for_serving
+from tacit.company.export import clear, export
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
 from tacit.company.gate import GATE
 from tacit.company.label_run import build_label_party
 from tacit.company.run_record import OVERRIDES, overrides
 from tacit.company.seals import write_report
-from tacit.errors import DataError, LimitError, StorageError, UsageError
+from tacit.errors import LimitError, StorageError, UsageError
+from tacit.serve.halves import load_scorer
 from tacit.views.report.document import Leak, Report, Subject, Worst
 from tacit.views.report.rendering import read
 
@@ -112,7 +113,7 @@ def test_a_run_is_refused_unless_its_own_limit_was_held(parties, tmp_path, writt
     decided(where)
     if written is not None:
         write_report(written, where)
-    for let_out in (lambda: export(path, tmp_path / "top.safetensors"), lambda: load_for_serving(path)):
+    for let_out in (lambda: export(path, tmp_path / "top.safetensors"), lambda: load_scorer(path, "serving")):
         with pytest.raises(LimitError, match=words):
             let_out()
     assert not (tmp_path / "top.safetensors").exists()
@@ -127,7 +128,7 @@ def test_an_override_has_a_name_and_a_reason_and_stays_on_record(parties, tmp_pa
         with pytest.raises(UsageError, match="a name and a reason"):
             export(path, tmp_path / "top.safetensors", override=name, reason=reason)
     export(path, tmp_path / "top.safetensors", override="Ada", reason="test data only")
-    load_for_serving(path, override="Ben", reason="a trial")
+    clear(path, "serving", override="Ben", reason="a trial")
     assert [(one.who, one.what) for one in overrides(where)] == [
         ("Ada", "export to top.safetensors"),
         ("Ben", "serving"),
@@ -138,24 +139,3 @@ def test_an_override_has_a_name_and_a_reason_and_stays_on_record(parties, tmp_pa
     record.write_bytes(record.read_bytes().replace(b"Ada", b"Eve"))
     with pytest.raises(StorageError, match="line 1"):
         overrides(where)
-
-
-def test_what_is_served_is_protected_as_at_the_end_of_the_training(parties):
-    path, where = parties[1]
-    settings = path / "party.toml"
-    settings.write_text(
-        settings.read_text().replace("protect.embedding = []", 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]')
-    )
-    decided(where, limit=None, level=3)
-    (gaussian,) = load_for_serving(path).shield.protect
-    assert gaussian.snr == 0.5
-
-
-def test_other_weights_and_missing_ones_are_said(parties):
-    path, where = parties[0]
-    save_file({"other": torch.zeros(1)}, where / "model.safetensors")
-    with pytest.raises(DataError, match="does not fit the model"):
-        load_for_serving(path)
-    (where / "model.safetensors").unlink()
-    with pytest.raises(UsageError, match="the training is not over"):
-        load_for_serving(path)

@@ -49,6 +49,7 @@ WORLDS = {
     "howto-rotate-certificates.md": ["finished"],
     "howto-run-behind-a-proxy.md": ["finished"],
     "howto-run-by-day.md": ["finished"],
+    "howto-score-a-file.md": ["exchanged"],
     "howto-set-a-limit.md": ["finished"],
     "howto-watch-a-run.md": ["finished"],
     "ref-tracking.md": ["finished"],

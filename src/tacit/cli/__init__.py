@@ -18,6 +18,7 @@ from tacit.cli.doctor import doctor
 from tacit.cli.explain import explain
 from tacit.cli.export import export
 from tacit.cli.ledger import ledger
+from tacit.cli.predict import predict
 from tacit.cli.rotate import rotate
 from tacit.cli.run import align, status, train
 from tacit.cli.setup import contract, init, trust
@@ -64,7 +65,7 @@ def tacit(
 
 
 PANELS = {
-    "Between companies": (init, trust, rotate, contract, align, train, status, export),
+    "Between companies": (init, trust, rotate, contract, align, train, status, predict, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose, days),
     "Help and upkeep": (doctor, explain),

@@ -39,7 +39,7 @@ def align(
     path = party_folder(where, folder)
     with one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
         found = run(
-            path, again=again, progress=show, waiting=_waiting(show), alarm=_alarm,
+            path, again=again, progress=show, waiting=waiting_of(show), alarm=alarm_of,
             report=lambda text: None if quiet else typer.echo(text, err=as_json),
         )  # fmt: skip
     if as_json:
@@ -97,7 +97,7 @@ def train(
             done[:] = turn, turns
             show(f"training {figures(last)}".strip(), turn, turns)
 
-        trained = run(path, progress=progress, waiting=_waiting(show, done), alarm=_alarm, after_restore=restored)
+        trained = run(path, progress=progress, waiting=waiting_of(show, done), alarm=alarm_of, after_restore=restored)
         report = audit_trained(trained, progress=show) if audit else None
     paths = None if report is None else write_report(report, trained.folder)
     if as_json:
@@ -131,7 +131,9 @@ def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: boo
 
     kept = interruptible(lambda: f"what is done is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="preparing") as show:
-        outcome = train_one_shot(path, progress=show, waiting=_waiting(show), alarm=_alarm, after_restore=after_restore)
+        outcome = train_one_shot(
+            path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=after_restore
+        )
     print_outcome(outcome, as_json=as_json, quiet=quiet)
 
 
@@ -194,12 +196,13 @@ def _print_details(run: dict[str, Any]) -> None:
         typer.echo(plain(f"  {event['time']} {event['event']}: {rest}"))
 
 
-def _waiting(show: Show, done: Sequence[int] = (0, 0)) -> Callable[[str, float, str], None]:
+def waiting_of(show: Show, done: Sequence[int] = (0, 0)) -> Callable[[str, float, str], None]:
     """What tells that a peer lets us wait."""
     return lambda peer, seconds, why: show(f"waiting for {peer}, {seconds:.0f} s ({_short(why)})", done[0], done[1])
 
 
-def _alarm(peer: str, field: str, reason: str) -> None:
+def alarm_of(peer: str, field: str, reason: str) -> None:
+    """Tell what was refused."""
     typer.echo(plain(f"refused: {peer}, about {field!r}: {reason}"), err=True)
 
 

@@ -25,7 +25,7 @@ from tacit.errors import LinkError, RefusedError, UsageError
 from tacit.wire.codec import control, read_control
 from tacit.wire.line import Alarm, Waiting, last_words
 
-__all__ = ["Aligned", "Source", "align", "aligned", "store"]
+__all__ = ["Aligned", "Found", "Source", "Work", "align", "aligned", "store"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -87,15 +87,9 @@ def align(
     report(str(own.report))
     if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
         check_columns(source, folder.table.columns)
-    probing = folder.config.align
-    history = History(
-        where.parent / "alignments.jsonl",
-        runs=probing.runs_a_month,
-        allow_edits=probing.allow_edits,
-    )
     limits = alignment_limits()
     with best_engine() as engine:
-        work = _Work(folder, contract, own, engine, history, progress)
+        work = Work.of(folder, own, engine, progress)
         if folder.config.role == "features":
             found = work.until_done(lambda: meet(folder, contract, None, limits, waiting=waiting, alarm=alarm))
         else:
@@ -112,7 +106,16 @@ def align(
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
+    """What parties have in common.
+
+    Attributes:
+        id: as in `Aligned`, like those that follow.
+        seed: of batches.
+        digest: of the common ids.
+        positions: into this party's ids.
+    """
+
     id: str
     seed: int
     digest: str
@@ -120,8 +123,18 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Work:
-    """One party's part in an alignment."""
+class Work:
+    """One party's part in an alignment.
+
+    Attributes:
+        folder: of the party.
+        contract: what was agreed on.
+        own: its ids.
+        engine: multiplies.
+        history: of what peers have asked before.
+        progress: told how far it is.
+        answered: the peers that may know by now which of their ids are common.
+    """
 
     folder: Folder
     contract: Terms
@@ -131,21 +144,40 @@ class _Work:
     progress: Progress
     answered: list[str] = field(default_factory=list)
 
-    def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> _Found:
+    @classmethod
+    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress) -> Work:
+        """That of a party with these ids; every alignment counts, whatever for."""
+        contract, probing = folder.terms, folder.config.align
+        history = History(
+            folder.run_folder(contract).parent / "alignments.jsonl",
+            runs=probing.runs_a_month,
+            allow_edits=probing.allow_edits,
+        )
+        return cls(folder, contract, own, engine, history, progress)
+
+    def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> Found:
         """Begin again with new keys where a link breaks, as long as no peer has been answered."""
         while True:
             try:
                 return self.run(meet_all())
             except LinkError as error:
-                if self.answered:
-                    who = ", ".join(self.answered)
-                    raise LinkError(
-                        f"{error}; by then {who} had been answered and may know which of its ids are common, so nobody "
-                        "is let in again by itself: ask there what happened, then run `tacit align --again` on all "
-                        "sides; it counts among `[align] runs_a_month`"
-                    ) from error
+                self.give_up(error, "`tacit align --again`")
 
-    def run(self, links: Mapping[str, Link]) -> _Found:
+    def give_up(self, error: LinkError, command: str) -> None:
+        """A link has broken: whoever has been answered by then is not let in again by itself.
+
+        Args:
+            error: that says so.
+            command: with which people begin again.
+        """
+        if self.answered:
+            raise LinkError(
+                f"{error}; by then {', '.join(self.answered)} had been answered and may know which of its ids are "
+                f"common, so nobody is let in again by itself: ask there what happened, then run {command} on all "
+                "sides; it counts among `[align] runs_a_month`"
+            ) from error
+
+    def run(self, links: Mapping[str, Link]) -> Found:
         """Intersect with every peer, keep what all have, agree on a seed, and see that all ended alike."""
         try:
             return self._run(links)
@@ -157,7 +189,7 @@ class _Work:
             for link in links.values():
                 link.close()
 
-    def _run(self, links: Mapping[str, Link]) -> _Found:
+    def _run(self, links: Mapping[str, Link]) -> Found:
         matches = [self._intersect(name, link) for name, link in links.items()]
         name, nonce = self.folder.config.name, seed.new_nonce()
         if self.folder.config.role == "label":
@@ -176,7 +208,7 @@ class _Work:
             _same_end(link, digest)
         said = sorted(agreed.commitments.items())
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
-        return _Found(identity, agreed.seed, digest, positions)
+        return Found(identity, agreed.seed, digest, positions)
 
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment

@@ -13,24 +13,19 @@ from torch import Tensor
 from tacit.company import sealed_log, seals
 from tacit.company.align import aligned
 from tacit.company.audit import find_run
-from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
-from tacit.company.label_run import build_label_party
 from tacit.company.run_files import GATE
 from tacit.company.run_record import OVERRIDES, broken, overrides
 from tacit.company.split_run import plan_of
 from tacit.company.verdict import now
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
 from tacit.disk import replaced
-from tacit.errors import DataError, LimitError, UsageError
+from tacit.errors import LimitError, UsageError
 from tacit.one_shot.parts import part, store_json
-from tacit.protect import ladder
 from tacit.views.report.document import Report
 from tacit.views.report.rendering import read
 
-__all__ = ["clear", "export", "load_for_serving"]
+__all__ = ["clear", "export", "parts_of", "weights_of"]
 
 _MODEL = "model.safetensors"
 
@@ -135,8 +130,8 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
     folder, where = find_run(path)
     if out.exists():
         raise UsageError(f"{out} is there already: choose another name, or move it away")
-    parts = _parts(folder, where) if folder.terms.mode == "one_shot" else None
-    weights = _weights(where) if parts is None else {}
+    parts = parts_of(folder, where) if folder.terms.mode == "one_shot" else None
+    weights = weights_of(where) if parts is None else {}
     report = clear(path, f"export to {out.name}", override=override, reason=reason)
     about = {
         "tacit_run": folder.terms.run,
@@ -154,7 +149,7 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
     return part(out.parent, out.name, lambda fresh: _copied(where, fresh, parts, about))
 
 
-def _parts(folder: Folder, where: Path) -> tuple[str, ...]:
+def parts_of(folder: Folder, where: Path) -> tuple[str, ...]:
     """What of a training in one exchange is the party's half."""
     label = folder.config.role == "label"
     own = folder.config.head if label else folder.config.learn
@@ -179,42 +174,8 @@ def _copied(where: Path, fresh: Path, parts: tuple[str, ...], about: dict[str, s
     store_json(fresh / "about.json", about)
 
 
-def load_for_serving(
-    path: Folder | str | Path, *, override: str | None = None, reason: str | None = None
-) -> LabelParty | FeatureParty:
-    """The party as its run left it, to answer about new rows: a feature party's `embed`, a label party's `top`.
-
-    What a feature party's protections did at the end of its training they do here as well.
-
-    Args:
-        path: the run's folder, or that of a party with one run.
-        override: see `clear`.
-        reason: see `clear`.
-    """
-    folder, where = find_run(path)
-    weights = _weights(where)
-    clear(path, "serving", override=override, reason=reason)
-    rows = aligned(folder)
-    plan = plan_of(folder.contract, rows)
-    try:
-        if folder.config.role == "label":
-            label_party, _ = build_label_party(folder, rows, plan)
-            label_party.top.load_state_dict(weights)
-            return label_party
-        party, _ = build_feature_party(folder, rows, plan)
-        party.bottom.load_state_dict(weights)
-    except RuntimeError as error:
-        raise DataError(
-            f"{where / _MODEL} does not fit the model of party.toml ({error}): put [model] back as it was in training"
-        ) from None
-    made = decisions(where)
-    if made:
-        raised = ladder.stronger_embedding(party.shield.protect, made[-1]["level"])
-        party.shield.steer(party.shield.protect if raised is None else raised)
-    return party
-
-
-def _weights(where: Path) -> dict[str, Tensor]:
+def weights_of(where: Path) -> dict[str, Tensor]:
+    """A party's half of a split training; an error where that is not over."""
     path = where / _MODEL
     if not path.exists():
         raise UsageError(f"{path} is missing: the training is not over; `tacit train` goes on where it was")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -21,9 +21,16 @@ from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import Alarm, Waiting, last_words, refused_by
 from tacit.wire.network import Server, connect, listen
 
-__all__ = ["alignment_limits", "meet", "said_hello", "server", "training_limits"]
+__all__ = ["Purpose", "alignment_limits", "meet", "said_hello", "server", "training_limits"]
+
+Purpose = Callable[[str], Mapping[str, str]]
+"""What this party wants of a peer, by its name, which that must want as well: fields of the hello, each with a word."""
 
 _CONTROLS = ("hello", "refusal", "commitment", "reveal", "done")
+_REMEDIES = {
+    "match": "give --match the same word on both sides",
+    "model": "the two halves are not of one training: bring back the run's folder that belongs to the other half",
+}
 _PAUSE = (0.1, 2.0)  # seconds between two attempts, from and to
 
 
@@ -74,10 +81,11 @@ def meet(
     *,
     waiting: Waiting,
     alarm: Alarm,
+    purpose: Purpose = lambda _: {"purpose": "align"},
 ) -> dict[str, Link]:
     """Links to all parties that this one talks to, each of which has said that it means the same contract."""
     if door is None:
-        return {contract.label_party: _reach(folder, contract, limits, waiting)}
+        return {contract.label_party: _reach(folder, contract, limits, waiting, purpose)}
     links: dict[str, Link] = {}
     since = time.monotonic()
     while len(links) < len(contract.feature_parties):
@@ -87,7 +95,7 @@ def meet(
             waiting(missing, time.monotonic() - since, "not connected")
             continue
         try:
-            said_hello(link, folder, contract)
+            said_hello(link, folder, contract, purpose)
         except (RefusedError, ProtocolError) as error:
             field = error.field if isinstance(error, RefusedError) else "message"
             alarm(link.peer, field, str(error))
@@ -101,14 +109,14 @@ def meet(
     return links
 
 
-def _reach(folder: Folder, contract: Terms, limits: Mapping[str, Limit], waiting: Waiting) -> Link:
+def _reach(folder: Folder, contract: Terms, limits: Mapping[str, Limit], waiting: Waiting, purpose: Purpose) -> Link:
     since, (pause, longest) = time.monotonic(), _PAUSE
     jitter = random.SystemRandom()
     while True:
         try:
             link = dial(folder, contract, limits)
             try:
-                said_hello(link, folder, contract)
+                said_hello(link, folder, contract, purpose)
             except RefusedError as error:
                 last_words(link, error)
                 raise
@@ -122,9 +130,15 @@ def _reach(folder: Folder, contract: Terms, limits: Mapping[str, Limit], waiting
         pause = min(1.7 * pause, longest)
 
 
-def said_hello(link: Link, folder: Folder, contract: Terms, patience: float = 30.0) -> None:
+def said_hello(
+    link: Link,
+    folder: Folder,
+    contract: Terms,
+    purpose: Purpose = lambda _: {"purpose": "align"},
+    patience: float = 30.0,
+) -> None:
     """Tell the peer what this party means to do, and refuse one that means something else."""
-    mine = {"protocol": PROTOCOL, "version": __version__, "purpose": "align", "contract": contract.digest}
+    mine = {"protocol": PROTOCOL, "version": __version__, **purpose(link.peer), "contract": contract.digest}
     link.send(control("hello", 0, mine))
     message = link.recv(patience)
     if message is None:
@@ -138,11 +152,13 @@ def said_hello(link: Link, folder: Folder, contract: Terms, patience: float = 30
             f"{link.peer} trains, {folder.config.name} aligns: run `tacit train` on all sides to use what is aligned, "
             "or stop, and run `tacit align --again` on all sides",
         )
+    verb = mine["purpose"]
     for field, here in mine.items():
         if message.kind != "hello" or theirs.get(field) != here:
             there = repr(theirs.get(field, f"a {message.kind}"))[:70]
-            raise RefusedError(
+            remedy = _REMEDIES.get(
                 field,
-                f"{field} is {here!r} here and {there} at {link.peer}: both must run `tacit align` with the same "
-                "version and the same contract.toml (compare with `tacit contract`)",
+                f"both must run `tacit {verb}` with the same version and the same contract.toml (compare with "
+                "`tacit contract`)",
             )
+            raise RefusedError(field, f"{field} is {here!r} here and {there} at {link.peer}: {remedy}")

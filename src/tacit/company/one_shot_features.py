@@ -50,7 +50,7 @@ from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
 from tacit.wire.tally import EMBEDDINGS, Tally
 
-__all__ = ["FeatureOutcome", "home_of", "shown", "train_features"]
+__all__ = ["FeatureOutcome", "home_of", "row_keys", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -316,10 +316,14 @@ def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 # --- what leaves -----------------------------------------------------------------------------------------------------
 
 
+def row_keys(folder: Folder, hashes: NDArray[np.uint8]) -> Keys:
+    """What the book of embeddings calls rows with these hashes of their ids, in every run."""
+    return keyed(hmac.digest(folder.secret, b"tacit embeddings 1", "sha256"), hashes, "row")
+
+
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
-    """What the book of embeddings calls each row, in every run."""
-    secret = hmac.digest(folder.secret, b"tacit embeddings 1", "sha256")
-    return keyed(secret, id_hashes(folder, rows, folder.table.ids, duplicates="drop"), "row")
+    """The same of aligned rows."""
+    return row_keys(folder, id_hashes(folder, rows, folder.table.ids, duplicates="drop"))
 
 
 def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Callable[[Path], bool]) -> Path:

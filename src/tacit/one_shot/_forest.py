@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -155,10 +156,16 @@ class Forest:
     def values(self, table: NDArray[np.float32], threads: int = 1) -> Iterator[NDArray[np.float64]]:
         """What each tree says about each row, some rows at a time.  (some rows, trees)"""
         self._check(table)
-        leaves = [_leaf_values(model) for model in self.models]
         for start in range(0, len(table), _ROWS):
             rows = table[start : start + _ROWS]
-            yield np.concatenate([self._of(*each, rows, threads) for each in zip(self.models, leaves, strict=True)], 1)
+            yield np.concatenate(
+                [self._of(*each, rows, threads) for each in zip(self.models, self._leaves, strict=True)], 1
+            )
+
+    @cached_property
+    def _leaves(self) -> list[NDArray[np.float64]]:
+        """The values of all leaves, of each fold."""
+        return [_leaf_values(model) for model in self.models]
 
     def _check(self, table: NDArray[np.float32]) -> None:
         columns = self.models[0].num_feature()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tacit.errors import TensorError
 from tacit.models import Columns
 from tacit.one_shot._rows import Progress, Target, loss, using_threads
+from tacit.one_shot.same_bits import in_blocks
 
 __all__ = [
     "Fitting",
@@ -28,7 +29,6 @@ __all__ = [
     "units_of",
 ]
 
-_BATCH = 8192  # rows that are sent through at once where nothing is learnt
 _SMALL = 0.4  # times the usual size of the first weights
 _FAR = 4.0  # deviations from a number's mean, beyond which it counts as so far
 
@@ -202,8 +202,7 @@ def scores_of(net: nn.Module, tensors: Sequence[Tensor]) -> NDArray[np.float64]:
     """What a network gives for any rows, without learning.  (rows, outputs)"""
     net.eval()
     with torch.no_grad():
-        blocks = [net(*some) for some in zip(*(tensor.split(_BATCH) for tensor in tensors), strict=True)]
-    return torch.cat(blocks).double().numpy()
+        return in_blocks(net, tensors).double().numpy()
 
 
 def units_of(trunk: nn.Module, tensors: Sequence[Tensor]) -> int:

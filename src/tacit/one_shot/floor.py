@@ -29,6 +29,7 @@ from tacit.one_shot._rows import using_threads
 from tacit.one_shot.decoders import forest, ranked, updates_for
 from tacit.one_shot.findings import Z95
 from tacit.one_shot.questions import areas, shares
+from tacit.one_shot.same_bits import in_blocks
 
 __all__ = ["FLOORS", "Floor", "clusters", "pca", "waist", "worth"]
 
@@ -44,7 +45,6 @@ _JUDGED = 60_000  # rows that show its worth, and as many to learn it from
 _CODES = 64  # of a category that are told apart: the most common ones
 _CLUSTERS = 64
 _ROUNDS = 12
-_BLOCK = 1 << 15  # rows at once
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,12 @@ class Floor:
 
     def embed(self, inputs: Inputs, *, threads: int = 1) -> Floats:
         """The numbers of any rows.  (rows, width)"""
-        parts = range(0, max(1, len(inputs)), _BLOCK)
+
+        def embedded(categorical: Tensor, numeric: Tensor) -> Tensor:
+            return _MAPS[self.name](self.arrays, _flat(Inputs(categorical, numeric, ()), self.arrays))
+
         with using_threads(threads):
-            blocks = [_MAPS[self.name](self.arrays, _flat(inputs[slice(at, at + _BLOCK)], self.arrays)) for at in parts]
-        return torch.cat(blocks).numpy()
+            return in_blocks(embedded, inputs.tensors).numpy()
 
     def save(self, folder: Path) -> None:
         """Write it to a folder, without pickle."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -89,6 +89,12 @@ class Coding:
         codes = np.zeros((len(z), self.width), np.uint8)
         codes[:, : self.form.width] = self.ranks.code(kept)
         return codes
+
+    @classmethod
+    def read(cls, state: Mapping[str, Any], width: int) -> Self:
+        """What `state` gave, a coding again; `width` is that of the message."""
+        form = Form(**state["form"])
+        return cls(form, width, tuple(state["scale"]), state["version"], Ranks.read(state["ranks"]))
 
     def state(self) -> dict[str, Any]:
         """For JSON."""

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["with_noise"]
+__all__ = ["row_normals", "with_noise"]
 
 _WORDS = 8  # of eight bytes that one hash gives
 
@@ -46,11 +46,11 @@ def with_noise(
         raise UsageError(f"with_noise: scale is {scale!r}: pass positive numbers, or leave the noise out")
     whole = clean.view(np.dtype((np.void, 4 * clean.shape[1])))[:, 0]
     distinct, place = np.unique(whole, return_inverse=True)
-    normal = _normal(distinct.tolist(), clean.shape[1], secret, version)
+    normal = row_normals(distinct.tolist(), clean.shape[1], secret, version)
     return (clean + spread * normal[place]).astype(np.float32)
 
 
-def _normal(rows: list[bytes], width: int, secret: bytes, version: str) -> NDArray[np.float64]:
+def row_normals(rows: list[bytes], width: int, secret: bytes, version: str) -> NDArray[np.float64]:
     """Standard normal numbers for each of some different rows, by the inverse of their distribution.  (rows, width)"""
     named = b"tacit embedding noise 1" + len(version.encode()).to_bytes(8, "big") + version.encode()
     key = hashlib.blake2b(named + secret, digest_size=64).digest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -133,23 +133,41 @@ class Shipments:
             values: bytes of an embedding, or int64 numbers of groups.
             seen: versions that the audit knew of; None if it does not matter.
         """
-        raw, now = keys.tobytes(), datetime.now(UTC).isoformat(timespec="seconds")
+        raw = keys.tobytes()
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")  # nobody enters anything between the look and the entry
-            known = "SELECT 1 FROM shipments WHERE run_id = ? AND version = ?"
-            if db.execute(known, (run_id, shipment.version)).fetchone():
+            if _entered(db, run_id, shipment):
                 return True
             if seen is not None and _left(db, keys).keys() - {*seen}:
                 return False
-            facts = (shipment.run, shipment.partner, shipment.version, shipment.form, shipment.rows, shipment.worst)
-            names = "run_id, time, run, partner, version, form, rows, worst, kind"
-            marks = ", ".join("?" * 9)
-            db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, shipment.kind))
+            _enter(db, run_id, shipment)
             each = (
                 (raw[16 * place : 16 * place + 16], shipment.version, row.tobytes()) for place, row in enumerate(values)
             )
             db.executemany("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", each)
         return True
+
+    def add(self, run_id: str, shipment: Shipment, batches: Iterable[tuple[Keys, NDArray[np.uint8]]]) -> None:
+        """Write down that further rows of a run are about to leave, some at a time, for they may be many; once.
+
+        What has left of a row in this run before, number by number the same, is in the book already.
+
+        Args:
+            run_id: of this shipment.
+            shipment: what is told of it; its run has been entered before.
+            batches: keys of rows, and their embedding.
+        """
+        same = "key = ?1 AND codes = ?3 AND version IN (SELECT version FROM shipments WHERE run = ?4)"
+        insert = f"INSERT OR IGNORE INTO sent SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM sent WHERE {same})"
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            if _entered(db, run_id, shipment):
+                return
+            _enter(db, run_id, shipment)
+            for keys, values in batches:
+                rows = zip(keys, values, strict=True)
+                about = (shipment.version, shipment.run)
+                db.executemany(insert, ((key.tobytes(), about[0], row.tobytes(), about[1]) for key, row in rows))
 
     def before(self, keys: Keys, run_id: str) -> Before:
         """What has left of these rows, in this run too.
@@ -203,6 +221,21 @@ class Shipments:
             raise StorageError(
                 f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
             ) from error
+
+
+def _entered(db: sqlite3.Connection, run_id: str, shipment: Shipment) -> bool:
+    """Whether a version of a run is in the book already."""
+    known = "SELECT 1 FROM shipments WHERE run_id = ? AND version = ?"
+    return db.execute(known, (run_id, shipment.version)).fetchone() is not None
+
+
+def _enter(db: sqlite3.Connection, run_id: str, shipment: Shipment) -> None:
+    """What is told of a shipment."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = (shipment.run, shipment.partner, shipment.version, shipment.form, shipment.rows, shipment.worst)
+    names = "run_id, time, run, partner, version, form, rows, worst, kind"
+    marks = ", ".join("?" * 9)
+    db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, shipment.kind))
 
 
 def _left(db: sqlite3.Connection, keys: Keys) -> dict[str, tuple[str, list[int], list[bytes]]]:

@@ -46,7 +46,7 @@ class Bottom(Protocol):
         ...
 
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
-        """The numbers of any rows, the score first.  (rows, width)"""
+        """The numbers of any rows, the score first; of a row the same bits, whoever comes with it.  (rows, width)"""
         ...
 
     def save(self, folder: Path) -> None:

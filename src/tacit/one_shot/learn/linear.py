@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -24,6 +25,7 @@ from tacit.models.layers import count
 from tacit.one_shot._rows import Progress, Target, learnable, table_of
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
+from tacit.one_shot.same_bits import in_blocks
 
 __all__ = ["Linear", "LinearBottom", "linear", "load"]
 
@@ -59,7 +61,12 @@ class LinearBottom:
 
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        return (self.shares(table_of(inputs, self.name)) @ self.mix).astype(np.float32)
+        rows = table_of(inputs, self.name)
+
+        def embedded(categorical: Tensor, numeric: Tensor) -> Tensor:
+            return torch.from_numpy(self.shares(Inputs(categorical, numeric, rows.cardinalities)) @ self.mix)
+
+        return in_blocks(embedded, rows.tensors).float().numpy()
 
     def shares(self, inputs: Inputs) -> NDArray[np.float64]:
         """What each column adds to each score.  (rows, columns x scores)"""

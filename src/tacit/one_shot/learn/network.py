@@ -36,6 +36,7 @@ from tacit.one_shot._rows import Progress, Target, learnable
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
+from tacit.one_shot.same_bits import mixed
 
 __all__ = ["Network", "NetworkBottom", "load", "network"]
 
@@ -69,7 +70,7 @@ class NetworkBottom:
 
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        blocks = [(units @ self.mix).astype(np.float32) for units in _units(self.trunk, _tensors_of(inputs))]
+        blocks = [mixed(units, self.mix) for units in _units(self.trunk, _tensors_of(inputs))]
         return np.concatenate(blocks) if blocks else np.zeros((0, self.width), dtype=np.float32)
 
     def save(self, folder: Path) -> None:

@@ -22,6 +22,7 @@ from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._rows import Progress, learnable, matrix, table_of, unordered
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
+from tacit.one_shot.same_bits import mixed
 
 __all__ = ["Trees", "TreesBottom", "load", "trees"]
 
@@ -56,7 +57,7 @@ class TreesBottom:
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
         table = matrix(table_of(inputs, self.name))
-        blocks = [(values @ self.mix).astype(np.float32) for values in self.forest.values(table, threads)]
+        blocks = [mixed(values, self.mix) for values in self.forest.values(table, threads)]
         return np.concatenate(blocks) if blocks else np.zeros((0, self.width), dtype=np.float32)
 
     def save(self, folder: Path) -> None:

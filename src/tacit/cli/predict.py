@@ -1,0 +1,97 @@
+"""The verb predict."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tacit.cli._ending import interruptible
+from tacit.cli._options import Folder, Json, Quiet, party_folder
+from tacit.cli._progress import one_bar
+from tacit.cli.run import alarm_of, waiting_of
+
+
+def predict(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="What to score: ids and the label party's own columns. A feature party's table, if not that of "
+            "party.toml.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The .parquet or .csv of scores; the label party's.", metavar="FILE"),
+    ] = None,
+    folder: Folder = None,
+    match: Annotated[
+        Literal["private", "keyed"],
+        typer.Option(help="How rows are found: as align does it, or by tokens under the run's key."),
+    ] = "private",
+    fallback: Annotated[
+        bool | None,
+        typer.Option(
+            "--fallback/--no-fallback",
+            help="Score rows that not all parties have without the others.",
+            show_default=False,
+            metavar="",
+        ),
+    ] = None,
+    override: Annotated[
+        str | None, typer.Option(help="Use a model whose limit is broken: who answers for it.", metavar="NAME")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Score a file with the model of a finished run, together with the other parties.
+
+    All parties give this command at the same time, each in its folder; it waits for them. Killed or cut off, the same
+    command goes on where it was. The label party names a file with the ids of party.toml and its own columns, and gets
+    the scores of all its rows, in the order of the file; the feature parties answer from their tables. Before anything
+    is sent, both sides compare the versions of their halves.
+
+    The label party learns which rows of its file the others have, and their embeddings. With --match private a feature
+    party learns which of its rows are in the file and how many rows the file has; with --match keyed it can also try
+    ids that it thinks of, since it has the key. Nobody sees a score but the label party.
+
+    Column basis says of each row whether it was scored jointly, by the fallback, or not; reason says why.
+
+    Examples:
+
+    `tacit predict new.parquet --out scores.parquet --folder airline`
+
+    `tacit predict --folder airport`
+    """
+    from tacit.serve.predict import predict as run
+    from tacit.serve.scores import Written
+    from tacit.serve.telling import Telling
+
+    path = party_folder(None, folder)
+    kept = interruptible(lambda: f"what has come is in {path / 'runs'}: the same command goes on where it was")
+    with kept, one_bar(quiet=quiet, first="loading the model", unit="rows") as show:
+        telling = Telling(
+            progress=show, waiting=waiting_of(show), alarm=alarm_of,
+            report=lambda text: None if quiet else typer.echo(text, err=True),
+        )  # fmt: skip
+        done = run(
+            path, file, out, match=match, fallback=fallback, telling=telling, override=override, reason=reason
+        )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(asdict(done), default=str))
+    elif not isinstance(done, Written):
+        typer.echo(
+            f"{done.known:,} of {done.rows:,} rows that {done.to} asked for were here; their embeddings are sent"
+        )
+    else:
+        alone = f", {done.fallback:,} by the fallback" if done.fallback else ""
+        none = f", {done.none:,} have no score" if done.none else ""
+        typer.echo(f"{done.path} has {done.rows:,} rows: {done.joint:,} scored jointly{alone}{none}")

@@ -1,0 +1,107 @@
+"""What both sides of a prediction share: what may come, how one waits for it, and the record of what left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit.align.control import decoded
+from tacit.align.curve import Engine
+from tacit.align.ids import Ids
+from tacit.company import sealed_log
+from tacit.company.align import Found, Work
+from tacit.company.folder import Folder
+from tacit.company.meeting import Purpose, alignment_limits
+from tacit.company.verdict import now
+from tacit.contracts import Link, Message
+from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.serve.job import rows_of_chunk
+from tacit.serve.telling import Telling
+from tacit.serve.tokens import SIZE
+from tacit.wire.codec import AtMost, Limit
+from tacit.wire.line import Waiting, refused_by
+
+__all__ = [
+    "PREDICTIONS",
+    "TOKENS",
+    "feature_limits",
+    "following",
+    "heard",
+    "label_limits",
+    "private_match",
+    "purpose",
+    "record",
+]
+
+PREDICTIONS = "predictions.jsonl"
+"""The file in a run's folder that says what left for predictions, line by line, sealed."""
+
+TOKENS = 1 << 18
+"""Tokens of a message."""
+
+
+def label_limits(widths: Mapping[str, int]) -> dict[str, Limit]:
+    """What may come to a label party. Of which width each feature party's rows are, is seen when they are taken."""
+    width = 1 + max(widths.values())
+    most = max(rows_of_chunk(1 + each) for each in widths.values())
+    return {**alignment_limits(), "embedding": Limit(torch.uint8, (AtMost(most), AtMost(width)))}
+
+
+def feature_limits() -> dict[str, Limit]:
+    """What may come to a feature party."""
+    return {**alignment_limits(), "tokens": Limit(torch.uint8, (AtMost(TOKENS), SIZE))}
+
+
+def purpose(match: str, versions: Mapping[str, str]) -> Purpose:
+    """What both sides say first, and what must be equal: before that nothing is sent.
+
+    Args:
+        match: how ids are matched.
+        versions: of the model, by peer.
+    """
+    return lambda peer: {"purpose": "predict", "match": match, "model": versions[peer]}
+
+
+def following(link: Link, waiting: Waiting, why: str) -> Message:
+    """The next message of a peer, however long that takes; a refusal is an error."""
+    since = time.monotonic()
+    while (message := link.recv(1.0)) is None:
+        waiting(link.peer, time.monotonic() - since, why)
+    if message.kind == "refusal":
+        raise refused_by(message, link.peer)
+    return message
+
+
+def heard(link: Link, kind: str, step: int, fields: dict[str, type], telling: Telling, why: str) -> dict[str, Any]:
+    """The fields of the next message, which must be this one."""
+    message = following(link, telling.waiting, why)
+    if (message.kind, message.step) != (kind, step):
+        raise RefusedError("message", f"a {message.kind} {message.step} came where a {kind} {step} must")
+    try:
+        return decoded(message, fields)
+    except RefusedError:
+        raise
+    except ProtocolError as error:
+        raise RefusedError("message", str(error)) from None
+
+
+def record(where: Path, job: str, what: str, to: str, **facts: Any) -> None:
+    """Put on record what is about to leave for a prediction; once, however often it is started."""
+    path = where / PREDICTIONS
+    said = {"job": job, "what": what, "to": to, **facts}
+    if not any({**line, "time": ""} == {**said, "time": ""} for line in sealed_log.read(path)):
+        sealed_log.append(path, {"time": now(), **said})
+
+
+def private_match(folder: Folder, ids: Ids, engine: Engine, links: Mapping[str, Link], telling: Telling) -> Found:
+    """Which rows all parties have, found as `tacit align` finds them; it counts among the alignments."""
+    work = Work.of(folder, ids, engine, telling.progress)
+    try:
+        return work.run(links)
+    except LinkError as error:
+        work.give_up(error, "the same `tacit predict`")
+        raise

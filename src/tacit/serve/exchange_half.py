@@ -1,0 +1,161 @@
+"""The two halves of a training in one exchange: a bottom with its ranks and its noise, and two private heads."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.align.encoder import Encoder
+from tacit.company.align import aligned
+from tacit.company.folder import Folder
+from tacit.company.one_shot_common import run_id, threads_of
+from tacit.company.one_shot_features import shown
+from tacit.errors import UsageError
+from tacit.one_shot.exchange import Received
+from tacit.one_shot.floor import Floor
+from tacit.one_shot.forms import Coding
+from tacit.one_shot.head import Head, load_head
+from tacit.one_shot.learn import Bottom, load_bottom
+from tacit.one_shot.shipments import version_of
+from tacit.serve.halves import digest_of, encoded, trained_encoder
+
+__all__ = ["ExchangeEmbedder", "ExchangeScorer"]
+
+
+@dataclass(frozen=True)
+class ExchangeEmbedder:
+    """A feature party's half: see `tacit.serve.halves.Embedder`.
+
+    Attributes:
+        folder: of the party.
+        encoder: of its columns.
+        bottom: that was learnt, or the label-free one that was sent in its place.
+        coding: in which form its numbers leave.
+        worst: the most that decoders read of anything, before the training's release.
+        version: digest of the embedding of the aligned rows, which both sides have.
+        digest: of everything that decides an embedding.
+    """
+
+    folder: Folder
+    encoder: Encoder
+    bottom: Bottom | Floor
+    coding: Coding
+    worst: float
+    version: str
+    digest: str
+
+    @classmethod
+    def load(cls, folder: Folder, where: Path) -> Self:
+        """From a finished run."""
+        contract, release = folder.one_shot, where / "release"
+        about = json.loads((release / "release.json").read_bytes())
+        data = json.loads((where / "guard.json").read_bytes())["data"]
+        encoder = trained_encoder(folder, where, data)
+        bottom: Bottom | Floor = Floor.load(release / "floor") if about["why"] else load_bottom(where / "learned")
+        coding = Coding.read(about, contract.exchange.width)
+        key = hmac.digest(folder.secret, b"tacit half", "sha256")  # noise hangs on the secret
+        state = json.dumps([encoder.to_state(), coding.state()], sort_keys=True)
+        return cls(
+            folder, encoder, bottom, coding, float(about["audit"]["worst"]),
+            version=version_of(run_id(contract, aligned(folder)), np.load(release / "codes.npy")),
+            digest=digest_of(state, bottom.digest, repr(shown_names(folder)), key),
+        )  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row: one for each number."""
+        return self.coding.width
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """That a table must have."""
+        return self.encoder.columns.names
+
+    def embed(self, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
+        """Ranks, those of rows beyond what was trained on clipped.  (rows, width)"""
+        if not len(table):
+            return np.empty((0, self.width), np.uint8)
+        inputs = shown(self.folder, encoded(self.encoder, table, rows))
+        return self.coding.codes(self.bottom.embed(inputs, threads=threads_of(self.folder)), self.folder.secret)
+
+
+def shown_names(folder: Folder) -> tuple[str, ...]:
+    """The columns that the learner was not shown."""
+    return () if folder.config.learn is None else folder.config.learn.withheld
+
+
+@dataclass(frozen=True)
+class ExchangeScorer:
+    """The label party's half: see `tacit.serve.halves.Scorer`.
+
+    Attributes:
+        folder: of the party.
+        encoder: of its own columns.
+        head: that takes the embeddings of all feature parties.
+        alone: that takes none.
+        versions: by feature party the digest of the embedding of the aligned rows, which both sides have.
+        digest: of everything that decides a score.
+    """
+
+    folder: Folder
+    encoder: Encoder
+    head: Head
+    alone: Head
+    versions: Mapping[str, str]
+    digest: str
+    fallback: bool = True
+
+    @classmethod
+    def load(cls, folder: Folder, where: Path) -> Self:
+        """From a finished run."""
+        contract, rows = folder.one_shot, aligned(folder)
+        encoder = trained_encoder(folder, where, None)
+        received, run = Received(where / "received", rows.count, contract.exchange.width), run_id(contract, rows)
+        files = [file for name in ("head", "fallback") for file in sorted((where / name).iterdir())]
+        state = json.dumps(encoder.to_state(), sort_keys=True)
+        return cls(
+            folder, encoder, load_head(where / "head"), load_head(where / "fallback"),
+            versions={name: version_of(run, received.codes(name)) for name in contract.feature_parties},
+            digest=digest_of(state, *(part for file in files for part in (file.name, file.read_bytes()))),
+        )  # fmt: skip
+
+    @property
+    def widths(self) -> Mapping[str, int]:
+        """Bytes of a row of each feature party's embedding."""
+        return dict.fromkeys(self.versions, self.folder.one_shot.exchange.width)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The party's own that a table must have."""
+        return self.encoder.columns.names
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the scores of a row."""
+        classes = self.head.shape.classes or 2
+        return ("score",) if classes == 2 else tuple(f"score_{one}" for one in range(classes))
+
+    def score(
+        self,
+        table: pl.DataFrame,
+        embeddings: Mapping[str, NDArray[np.uint8]] | None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.float64]:
+        """Probabilities of class 1, or of each of several; or numbers.  (rows, outputs)"""
+        if not len(table):
+            return np.empty((0, len(self.outputs)))
+        own, threads = encoded(self.encoder, table, rows), threads_of(self.folder)
+        if embeddings is None:
+            return self.alone.predict(None, own, threads=threads).reshape(len(table), -1)
+        if missing := [name for name in self.versions if name not in embeddings]:
+            raise UsageError(f"no embedding of {', '.join(missing)}: pass those of all feature parties, or None")
+        codes = np.concatenate([embeddings[name] for name in self.versions], axis=1)
+        return self.head.predict(codes, own, threads=threads).reshape(len(table), -1)

@@ -1,0 +1,144 @@
+"""A prediction under way, in a folder of its own below the run's: what was matched, and what has come so far."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.company.alignment import FILE, Aligned, read
+from tacit.company.folder import Folder
+from tacit.disk import make_folder, opened, storing, sync_file, write_at
+from tacit.errors import RefusedError, StorageError
+from tacit.one_shot.parts import store_json
+
+__all__ = ["Inbox", "Job", "rows_of_chunk", "stored_rows"]
+
+_CHUNK = 1 << 24  # bytes of a message
+_NAME = re.compile(r"[0-9a-f]{32}")
+
+
+def rows_of_chunk(width: int) -> int:
+    """Rows of a message, of so many bytes each."""
+    return max(1, _CHUNK // width)
+
+
+class Job:
+    """A prediction's folder.
+
+    Args:
+        run: the run's folder.
+        name: of the prediction, which the label party gives it: 32 hex digits, and nothing else becomes a path.
+        facts: what it hangs on at this party; where any of it has changed, nothing that was begun is used.
+    """
+
+    def __init__(self, run: Path, name: str, facts: Mapping[str, Any]) -> None:
+        if not _NAME.fullmatch(name):
+            raise RefusedError("job", f"{name[:40]!r} is no name of a prediction: 32 hex digits are")
+        self.name = name
+        self.folder = run / "predictions" / name
+        self._run = run.name
+        self._facts = dict(facts)
+        try:
+            same = json.loads((self.folder / "facts.json").read_bytes()) == self._facts
+        except (OSError, ValueError):
+            same = False
+        if not same:
+            self.discard()
+
+    @staticmethod
+    def named(folder: Folder, facts: Mapping[str, Any]) -> str:
+        """The name of a prediction that hangs on these facts: nobody else can tell them from it."""
+        said = b"tacit prediction " + json.dumps(facts, sort_keys=True).encode()
+        return hmac.digest(folder.secret, said, "sha256").hex()[:32]
+
+    def discard(self) -> None:
+        """Begin anew."""
+        with storing(self.folder):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        make_folder(self.folder)
+        store_json(self.folder / "facts.json", self._facts)
+
+    def remove(self) -> None:
+        """It is over, and nothing of it is needed any more."""
+        with storing(self.folder):
+            shutil.rmtree(self.folder)
+
+    @property
+    def matched(self) -> Aligned | None:
+        """Which rows are asked for, in the order in which they are sent; None where that is not settled yet."""
+        if not (self.folder / FILE).exists():
+            return None
+        try:
+            return read(self.folder, self._run)
+        except StorageError:  # torn or spoilt: it is settled again
+            return None
+
+
+class Inbox:
+    """The embeddings of one feature party, as they come: in one file, of which whole messages count.
+
+    Args:
+        path: of the file.
+        count: rows that will come.
+        width: bytes of a row.
+    """
+
+    def __init__(self, path: Path, count: int, width: int) -> None:
+        self._path, self.count, self._width = path, count, width
+        self._size = rows_of_chunk(width)
+        whole = (path.stat().st_size if path.exists() else 0) // (self._size * width)
+        done = path.exists() and path.stat().st_size == count * width
+        # the last message may not have been on the disk when a machine went down: it is asked for once more
+        self.have = self.chunks if done else max(0, min(whole, self.chunks) - 1)
+
+    @property
+    def chunks(self) -> int:
+        """Messages in all."""
+        return -(-self.count // self._size)
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything is here."""
+        return self.have >= self.chunks
+
+    @property
+    def rows(self) -> int:
+        """Rows that are here."""
+        return min(self.have * self._size, self.count)
+
+    def take(self, step: int, part: NDArray[np.uint8]) -> None:
+        """Keep the next message; it is on the disk when this returns."""
+        expected = min(self._size, self.count - self.have * self._size)
+        if step != self.have or part.shape != (expected, self._width):
+            raise RefusedError(
+                "embedding",
+                f"part {step} with {part.shape} bytes came where part {self.have} with {(expected, self._width)} must",
+            )
+        if (part[:, 0] > 1).any():
+            raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
+        at = self.have * self._size * self._width
+        with opened(self._path, os.O_RDWR | os.O_CREAT) as file:
+            os.ftruncate(file, at)
+            write_at(file, self._path, [np.ascontiguousarray(part).data], at)
+            sync_file(file, self._path)
+        self.have += 1
+
+    def read(self) -> NDArray[np.uint8]:
+        """All rows, from the disk as they are used.  (rows, width)"""
+        return stored_rows(self._path, self.count, self._width)
+
+
+def stored_rows(path: Path, count: int, width: int) -> NDArray[np.uint8]:
+    """Rows of bytes from a file, read from the disk as they are used.  (count, width)"""
+    if not count:
+        return np.empty((0, width), np.uint8)
+    return np.memmap(path, np.uint8, "r", shape=(count, width))

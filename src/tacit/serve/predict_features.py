@@ -1,0 +1,252 @@
+"""A feature party's part of a prediction: it finds the rows that are asked for, embeds them, and sends them once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+
+from tacit.align.arrays import let_go, new_file
+from tacit.align.cache import file_facts
+from tacit.align.curve import best_engine
+from tacit.align.ids import Ids, read_ids
+from tacit.align.tables import blocks, check_columns
+from tacit.company.align import Aligned, aligned, store
+from tacit.company.folder import Folder
+from tacit.company.meeting import meet
+from tacit.company.one_shot_features import row_keys
+from tacit.contracts import Link, Message
+from tacit.errors import DataError, LinkError, RefusedError
+from tacit.one_shot.parts import part
+from tacit.one_shot.records import Keys
+from tacit.one_shot.shipments import Shipment, Shipments, version_of
+from tacit.serve.conversation import feature_limits, following, heard, private_match, purpose, record
+from tacit.serve.exchange_half import ExchangeEmbedder
+from tacit.serve.halves import Embedder
+from tacit.serve.job import Job, rows_of_chunk
+from tacit.serve.telling import Telling
+from tacit.serve.tokens import Directory, token_key, tokens_of
+from tacit.wire.codec import control
+from tacit.wire.line import last_words
+
+__all__ = ["Delivered", "Delivering"]
+
+_STATE = {"job": str, "rows": int, "matched": str, "have": int}
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What a feature party has sent.
+
+    Attributes:
+        job: the name of the prediction.
+        to: who got it.
+        rows: that were asked for.
+        known: of them in this party's table.
+        size: bytes of the embeddings.
+    """
+
+    job: str
+    to: str
+    rows: int
+    known: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Delivering:
+    """A feature party that answers a label party's prediction.
+
+    Attributes:
+        folder: of the party.
+        where: the run's folder.
+        embedder: its half.
+        source: its table.
+        match: how ids are matched.
+        telling: told how far it is.
+    """
+
+    folder: Folder
+    where: Path
+    embedder: Embedder
+    source: Path
+    match: str
+    telling: Telling
+
+    def until_delivered(self) -> Delivered:
+        """Talk with the label party until it has everything."""
+        self._check()
+        folder, limits, peer = self.folder, feature_limits(), self.folder.terms.label_party
+        hello = purpose(self.match, {peer: self.embedder.version})
+        while True:
+            waiting, alarm = self.telling.waiting, self.telling.alarm
+            links = meet(folder, folder.terms, None, limits, waiting=waiting, alarm=alarm, purpose=hello)
+            try:
+                delivered = self._session(links[peer])
+            except RefusedError as error:
+                last_words(links[peer], error)
+                raise
+            except LinkError as error:
+                self.telling.waiting(peer, 0.0, str(error))
+            else:
+                if delivered is not None:
+                    return delivered
+            finally:
+                links[peer].close()
+
+    def _check(self) -> None:
+        """What can't be embedded is told before anybody is met."""
+        check_columns(self.source, [*self._ids_columns, *self.embedder.columns])
+        first = next(blocks(self.source, list(self.embedder.columns)), None)
+        if first is None:
+            raise DataError(f"{self.source} has no rows: name the table with the rows that are asked for")
+        self.embedder.embed(first[:64])
+
+    @property
+    def _ids_columns(self) -> tuple[str, ...]:
+        return self.folder.table.ids
+
+    @cached_property
+    def _facts(self) -> dict[str, object]:
+        return {"table": file_facts(self.source), "match": self.match, "half": self.embedder.digest}
+
+    @cached_property
+    def _ids(self) -> Ids:
+        self.telling.progress("reading ids", 0, 0)
+        found = read_ids(self.source, self._ids_columns)
+        self.telling.report(str(found.report))
+        return found
+
+    def _session(self, link: Link) -> Delivered | None:
+        """What is done over one link; None where it is to be made again for what comes next."""
+        said = heard(link, "hello", 1, _STATE, self.telling, "it does not say what it asks for")
+        job = Job(self.where, said["job"], self._facts)
+        most = self.folder.terms.alignment.largest_set
+        if not 0 <= said["rows"] <= most:
+            raise RefusedError("rows", f"{link.peer} asks for {said['rows']} rows, the contract allows {most}")
+        asked = job.matched
+        link.send(control("hello", 1, {"matched": "" if asked is None else asked.id, "half": self.embedder.digest}))
+        again = heard(link, "hello", 2, {"match": bool}, self.telling, "it does not answer")["match"]
+        if again or asked is None or asked.id != said["matched"]:
+            if not again:
+                raise RefusedError("matched", f"{link.peer} goes on with rows that were not matched here")
+            self._match(link, job, said["rows"])
+            return None
+        return self._deliver(link, job, asked, said["have"])
+
+    # --- which rows ---
+
+    def _match(self, link: Link, job: Job, count: int) -> None:
+        """Settle with the label party which rows are asked for."""
+        job.discard()
+        if self.match == "keyed":
+            self._take_tokens(link, job, count)
+        else:
+            with best_engine() as engine:
+                found = private_match(self.folder, self._ids, engine, {link.peer: link}, self.telling)
+            store(
+                job.folder, run=self.folder.terms.run, id=found.id, seed=found.seed, digest=found.digest,
+                rows=self._ids.rows[found.positions],
+            )  # fmt: skip
+        self.telling.trace("matched")
+
+    def _take_tokens(self, link: Link, job: Job, count: int) -> None:
+        """Look up every row that is asked for; one that is not in the table stays among them, as unknown."""
+        directory = Directory(tokens_of(token_key(aligned(self.folder)), self._ids.hashes), self._ids.rows)
+        rows, hashed, step = np.empty(count, np.int64), hashlib.sha256(), 0
+        done = 0
+        while done < count:
+            message = following(link, self.telling.waiting, "its tokens are to come")
+            tokens = message.payload.numpy()
+            if (message.kind, message.step) != ("tokens", step) or not 0 < len(tokens) <= count - done:
+                raise RefusedError("tokens", f"a {message.kind} {message.step} of {len(tokens)} came after {done} rows")
+            rows[done : done + len(tokens)] = directory.rows(tokens)
+            hashed.update(tokens.tobytes())
+            done, step = done + len(tokens), step + 1
+            self.telling.progress("looking rows up", done, count)
+        known = rows[rows >= 0]
+        if len(np.unique(known)) < len(known):
+            raise RefusedError("tokens", f"{link.peer} asks for a row more than once in one prediction")
+        digest = hashed.hexdigest()
+        store(job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
+
+    # --- what leaves ---
+
+    def _deliver(self, link: Link, job: Job, asked: Aligned, have: int) -> Delivered:
+        """Send the embeddings from where the label party has them."""
+        width = 1 + self.embedder.width
+        path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
+        whole = (
+            np.memmap(path, np.uint8, "r", shape=(asked.count, width)) if asked.count else np.empty((0, width), "u1")
+        )
+        known = sum(int(whole[at : at + 1_000_000, 0].sum(dtype=np.int64)) for at in range(0, len(whole), 1_000_000))
+        self._enter(link.peer, job, asked, whole, known)
+        size = rows_of_chunk(width)
+        if not 0 <= have <= -(-asked.count // size):
+            raise RefusedError("have", f"{link.peer} says that it has {have} parts, and there are not so many")
+        for step, start in enumerate(range(have * size, asked.count, size), start=have):
+            link.send(Message(step, "embedding", torch.from_numpy(np.array(whole[start : start + size])), b""))
+            self.telling.trace("embedding sent")
+            self.telling.progress("sending embeddings", min(start + size, asked.count), asked.count)
+        heard(link, "done", 0, {}, self.telling, "it stores what was sent")
+        job.remove()
+        return Delivered(job.name, link.peer, asked.count, known, asked.count * width)
+
+    def _blocks(self, places: NDArray[np.int64]) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]]:
+        """The rows of the table that are asked for, block by block, their numbers, and their places in the message."""
+        columns, start = list(dict.fromkeys((*self._ids_columns, *self.embedder.columns))), 0
+        for block in blocks(self.source, columns):
+            at = np.array(places[start : start + len(block)]) - 1
+            chosen = np.flatnonzero(at >= 0)
+            yield block[chosen], chosen + start, at[chosen]
+            start += len(block)
+
+    def _embed(self, fresh: Path, asked: Aligned) -> None:
+        """Embed what is asked for, in the order of the table, each row to its place: memory does not grow with rows."""
+        rows, total = asked.rows, int(max(asked.rows.max(initial=-1), -1)) + 1
+        places: NDArray[np.int64] = new_file(fresh / "places", "int64", [total])
+        for start in range(0, len(rows), 1 << 16):
+            some = np.array(rows[start : start + (1 << 16)])
+            there = np.flatnonzero(some >= 0)
+            places[some[there]] = there + start + 1
+        whole: NDArray[np.uint8] = new_file(fresh / "rows.bin", "uint8", [asked.count, 1 + self.embedder.width])
+        done = 0
+        for table, numbers, at in self._blocks(places):
+            whole[at, 0] = 1
+            whole[at, 1:] = self.embedder.embed(table, numbers)
+            done += len(at)
+            self.telling.progress("embedding", done, asked.count)
+            let_go(whole)
+
+    def _enter(self, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int) -> None:
+        """Write down what is about to leave, before it does."""
+        record(
+            self.where, job.name, "embeddings", peer,
+            rows=asked.count, known=known, bytes=asked.count * (1 + self.embedder.width), version=self.embedder.version,
+        )  # fmt: skip
+        if isinstance(self.embedder, ExchangeEmbedder):
+            self._ship(self.embedder, peer, job, whole, known)
+
+    def _ship(self, half: ExchangeEmbedder, peer: str, job: Job, whole: NDArray[np.uint8], known: int) -> None:
+        """Into the book of embeddings, by which later releases are attacked together with what has left."""
+        form, run = half.coding.form, self.folder.terms.run
+        name = f"prediction {job.name} {half.version}"
+        shipment = Shipment(run, peer, version_of(name, np.empty(0)), f"{form}, for a prediction", known, half.worst)
+
+        def batches() -> Iterator[tuple[Keys, NDArray[Any]]]:
+            places = np.memmap(job.folder / "embedding" / "places", np.int64, "r") if known else np.empty(0, np.int64)
+            for table, _, at in self._blocks(places):
+                if len(at):
+                    ids = read_ids(table, self._ids_columns)
+                    yield row_keys(self.folder, ids.hashes), np.asarray(whole[at, 1 : 1 + form.width])
+
+        Shipments(self.folder.path / "embeddings").add(name, shipment, batches())
+        self.telling.trace("entered")

@@ -1,0 +1,155 @@
+"""Scores as a file: a row for each row of the input, in its order; made in parts, so that a kill costs one of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.align.arrays import new_file
+from tacit.align.tables import blocks
+from tacit.company.align import Aligned
+from tacit.disk import make_folder, opened, replaced, storing, sync_folder
+from tacit.errors import UsageError
+from tacit.serve.halves import Scorer
+
+__all__ = ["Scoring", "Written", "check_out"]
+
+_UNKNOWN, _NO_ID = "not every party has this id", "this row has no id"
+_PIECE = 1 << 16  # row numbers that are looked at at once
+_SINKS: dict[str, Callable[[pl.LazyFrame, Path], object]] = {
+    ".parquet": lambda frame, path: frame.sink_parquet(path),
+    ".csv": lambda frame, path: frame.sink_csv(path),
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a file of scores holds.
+
+    Attributes:
+        path: of the file.
+        rows: in all.
+        joint: scored with the embeddings of all feature parties.
+        fallback: scored by the label party's own columns alone.
+        none: without a score.
+    """
+
+    path: Path
+    rows: int
+    joint: int
+    fallback: int
+    none: int
+
+
+def check_out(path: Path) -> None:
+    """Refuse a file of scores that can't be written, before anybody is asked for anything."""
+    if path.suffix.lower() not in _SINKS:
+        raise UsageError(f"--out {path} ends with {path.suffix!r}: name a .parquet or .csv file")
+    if path.exists():
+        raise UsageError(f"--out {path} is there already: choose another name, or move it away")
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.parent}: make it, or choose another")
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """All that it takes to score a file, when everything that was asked for is here.
+
+    Attributes:
+        source: the file.
+        ids: its columns that name a row.
+        scorer: the label party's half.
+        fallback: whether rows that not all parties have are scored without their embeddings.
+        asked: which rows of the file were asked for, in the order in which embeddings came.
+        received: of each feature party: for each of these rows whether it has it, then the embedding.
+        folder: where parts are kept.
+        progress: told how far it is.
+    """
+
+    source: Path
+    ids: tuple[str, ...]
+    scorer: Scorer
+    fallback: bool
+    asked: Aligned
+    received: Mapping[str, NDArray[np.uint8]]
+    folder: Path
+    progress: Callable[[str, int, int], None]
+
+    def write(self, out: Path, total: int, trace: Callable[[str], None] = lambda _: None) -> Written:
+        """Score all of so many rows.
+
+        Args:
+            out: where.
+            total: rows of the file.
+            trace: told when a part is written.
+        """
+        parts, done, found = self.folder / "scores", 0, []
+        make_folder(parts)
+        places = self._places(total)
+        columns = list(dict.fromkeys((*self.ids, *self.scorer.columns)))
+        for number, block in enumerate(blocks(self.source, columns)):
+            found.append(parts / f"{number:08}.parquet")
+            if not found[-1].exists():
+                scored = self._scored(block, places[done : done + len(block)] - 1, done)
+                replaced(found[-1], lambda file, scored=scored: scored.write_parquet(file))  # type: ignore[misc]
+                trace("part scored")
+            done += len(block)
+            self.progress("scoring", done, total)
+        self._merge(found, out)
+        counts = dict(pl.scan_parquet(found).group_by("basis").len().collect().iter_rows())
+        return Written(out, done, *(counts.get(basis, 0) for basis in ("joint", "fallback", "none")))
+
+    def _places(self, total: int) -> NDArray[np.int64]:
+        """For each row of the file its place among those asked for, counted from 1; 0 where it has none."""
+        places: NDArray[np.int64] = new_file(self.folder / "places", "int64", [total])
+        rows = self.asked.rows
+        for start in range(0, len(rows), _PIECE):
+            places[rows[start : start + _PIECE]] = np.arange(start + 1, min(start + _PIECE, len(rows)) + 1)
+        return places
+
+    def _scored(self, block: pl.DataFrame, at: NDArray[np.int64], start: int) -> pl.DataFrame:
+        """The scores of some rows, whose places are given; -1 for none."""
+        numbers = np.arange(start, start + len(block))
+        joint = at >= 0
+        for received in self.received.values():
+            joint[joint] = received[at[joint], 0] == 1
+        scores = np.full((len(block), len(self.scorer.outputs)), np.nan)
+        known, others = np.flatnonzero(joint), np.flatnonzero(~joint)
+        if len(known):
+            embeddings = {name: np.asarray(received[at[known], 1:]) for name, received in self.received.items()}
+            scores[known] = self.scorer.score(block[known], embeddings, numbers[known])
+        if self.fallback and len(others):
+            scores[others] = self.scorer.score(block[others], None, numbers[others])
+        absent = pl.any_horizontal(pl.col(*self.ids).is_null() | (pl.col(*self.ids).cast(pl.Binary) == b""))
+        reason = (
+            pl.when(pl.lit(pl.Series(joint))).then(None).when(absent).then(pl.lit(_NO_ID)).otherwise(pl.lit(_UNKNOWN))
+        )
+        basis = np.where(joint, "joint", "fallback" if self.fallback else "none")
+        named = [pl.Series(name, scores[:, k], nan_to_null=True) for k, name in enumerate(self.scorer.outputs)]
+        return block.select(*self.ids, *named, pl.Series("basis", basis), reason.alias("reason"))
+
+    def _merge(self, parts: list[Path], out: Path) -> None:
+        """All parts in one file, which is whole or not there, and its owner's alone."""
+        fresh = out.with_name(f".{out.name}.part")
+        with storing(out):
+            fresh.unlink(missing_ok=True)
+            with opened(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
+                pass
+            _SINKS[out.suffix.lower()](pl.scan_parquet(parts), fresh)
+            with opened(fresh, os.O_RDONLY) as file:
+                os.fsync(file)
+            check_out(out)
+            fresh.rename(out)
+            sync_folder(out.parent)
+
+
+def _absent(ids: pl.Series) -> pl.Series:
+    """Which ids are none: in CSV files an empty one and a missing one can't be told apart."""
+    empty = {pl.String: "", pl.Binary: b""}.get(ids.dtype.base_type())
+    return ids.is_null() if empty is None else (ids == empty).fill_null(True)

@@ -1,0 +1,34 @@
+"""Companies that have trained, each once for all tests."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tacit.company.folder import Folder
+from tests.company.conftest import small_companies
+from tests.one_shot.companies import Companies, table
+
+
+@pytest.fixture(scope="session", name="exchanged")
+def _exchanged(tmp_path_factory):
+    """An airline and an airport after a training in one exchange, with noise on what the airport sends."""
+    companies = Companies(tmp_path_factory.mktemp("exchanged"), table(900))
+    quick = 'learn = { learner = "linear", floor = false, noise = 0.5 }\nalign.allow_edits = true\n'
+    companies.set("airport", columns='categorical = ["port"], numeric = ["wind", "rain"]', more=quick)
+    companies.align()
+    outcomes = companies.train()
+    assert not [one for one in outcomes.values() if isinstance(one, BaseException)], outcomes
+    return companies
+
+
+@pytest.fixture(scope="session", name="split")
+def _split(tmp_path_factory):
+    """The folders of an airline and an airport after a split training, with noise on what the airport sends."""
+    companies = small_companies(tmp_path_factory.mktemp("split"))
+    settings = companies[1].path / "party.toml"
+    noise = 'protect.embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]\nalign.allow_edits = true'
+    settings.write_text(settings.read_text().replace("protect.embedding = []", noise))
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(Folder.align, companies, timeout=120))
+        list(both.map(Folder.train, companies, timeout=120))
+    return {company.config.name: company for company in companies}

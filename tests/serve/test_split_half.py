@@ -1,0 +1,91 @@
+"""The halves of a split training: the same bytes for a row every time, protected as at the end of the training."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tacit.company import sealed_log
+from tacit.company.folder import Folder
+from tacit.company.gate import GATE
+from tacit.errors import DataError, ProtocolError, UsageError
+from tacit.serve.halves import load_embedder, load_scorer
+
+
+@pytest.fixture(name="where")
+def _where(split):
+    return {name: folder.run_folder(folder.contract) for name, folder in split.items()}
+
+
+def test_a_row_has_noise_of_its_own_and_the_same_every_time(split):
+    half, table = load_embedder(split["airport"], "test"), pl.read_parquet(split["airport"].data)
+    whole = half.embed(table)
+    assert whole.shape == (70, half.width)
+    assert all(np.array_equal(half.embed(table[row : row + 1])[0], whole[row]) for row in (0, 33, 69))
+    clean = half.party.bottom(*_inputs(half, table)).detach().numpy()
+    noise = whole.view(np.float32) - clean
+    assert 0.5 < noise.std() / (8.0 / (4 * 4.0) ** 0.5) < 2, "of the strength that was trained with"
+    assert len(np.unique(noise.round(4), axis=0)) == 70
+
+
+def _inputs(half, table):
+    return half.encoder.encode(table).tensors
+
+
+def test_scores_are_probabilities_and_the_same_alone(split):
+    embedder, scorer = load_embedder(split["airport"], "test"), load_scorer(split["airline"], "test")
+    assert scorer.versions == {"airport": embedder.version}
+    assert (scorer.outputs, scorer.fallback) == (("score",), False)
+    embeddings = embedder.embed(pl.read_parquet(split["airport"].data))
+    rows = pl.DataFrame({"id": range(70)})
+    whole = scorer.score(rows, {"airport": embeddings})
+    assert whole.shape == (70, 1)
+    assert ((whole > 0) & (whole < 1)).all()
+    assert np.array_equal(scorer.score(rows[7:8], {"airport": embeddings[7:8]})[0], whole[7])
+    with pytest.raises(UsageError, match="no fallback"):
+        scorer.score(rows, None)
+    wrong = embeddings.copy()
+    wrong[3].view(np.float32)[0] = np.nan
+    with pytest.raises(ProtocolError, match="not finite"):
+        scorer.score(rows, {"airport": wrong})
+
+
+@pytest.mark.parametrize("protect", ['{ name = "gaussian", snr = 4.0 }', '{ name = "quantize", bits = 4 }'])
+def test_a_protection_that_looks_at_a_whole_batch_is_refused(split, protect):
+    settings = split["airport"].path / "party.toml"
+    before = settings.read_text()
+    settings.write_text(before.replace('{ name = "gaussian", snr = 4.0, clip = 8.0 }', protect))
+    try:
+        with pytest.raises(UsageError, match="from a whole batch"):
+            load_embedder(Folder(split["airport"].path), "test")
+    finally:
+        settings.write_text(before)
+
+
+def test_what_is_served_is_protected_as_at_the_end_of_the_training(split, where, monkeypatch):
+    said = {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": 3, "strength": "", "limit": None,
+            "reason": "", "broken": False, "worst": None, "foreseen": None}  # fmt: skip
+    content = {path: path.read_bytes() for path in where["airport"].glob(f"{GATE}*")}
+    sealed_log.append(where["airport"] / GATE, said)
+    try:
+        (gaussian,) = load_embedder(split["airport"], "test").party.shield.protect
+        assert gaussian.snr == 0.5
+    finally:
+        (where["airport"] / GATE).unlink()
+        for path, before in content.items():
+            path.write_bytes(before)
+
+
+def test_other_weights_and_missing_ones_are_said(split, where):
+    path = where["airline"] / "model.safetensors"
+    before = path.read_bytes()
+    try:
+        save_file({"other": torch.zeros(1)}, path)
+        with pytest.raises(DataError, match="does not fit the model"):
+            load_scorer(split["airline"], "test")
+        path.unlink()
+        with pytest.raises(UsageError, match="the training is not over"):
+            load_scorer(split["airline"], "test")
+    finally:
+        path.write_bytes(before)
