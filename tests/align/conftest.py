@@ -1,5 +1,6 @@
 """Two ends of a link in one process, and two parties that talk over them, each in its own thread."""
 
+import functools
 import hashlib
 import queue
 import threading
@@ -9,10 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from tacit.align import _exchange, psi
+from tacit.align.curve import Engine
+from tacit.align.psi import intersect
 from tacit.errors import LinkError
 
 ROOM = 3  # messages that wait: few, so that two parties that only send would stop each other
 TIMEOUT = 30.0
+PATIENCE = 20.0
 
 
 class QueueLink:
@@ -79,3 +84,43 @@ def _hashes():
         return np.frombuffer(joined, np.uint8).reshape(-1, 32)
 
     return of
+
+
+@pytest.fixture(name="engine", scope="module")
+def _engine():
+    with Engine(workers=2) as engine:
+        yield engine
+
+
+@pytest.fixture(name="party")
+def _party(engine, hashes):
+    """One party's side: the numbers it found, in its order, and the peer's count."""
+
+    def run(link, numbers, **options):
+        chosen = {"engine": engine, "cap": 100_000, "minimum": 0, "patience": PATIENCE, **options}
+        try:
+            found = intersect(link, hashes(numbers), **chosen)
+        except Exception:
+            link.close()
+            raise
+        return [numbers[place] for place in found.positions], found.peer_count
+
+    return run
+
+
+@pytest.fixture(name="align")
+def _align(links, both, party):
+    """Align two lists of numbers: what each found or its error, and both links."""
+
+    def run(one, two, **options):
+        ends = links()
+        sides = zip(ends, (one, two), strict=True)
+        return *both(*(functools.partial(party, link, ids, **options) for link, ids in sides)), ends
+
+    return run
+
+
+@pytest.fixture(name="small_chunks")
+def _small_chunks(monkeypatch):
+    for module in (_exchange, psi):
+        monkeypatch.setattr(module, "CHUNK", 7)

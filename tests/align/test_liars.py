@@ -9,19 +9,13 @@ import torch
 
 from tacit.align import psi
 from tacit.align.control import decoded, expect
-from tacit.align.curve import Engine, hash_to_points
+from tacit.align.curve import hash_to_points
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.wire.codec import control
 
 OWN, ASKED, MINIMUM = 60, 40, 20  # ids of the honest party, of the liar, and the smallest intersection
 PATIENCE = 20.0
-
-
-@pytest.fixture(name="engine", scope="module")
-def _engine():
-    with Engine() as engine:
-        yield engine
 
 
 def noise(count, width=32):

@@ -67,7 +67,7 @@ class Matched:
         return len(self.positions)
 
 
-def intersect(
+def intersect(  # all that one side of the protocol needs, by name
     link: Link,
     hashes: Points,
     *,

@@ -73,7 +73,7 @@ def drawn(network: nn.Module, source: NoiseSource, device: torch.device) -> nn.M
     return network
 
 
-def trained(
+def trained(  # each setting of a training by name; callers differ in most of them
     network: nn.Module,
     z: Tensor,
     target: Tensor,

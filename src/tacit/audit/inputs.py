@@ -86,7 +86,7 @@ def mean_visits(view: View) -> View:
     return View.of_embeddings((total / counts[:, None]).to(z.dtype)[None], rows=rows[None], role=view.role)
 
 
-def attack_inputs(
+def attack_inputs(  # a public entry point: each setting by name
     view: View,
     inputs: Tensor,
     attacks: Sequence[InputAttack | str],

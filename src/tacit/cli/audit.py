@@ -34,7 +34,7 @@ class _Asked:
     batch_size: int
 
 
-def audit(
+def audit(  # typer reads each option from a parameter
     run: Run = None,
     folder: Folder = None,
     gradients: Annotated[

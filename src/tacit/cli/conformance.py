@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.testing import Outcome
 
 
-def conformance(
+def conformance(  # typer reads each option from a parameter
     file: Annotated[
         str, typer.Argument(help="The Python file; file.py:factory where it has several.", metavar="FILE[:FACTORY]")
     ],

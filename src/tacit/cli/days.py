@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("norm@cut", "hint@cut", "test_auc")
 
 
-def days(
+def days(  # typer reads each option from a parameter
     data: Name = "flights",
     folder: DataFolder = None,
     protect: Protect = "max_norm,marvell(scale=4),matched(leak_auc=0.6)",

@@ -30,7 +30,7 @@ _EMBEDDED = (
 )
 
 
-def demo(
+def demo(  # typer reads each option from a parameter
     rows: Annotated[
         int | None, typer.Option(min=4096, help="Use only so many flights. [default: all]", metavar="N")
     ] = None,

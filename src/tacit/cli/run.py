@@ -49,7 +49,7 @@ def align(
         typer.echo(f"{found.count:,} rows are common to all parties of the run {found.run!r}{after}")
 
 
-def train(
+def train(  # typer reads each option from a parameter
     where: Where = None,
     folder: Folder = None,
     audit: Annotated[

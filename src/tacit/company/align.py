@@ -42,7 +42,7 @@ def aligned(folder: Folder | str | Path) -> Aligned:
     return read(where, folder.terms.run)
 
 
-def align(
+def align(  # the protocol from top to bottom, in the order of its messages
     folder: Folder | str | Path,
     data: Source | None = None,
     *,

@@ -85,7 +85,7 @@ class Simulation:
             return torch.cat([self.top(z[rows], *(x[rows] for x in extra)) for rows in places])
 
 
-def simulate(
+def simulate(  # a public entry point: each setting by name, and the loop of both parties on one screen
     *,
     bottom: nn.Module,
     top: nn.Module,

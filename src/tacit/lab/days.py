@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["by_day"]
 
 
-def by_day(
+def by_day(  # a public entry point: each setting by name
     data: Data,
     settings: Sequence[Setting],
     *,

@@ -123,7 +123,7 @@ class WideDeepTop(Layered):
         return one_or_many(logits)
 
 
-def wide_deep(
+def wide_deep(  # a public entry point: each setting of the network by name
     cardinalities: Sequence[int],
     numeric: int,
     *,

@@ -76,7 +76,7 @@ class Recorder:
         self._last: deque[_Step] = deque(maxlen=last)
         self._followed: list[_Step] = []
 
-    def write(
+    def write(  # a step's tensors, by name
         self,
         *,
         rows: Tensor,

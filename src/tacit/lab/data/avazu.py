@@ -45,7 +45,7 @@ _KINDS = {
 }
 
 
-def load(
+def load(  # the options of a data set, by name
     path: str | Path,
     *,
     rows: int | None = None,

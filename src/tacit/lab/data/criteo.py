@@ -42,7 +42,7 @@ _LAYOUT = Layout(
 )
 
 
-def load(
+def load(  # the options of a data set, by name
     path: str | Path,
     *,
     rows: int | None = None,

@@ -174,7 +174,7 @@ def _offset_for(logits: Tensor, share: float) -> float:
     return (low + high) / 2
 
 
-def table(
+def table(  # the options of a data set, by name
     rows: int,
     cardinalities: Sequence[int],
     numeric: int,

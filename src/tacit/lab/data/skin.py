@@ -74,7 +74,7 @@ _KINDS = (
 _TABLES = " nor ".join(kind.file for kind in _KINDS)
 
 
-def load(
+def load(  # the options of a data set, by name
     folder: str | Path,
     *,
     rows: int | None = None,

@@ -2,7 +2,8 @@
 
 A program handles some of a batch's codes and, for each of them, a stretch of its row: neighbouring threads read
 neighbouring numbers. Where several examples have one code, their gradients are added up atomically, and of those
-examples the last one owns the row in this step and alone updates it.
+examples the last one owns the row in this step and alone updates it. A kernel takes tensors and numbers one by one,
+and so has many parameters.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Stack:
         visits: how many visits of each of them there is room for.
     """
 
-    def __init__(
+    def __init__(  # one stack is made of all that sets it apart from a single network, by name
         self,
         rows: Rows,
         network: Network,
