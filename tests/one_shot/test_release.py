@@ -147,7 +147,7 @@ def test_a_rare_category_counts_once_it_is_surely_read():
     found = audit(ranks(noise(1) + 100 * member, 256), inputs)
     finding = of(found, "town", f"category {rare}")
     assert finding.members < 200
-    assert finding.read.value > 0.9
+    assert finding.read.value > 0.7  # of about fifty rows
     assert finding.counted, "few rows are enough to be sure that something is read, not of how much"
     assert found.sure > 0.4
     assert found.worst >= finding.read.high
@@ -165,7 +165,7 @@ def test_a_rare_category_is_judged_by_all_of_its_unknown_rows():
     assert few.judged["all"] == 1000
     finding = of(few, "town", f"category {rare}")
     assert finding.members > 30 > 1000 * member.mean()
-    assert finding.read.value > 0.9
+    assert finding.read.value > 0.7  # of about fifty rows
     assert few.worst >= finding.read.high
     assert of(few, "kind", "category 2").members < 300, "all others are judged as before"
 

@@ -57,10 +57,11 @@ def test_what_learnt_nothing_gives_way_to_a_label_free_embedding_that_tells_no_m
     home, sent = world
     made, first = learnt(home, sent, Beside())
     found = above_floor(first, made, sent, COIN, home)
-    assert found.bottom.name == "pca"
+    name = found.bottom.name
+    assert name in {"pca", "waist", "clusters"}
     assert found.audit.numbers < first.audit.numbers - 0.1
-    assert "pca of 1 number" in found.why
-    assert found.as_dict()["bottom"] == "pca"
+    assert f"{name} of 1 number" in found.why
+    assert found.as_dict()["bottom"] == name
 
 
 def test_what_learnt_more_stays(world):
