@@ -23,7 +23,7 @@ is one line that says what happened, to which file or field, and what to do next
 `tacit --install-completion` lets your shell (bash, zsh, fish) complete verbs, options and the names of protections,
 attacks, data sets and topics; `tacit --show-completion` prints the script that does so."""
 
-_EVERYWHERE = ("help", "json", "quiet")
+_EVERYWHERE = ("help", "as_json", "quiet")
 """Options of every verb, which the page explains once."""
 
 _CODES = (

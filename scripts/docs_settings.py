@@ -15,13 +15,13 @@ from tacit.plugins import function
 from tacit.protect.facts import Option
 
 _SETTINGS = """\
-Two files of TOML. `party.toml` belongs to one party and nobody else sees it; `tacit init` writes it with a comment for
-each line. `contract.toml` is equal on all sides; `tacit contract --new` writes a draft, and `tacit contract` shows its
-digest.
+There are two TOML files. `party.toml` belongs to one party, and nobody else sees it; `tacit init` writes it with a
+comment for each line. `contract.toml` is the same on all sides; `tacit contract --new` writes a draft, and `tacit
+contract` shows its digest.
 
-An unknown key is an error, and all mistakes of a file are told at once, each with its place and the next act. A key
-without a default may be left out, if nothing else is said. What a run was begun with stays: where its data, model,
-optimizer or protection has changed it refuses to go on. `limit`, `on_limit` and the address may change."""
+An unknown key is an error. All mistakes in a file are reported at once, each with its place and what to do. A key
+without a default may be left out unless the table says otherwise. A run keeps what it was begun with: if its data,
+model, optimizer or protection has changed, it refuses to go on. `limit`, `on_limit` and the address may change."""
 
 _PARTS = {
     Gradient: '`gradient = { name = "matched", leak_auc = 0.6 }`: a name and one strength. See '
@@ -39,7 +39,7 @@ def settings() -> str:
     parts += file_keys(Contract)
     for part, words in _PARTS.items():
         parts += [f"## {part.__name__}", inspect.getdoc(part).splitlines()[0], words, setting_keys(part)]
-        parts += ["Options, each of which belongs to the protections that it is named with:", option_keys(part)]
+        parts += ["Options, with the protection that each belongs to:", option_keys(part)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -41,10 +41,9 @@ def test_every_protection_attack_and_metric_is_a_topic():
         assert len(one.about) < 160, one.name
 
 
-NAMES = ["leak-auc", "leak_auc", "explain-what-leaks", "explain-what-leaks.md", "LEAK-AUC", "auc"]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", ["leak-auc", "leak_auc", "explain-what-leaks", "explain-what-leaks.md", "LEAK-AUC", "auc"]
+)
 def test_a_page_by_all_its_names(name):
     text = text_of(find(name))
     assert (DOCS / "explain-what-leaks.md").read_text().splitlines()[0] in text

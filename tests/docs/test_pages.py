@@ -47,6 +47,21 @@ def test_anchors_are_those_of_a_browser(tmp_path):
     assert anchors(tmp_path / "page.md") == ["one-two-three", "four", "four-1"]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_rows_of_a_table_have_as_many_cells_as_its_head(page):
+    width = None
+    for number, line in enumerate(prose(page).splitlines(), start=1):
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else None
+        assert width is None or cells in (None, width), f"{page.name}, line {number}: {line}"
+        width = cells
+
+
+def test_every_picture_is_shown_somewhere():
+    shown = "".join(page.read_text() for page in PAGES)
+    for picture in (ROOT / "docs" / "images").glob("*.*g"):
+        assert picture.name in shown, f"no page shows {picture.name}: delete it"
+
+
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
 def test_a_page_is_of_one_kind_and_has_a_title(page):
     assert page.name.startswith(("tutorial-", "howto-", "explain-", "ref-")) or page.stem in ("index", "results")
