@@ -1,4 +1,4 @@
-"""Makes the two tables of the data set "New York flights 2013" from the published package.
+"""Makes the tables of the data set "New York flights 2013" from the published package.
 
 Get the package, then run this script on it, in the root of the checkout:
 
@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from tacit.align.tables import scramble
-from tacit.lab.data.flights import AIRLINE_COLUMNS, AIRPORT_COLUMNS, FOLDER
+from tacit.lab.data.flights import AIRLINE_COLUMNS, AIRPORT_COLUMNS, DELAY_COLUMNS, FOLDER
 
 HOME = "America/New_York"
 # Destinations that the package's list of airports leaves out.
@@ -135,6 +135,12 @@ def make_airline(flights: pl.DataFrame, planes: pl.DataFrame) -> pl.DataFrame:
     return table.select(pl.col(name).cast(dtype) for name, dtype in AIRLINE_COLUMNS.items())
 
 
+def make_delays(flights: pl.DataFrame, airline: pl.DataFrame) -> pl.DataFrame:
+    """How late each flight of the airline's table came, in its order, for who wants more than `late`."""
+    table = airline.select("flight_id").join(flights, on="flight_id", how="left", maintain_order="left")
+    return table.select(delay=pl.col("arr_delay").cast(DELAY_COLUMNS["delay"]))
+
+
 def without(table: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
     """The table less a share of its flights, chosen by a hash of the id."""
     return table.filter(pl.Series(scramble(table["flight_id"].to_numpy(), seed) >= share))
@@ -162,6 +168,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     write(airport, arguments.out / "airport.parquet")
     write(airline, arguments.out / "airline.parquet")
+    write(make_delays(flown, airline), arguments.out / "delays.parquet")
     common = airport.join(airline, on="flight_id")
     print(f"{len(common):,} flights in both, {common['late'].sum() / len(common):.4f} of them late")
 

@@ -66,6 +66,7 @@ _SLOW = (
     "company/test_two_companies.py",
     "docs/test_blocks.py",
     "docs/test_site.py",
+    "lab/test_delays.py::test_two_processes_learn_how_late_flights_come",
     "lab/test_sweep_interrupted.py",
     "one_shot/test_certificate_attacked.py",
     "one_shot/test_companies.py::test_another_run_and_another_partner_get_the_same_bits",

@@ -51,15 +51,9 @@ def print_outcome(outcome: LabelOutcome | FeatureOutcome, *, as_json: bool, quie
 
 
 def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
-    names = {
-        "test_auc": "test AUC",
-        "test_accuracy": "accuracy",
-        "test_r2": "share of variance told",
-        "test_rmse": "error",
-    }
-    rows = [
-        [names.get(name, name), f"{value:.4f}", f"{outcome.alone[name]:.4f}"] for name, value in outcome.figures.items()
-    ]
+    from tacit.views.report.words import spelled
+
+    rows = [[spelled(name), f"{value:.4f}", f"{outcome.alone[name]:.4f}"] for name, value in outcome.figures.items()]
     if rows:
         print_table("Your private model, on the test rows", ["figure", "with partners", "without"], rows)
     screen, certificate = console(100), outcome.certificate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -41,6 +41,10 @@ def demo(  # typer reads each option from a parameter
     width: Annotated[
         int, typer.Option(min=1, max=128, help="Numbers that the airport sends of a flight.", metavar="N")
     ] = 1,
+    label: Annotated[
+        Literal["late", "when", "minutes"],
+        typer.Option(help="What of a delay: over an hour; three classes of it (when); minutes.", metavar="NAME"),
+    ] = "late",
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Keep both companies' folders and demo.json in DIR.", metavar="DIR")
@@ -86,7 +90,9 @@ def demo(  # typer reads each option from a parameter
         else:
             from tacit.lab.one_exchange import run as in_one_exchange
 
-            told = in_one_exchange(where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, progress=show)
+            told = in_one_exchange(
+                where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label, progress=show
+            )
     document = {"seed": seed, "version": __version__, **told}
     if out is not None:
         (out / "demo.json").write_text(json.dumps(document, indent=2) + "\n")
@@ -101,6 +107,8 @@ def demo(  # typer reads each option from a parameter
 
 
 def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) -> None:
+    from tacit.views.report.words import spelled
+
     screen, certificate, audit = console(100), told["certificate"], told["audit"]
     if not quiet:
         screen.print(
@@ -119,8 +127,14 @@ def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) 
         ],
         ["features: mean share of categories read", f"{audit['codes']:.1%}"],
         None,
-        ["[bold]test AUC of the airline's model", f"[bold]{told['figures']['test_auc']:.3f}"],
-        ["without the airport", f"{told['alone']['test_auc']:.3f}"],
+        *(
+            line
+            for name, value in told["figures"].items()
+            for line in (
+                [f"[bold]{spelled(name)} of the airline's model", f"[bold]{value:.3f}"],
+                ["without the airport", f"{told['alone'][name]:.3f}"],
+            )
+        ),
         None,
         ["bytes sent, labels and embedding", f"{sent['labels']:,} + {sent['embedding']:,}"],
     ]

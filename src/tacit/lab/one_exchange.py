@@ -6,13 +6,16 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from tacit.lab.data.flights import MINUTES
 from tacit.lab.two_companies import Company, height, set_up, together
+from tacit.views.status import read_run
 
-__all__ = ["meet", "prepare", "run"]
+__all__ = ["Label", "meet", "prepare", "run"]
 
 Progress = Callable[[str, int, int], None]
+Label = Literal["late", "when", "minutes"]
 
 _CONTRACT = """\
 mode = "one_shot"
@@ -21,12 +24,24 @@ label_party = "airline"
 feature_parties = ["airport"]
 [exchange]
 width = {width}
-rare = "positive"
+{target}
 """
+_TARGETS = {
+    "late": 'rare = "positive"',
+    "when": "classes = 3",
+    "minutes": 'target = "number"\nlow = {:.1f}\nhigh = {:.1f}'.format(*MINUTES),
+}
 
 
 def prepare(
-    out: Path, *, rows: int | None, seed: int, width: int = 1, limit: float = 0.6, odds: float | None = 3.0
+    out: Path,
+    *,
+    rows: int | None,
+    seed: int,
+    width: int = 1,
+    limit: float = 0.6,
+    odds: float | None = 3.0,
+    label: Label = "late",
 ) -> tuple[Company, Company]:
     """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
 
@@ -34,7 +49,8 @@ def prepare(
     """
     limits = f"limit = {limit}\n" + ("" if odds is None else f"odds = {odds}\n")
     threads = os.cpu_count() or 1  # they work one after the other
-    return set_up(out, _CONTRACT.format(width=width), rows=rows, seed=seed, threads=threads, limits=limits)
+    contract = _CONTRACT.format(width=width, target=_TARGETS[label])
+    return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, label=label)
 
 
 def run(
@@ -45,6 +61,7 @@ def run(
     width: int = 1,
     limit: float = 0.6,
     odds: float | None = 3.0,
+    label: Label = "late",
     progress: Progress,
 ) -> dict[str, Any]:
     """Set both up, align and train in one exchange; what came of it, as plain values.
@@ -56,9 +73,11 @@ def run(
         width: numbers that the airport sends of a flight.
         limit: leak AUC of a label.
         odds: the factor by which a label's odds change at most.
+        label: what is learnt: who comes an hour late, which of three classes of delay, or how many minutes.
         progress: told what is being done.
     """
-    return meet(*prepare(out, rows=rows, seed=seed, width=width, limit=limit, odds=odds), progress=progress)
+    companies = prepare(out, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label)
+    return meet(*companies, progress=progress)
 
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
@@ -86,6 +105,7 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
     outcome = together([airline, airport], "train", show)
     trained = time.perf_counter()
     release = airport.read("release/release.json")
+    (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] == "flipped labels")
     return {
         "airline_rows": height(airline),
         "airport_rows": height(airport),
@@ -97,5 +117,5 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
         "certificate": outcome["certificate"],
         "form": release["form"],
         "audit": release["audit"],
-        "bytes": {"labels": -(-outcome["certificate"]["rows"] // 8), "embedding": outcome["received_bytes"]},
+        "bytes": {"labels": told_labels["bytes"], "embedding": outcome["received_bytes"]},
     }

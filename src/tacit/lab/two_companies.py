@@ -113,6 +113,7 @@ def set_up(
     seed: int,
     threads: int,
     limits: str,
+    label: str = "late",
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Company, Company]:
     """An airline and an airport: folders with tables and settings, certificates exchanged, one contract.
@@ -124,25 +125,27 @@ def set_up(
         seed: of everything that is drawn.
         threads: of each.
         limits: lines of the airline's party.toml, about its labels.
+        label: the column of them.
         more: lines of the party.toml of each role.
     """
     data, network = flights.tables(), _free_address()
+    airline = data.airline if label == "late" else flights.with_delays(data.airline)
     folders: dict[str, Folder] = {}
     each: tuple[tuple[str, Literal["label", "features"], pl.DataFrame, Columns], ...] = (
-        ("airline", "label", data.airline, flights.AIRLINE_INPUTS),
+        ("airline", "label", airline, flights.AIRLINE_INPUTS),
         ("airport", "features", data.airport, flights.AIRPORT_INPUTS),
     )
     for name, role, table, columns in each:
-        path, label = out / name, role == "label"
+        path, labelled = out / name, role == "label"
         folders[name] = _new_folder(path, role)
         flights.with_inputs(_some(table, rows)).write_parquet(path / "flights.parquet")
         (path / "party.toml").write_text(
             _PARTY.format(
                 name=name,
                 role=role,
-                limits=limits if label else "",
-                network=f'{"listen" if label else "connect"} = "{network}"',
-                label='label = "late"\n' if label else "",
+                limits=limits if labelled else "",
+                network=f'{"listen" if labelled else "connect"} = "{network}"',
+                label=f'label = "{label}"\n' if labelled else "",
                 categorical=json.dumps(columns.categorical),
                 numeric=json.dumps(columns.numeric),
                 flagged=json.dumps(columns.flagged),

@@ -81,9 +81,12 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+_SPELLED = {"auc": "AUC", "r2": "R²", "rmse": "RMSE"}
+
+
 def spelled(name: str) -> str:
     """The name of a figure as people say it."""
-    return " ".join("AUC" if part == "auc" else part for part in name.split("_"))
+    return " ".join(_SPELLED.get(part, part) for part in name.split("_"))
 
 
 def plain_words(text: str) -> str:

@@ -1,6 +1,6 @@
 """New York flights 2013: an airport knows schedule and weather, an airline knows its aircraft and who came late.
 
-The two tables lie beside this file (CC0, see the README there). A flight counts as late when it arrives an hour or
+The tables lie beside this file (CC0, see the README there). A flight counts as late when it arrives an hour or
 more behind its schedule. Every feature is known before the flight leaves. Rows of the data set know their day, counted
 from 0 on 1 January, and are sorted by it, so that a model can be trained day by day. `generated` makes up as many such
 flights as asked.
@@ -33,18 +33,24 @@ __all__ = [
     "AIRLINE_INPUTS",
     "AIRPORT_COLUMNS",
     "AIRPORT_INPUTS",
+    "DELAY_COLUMNS",
     "FOLDER",
+    "MINUTES",
     "Flights",
     "airline",
     "airport",
     "generated",
     "load",
     "tables",
+    "with_delays",
     "with_inputs",
 ]
 
 FOLDER = Path(__file__).parent
 """Where the shipped tables lie."""
+
+MINUTES = (-30, 180)
+"""What delays in minutes are clipped to."""
 
 _SHARE = 0.086  # of flights that are late, as in the shipped ones
 _MISSING = "Where gust, pressure or the age of the aircraft is missing, a column of its own says so."
@@ -88,6 +94,9 @@ AIRLINE_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType(
     }
 )
 """The airline's columns and their types; `late` is the label."""
+
+DELAY_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType({"delay": pl.Int16})
+"""Minutes behind the scheduled arrival, of each flight of the airline's table, in its order."""
 
 AIRPORT_INPUTS = Columns(
     categorical=("origin", "month", "day", "weekday", "hour"),
@@ -205,6 +214,22 @@ def with_inputs(table: pl.DataFrame) -> pl.DataFrame:
     airline = {"age": 2013 - pl.col("built").cast(pl.Int16)}
     wanted = (airport if "wind_dir" in table.columns else {}) | (airline if "built" in table.columns else {})
     return table.with_columns(**wanted)
+
+
+def with_delays(table: pl.DataFrame) -> pl.DataFrame:
+    """The airline's table, or some rows of it, with two more labels: how late a flight came.
+
+    `minutes` are those behind the scheduled arrival, from half an hour early to three hours late, to which they are
+    clipped. `when` is 0 up to a quarter of an hour behind it, 1 up to three quarters, 2 after that.
+    """
+    delays = _read(FOLDER / "delays.parquet", DELAY_COLUMNS)
+    known = airline().select("flight_id").with_columns(delays["delay"])
+    delay = pl.col("delay")
+    return (
+        table.join(known, on="flight_id", how="left", maintain_order="left")
+        .with_columns(minutes=delay.clip(*MINUTES), when=(delay > 15).cast(pl.Int8) + (delay > 45).cast(pl.Int8))
+        .drop("delay")
+    )
 
 
 def airport() -> pl.DataFrame:

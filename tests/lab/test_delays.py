@@ -1,0 +1,53 @@
+"""How late flights came, in three classes and in minutes: two companies, two processes, real flights."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tacit.lab.data import flights
+from tacit.lab.one_exchange import run
+from tacit.one_shot.exchange import packed_size
+from tacit.one_shot.mechanisms import outcomes, read_mechanism
+
+ROWS = 4500
+LIMIT, ODDS = 0.74, 8.0
+
+
+def test_labels_of_a_delay_agree():
+    table = flights.with_delays(flights.airline())
+    assert (table["late"] == (table["minutes"] >= 60)).all()
+    assert (table["minutes"].min(), table["minutes"].max()) == flights.MINUTES
+    shares = [(table["when"] == when).mean() for when in range(3)]
+    assert shares == pytest.approx([0.763, 0.124, 0.113], abs=0.001)
+    some = flights.airline()[1000:1010].reverse()
+    assert flights.with_delays(some)["late"].to_list() == some["late"].to_list()
+    assert flights.with_delays(some)["minutes"].to_list() == table[1000:1010].reverse()["minutes"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("label", "most", "figures"),
+    [("when", 3, {"test_auc", "test_accuracy"}), ("minutes", 16, {"test_r2", "test_rmse"})],
+)
+def test_two_processes_learn_how_late_flights_come(tmp_path, monkeypatch, label, most, figures):
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path / "state"))
+    told = run(tmp_path, rows=ROWS, seed=0, limit=LIMIT, odds=ODDS, label=label, progress=lambda *_: None)
+    certificate, train = told["certificate"], told["certificate"]["rows"]
+    assert 0.55 < certificate["auc"] <= LIMIT
+    assert 1 < certificate["odds"] <= ODDS
+    assert told["figures"].keys() == told["alone"].keys() == figures
+    flips = tmp_path / "airport" / "runs" / "flights" / "flips"
+    sent, coin = np.load(flips / "sent.npy"), read_mechanism(json.loads((flips / "mechanism.json").read_bytes()))
+    assert len(sent) == train
+    assert 2 <= len(np.unique(sent)) <= outcomes(coin) <= most
+    assert told["bytes"] == {"labels": packed_size(train, outcomes(coin)), "embedding": told["common"]}
+    reports = {
+        name: json.loads((tmp_path / name / "runs" / "flights" / "report.json").read_bytes())
+        for name in ("airline", "airport")
+    }
+    measured = {one["name"]: one for one in reports["airline"]["exchange"]["figures"]}
+    assert measured["canaries"]["held"], "within five standard errors of the certificate"
+    assert reports["airline"]["verdict"] == "held"
+    assert reports["airport"]["exchange"]["release"]["columns"], "decoders read something of some column"
