@@ -148,12 +148,21 @@ def first_guess(target: Tensor, numbers: int) -> Tensor:
 
 def answered(numbers: int) -> Loss:
     """The loss of answers: squared error of the first `numbers`, else cross entropy; NaN is not asked for."""
+    entropy = functional.binary_cross_entropy_with_logits
 
     def loss(answer: Tensor, target: Tensor) -> Tensor:
-        asked, truth = ~target.isnan(), target.nan_to_num(0.0)
-        squares = (answer[:, :numbers] - truth[:, :numbers]).square()
-        bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], truth[:, numbers:], reduction="none")
-        return (torch.cat([squares, bits], dim=1) * asked).sum(1).mean()
+        asked, cut = None, [numbers, target.shape[1] - numbers]
+        if bool(target.isnan().any()):
+            asked = ~target.isnan()
+            target = target.nan_to_num(0.0)
+        (value, bit), (number, yes) = answer.split(cut, 1), target.split(cut, 1)
+        off = (value - number).square()
+        if asked is None:
+            total = off.sum() + entropy(bit, yes, reduction="sum")
+        else:
+            of_number, of_bit = asked.to(answer.dtype).split(cut, 1)
+            total = (off * of_number).sum() + entropy(bit, yes, of_bit, reduction="sum")
+        return total / len(answer)
 
     return loss
 
