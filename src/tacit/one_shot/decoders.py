@@ -151,18 +151,13 @@ def answered(numbers: int) -> Loss:
     entropy = functional.binary_cross_entropy_with_logits
 
     def loss(answer: Tensor, target: Tensor) -> Tensor:
-        asked, cut = None, [numbers, target.shape[1] - numbers]
-        if bool(target.isnan().any()):
-            asked = ~target.isnan()
-            target = target.nan_to_num(0.0)
-        (value, bit), (number, yes) = answer.split(cut, 1), target.split(cut, 1)
-        off = (value - number).square()
-        if asked is None:
-            total = off.sum() + entropy(bit, yes, reduction="sum")
-        else:
-            of_number, of_bit = asked.to(answer.dtype).split(cut, 1)
-            total = (off * of_number).sum() + entropy(bit, yes, of_bit, reduction="sum")
-        return total / len(answer)
+        value, bit, hidden = answer[:, :numbers], answer[:, numbers:], target.isnan()
+        if not bool(hidden.any()):
+            squares = (value - target[:, :numbers]).square().sum()
+            return (squares + entropy(bit, target[:, numbers:], reduction="sum")) / len(answer)
+        truth, asked = target.nan_to_num(0.0), (~hidden).to(answer.dtype)
+        squares = ((value - truth[:, :numbers]).square() * asked[:, :numbers]).sum()
+        return (squares + entropy(bit, truth[:, numbers:], asked[:, numbers:], reduction="sum")) / len(answer)
 
     return loss
 
