@@ -148,12 +148,16 @@ def first_guess(target: Tensor, numbers: int) -> Tensor:
 
 def answered(numbers: int) -> Loss:
     """The loss of answers: squared error of the first `numbers`, else cross entropy; NaN is not asked for."""
+    entropy = functional.binary_cross_entropy_with_logits
 
     def loss(answer: Tensor, target: Tensor) -> Tensor:
-        asked, truth = ~target.isnan(), target.nan_to_num(0.0)
-        squares = (answer[:, :numbers] - truth[:, :numbers]).square()
-        bits = functional.binary_cross_entropy_with_logits(answer[:, numbers:], truth[:, numbers:], reduction="none")
-        return (torch.cat([squares, bits], dim=1) * asked).sum(1).mean()
+        value, bit, hidden = answer[:, :numbers], answer[:, numbers:], target.isnan()
+        if not bool(hidden.any()):
+            squares = (value - target[:, :numbers]).square().sum()
+            return (squares + entropy(bit, target[:, numbers:], reduction="sum")) / len(answer)
+        truth, asked = target.nan_to_num(0.0), (~hidden).to(answer.dtype)
+        squares = ((value - truth[:, :numbers]).square() * asked[:, :numbers]).sum()
+        return (squares + entropy(bit, truth[:, numbers:], asked[:, numbers:], reduction="sum")) / len(answer)
 
     return loss
 
