@@ -20,30 +20,12 @@ import pytest
 from tacit.cli import main
 from tacit.company import meeting
 from tacit.company.alignment import store
-from tacit.company.folder import Folder, create
+from tacit.company.folder import Folder
 from tacit.errors import RefusedError
 from tacit.wire import certificates
 from tacit.wire.line import last_words
+from tests.companies import two_companies
 
-CONTRACT = """
-run = "small"
-label_party = "airline"
-feature_parties = ["airport"]
-loss = "binary"
-epochs = 1
-batch_size = 16
-alignment.smallest_set = 10
-cut.widths.airport = 4
-minimum.gradient.name = "none"
-"""
-PARTY = """
-name = "{name}"
-role = "{role}"
-network.{where} = "127.0.0.1:{port}"
-data = {{ path = "data.parquet", ids = ["id"], {more} }}
-training.threads = 1
-{protect}
-"""
 IDS = list(range(60))
 TABLE = {"id": IDS, "y": [one % 2 for one in IDS], "x": [one / 10 for one in IDS]}
 
@@ -92,17 +74,8 @@ def _place(tmp_path, monkeypatch):
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    for name, role, where, more, protect in (
-        ("airline", "label", "listen", 'label = "y"', 'protect.gradient.name = "none"'),
-        ("airport", "features", "connect", 'numeric = ["x"]', "protect.embedding = []"),
-    ):
-        path = create(tmp_path / name, role=role, name=name).path
-        text = PARTY.format(name=name, role=role, where=where, port=port, more=more, protect=protect)
-        (path / "party.toml").write_text(text)
-        (path / "contract.toml").write_text(CONTRACT)
-        pl.DataFrame(TABLE).write_parquet(path / "data.parquet")
-    Folder(tmp_path / "airline").trust(tmp_path / "airport" / "airport.crt")
-    Folder(tmp_path / "airport").trust(tmp_path / "airline" / "airline.crt")
+    table = pl.DataFrame(TABLE)
+    two_companies(tmp_path, (table, table), port=port, protect='protect.gradient.name = "none"')
     return Place(tmp_path, port)
 
 

@@ -13,33 +13,19 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.company.alignment import store
-from tacit.company.folder import Folder, create
+from tacit.company.folder import Folder
 from tacit.company.gate import decisions
 from tacit.company.train import train
 from tacit.errors import TacitError
+from tests.companies import contract, two_companies
 from tests.torture.world import free_port
 
 RUN = "gated"
-CONTRACT = """
-run = "gated"
-label_party = "airline"
-feature_parties = ["airport"]
-loss = "binary"
-epochs = 3
-batch_size = 80
-alignment.smallest_set = 10
-cut.widths.airport = 4
-minimum.gradient.name = "none"
-"""
-PARTY = """
-name = "{name}"
-role = "{role}"
-network.{where} = "127.0.0.1:{port}"
-data = {{ path = "data.parquet", ids = ["id"], {columns} }}
-model = {{ name = "wide_deep", layers = 1 }}
-training = {{ threads = 1, seed = 7, checkpoint_every = 4, learning_rate = 0.02 }}
-record = {{ last = 8, follow = 400 }}
-live = {{ every = 3, fitted = 8 }}
+SETTINGS = """\
+model = { name = "wide_deep", layers = 1 }
+training = { threads = 1, seed = 7, checkpoint_every = 4, learning_rate = 0.02 }
+record = { last = 8, follow = 400 }
+live = { every = 3, fitted = 8 }
 """
 ROWS = 800  # 640 to train on: 8 steps and 2 evaluations in an epoch
 
@@ -181,22 +167,17 @@ def _companies(tmp_path_factory):
     x = draw.standard_normal((ROWS, 3))
     y = (x[:, 0] + 0.7 * x[:, 1] + 0.5 * draw.standard_normal(ROWS) > 0.5).astype(np.int64)
     table = pl.DataFrame({"id": np.arange(ROWS), "y": y, "a": x[:, 0], "b": x[:, 1], "c": x[:, 2]})
-    for name, role, where, columns in (
-        ("airline", "label", "listen", 'label = "y"'),
-        ("airport", "features", "connect", 'numeric = ["a", "b", "c"]'),
+    agreed = contract(RUN, epochs=3, batch_size=80)
+    for company in two_companies(
+        path,
+        (table, table.reverse()),
+        port=1,
+        text=agreed,
+        protect='protect.gradient = { name = "none" }\nbudget = 1',
+        numeric='["a", "b", "c"]',
+        settings=SETTINGS,
     ):
-        folder = create(path / name, role=role, name=name).path
-        protect = (
-            'protect.gradient = { name = "none" }\nbudget = 1\n' if role == "label" else "protect.embedding = []\n"
-        )
-        (folder / "party.toml").write_text(
-            PARTY.format(name=name, role=role, where=where, port=1, columns=columns) + protect
-        )
-        (folder / "contract.toml").write_text(CONTRACT)
-        (folder / "keys" / "secret").write_bytes(b"7" * 32)  # the same noise each time: what is decided depends on it
-        (table if role == "label" else table.reverse()).write_parquet(folder / "data.parquet")
-    Folder(path / "airline").trust(path / "airport" / "airport.crt")
-    Folder(path / "airport").trust(path / "airline" / "airline.crt")
+        (company.path / "keys" / "secret").write_bytes(b"7" * 32)  # the same noise each time: decisions depend on it
     return Companies(path)
 
 

@@ -1,0 +1,60 @@
+"""Two small companies, the airline with the labels and the airport, whose folders are ready to align."""
+
+from tacit.company.folder import Folder, create
+
+CONTRACT = """
+run = "{run}"
+label_party = "airline"
+feature_parties = ["airport"]
+loss = "binary"
+epochs = {epochs}
+batch_size = {batch_size}
+alignment.smallest_set = 10
+cut.widths.airport = 4
+minimum.gradient.name = "none"
+"""
+PARTY = """
+name = "{name}"
+role = "{role}"
+network.{where} = "127.0.0.1:{port}"
+data = {{ path = "data.parquet", ids = ["id"], {columns} }}
+{protect}
+{settings}
+"""
+BARE = 'protect.gradient.name = "none"\nbudget = 1'
+
+
+def contract(run="small", epochs=1, batch_size=16):
+    """What the two agree on."""
+    return CONTRACT.format(run=run, epochs=epochs, batch_size=batch_size)
+
+
+def two_companies(root, tables, *, port, text=None, protect=BARE, numeric='["x"]', settings="training.threads = 1"):
+    """Make both folders below a folder; they trust each other, and send everything bare.
+
+    Args:
+        root: where they are made.
+        tables: of the airline and of the airport.
+        port: where the airline listens.
+        text: of the contract.
+        protect: what the airline does, and may spend.
+        numeric: columns of the airport.
+        settings: more lines of party.toml.
+    """
+    parties = (
+        ("airline", "label", "listen", 'label = "y"', protect),
+        ("airport", "features", "connect", f"numeric = {numeric}", "protect.embedding = []"),
+    )
+    for (name, role, where, columns, protected), table in zip(parties, tables, strict=True):
+        path = create(root / name, role=role, name=name).path
+        (path / "party.toml").write_text(
+            PARTY.format(
+                name=name, role=role, where=where, port=port, columns=columns, protect=protected, settings=settings
+            )
+        )
+        (path / "contract.toml").write_text(text or contract())
+        table.write_parquet(path / "data.parquet")
+    airline, airport = Folder(root / "airline"), Folder(root / "airport")
+    airline.trust(airport.path / "airport.crt")
+    airport.trust(airline.path / "airline.crt")
+    return airline, airport
