@@ -7,7 +7,6 @@ this party's points, one multiplies the peer's and sends them back, and the call
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
@@ -17,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tacit.align.control import receive
 from tacit.align.curve import Engine, Points
 from tacit.contracts import Link, Message
-from tacit.errors import LinkError, ProtocolError
-from tacit.wire.line import refused_by
+from tacit.errors import ProtocolError
 
-__all__ = ["CHUNK", "DOMAIN", "SHORT", "Exchange", "receive", "rows_of"]
+__all__ = ["CHUNK", "DOMAIN", "SHORT", "Exchange", "rows_of"]
 
 CHUNK = 16_384
 """Rows of every message but the last one, so that each party knows what must come."""
@@ -46,20 +45,6 @@ def rows_of(message: Message, expected: tuple[int, int], done: int, count: int) 
             f"{done} of {count} rows were there before it"
         )
     return payload.numpy()
-
-
-def receive(link: Link, patience: float, look: Callable[[], None]) -> Message:
-    """The next message; meanwhile look now and then at what else may have happened."""
-    end = time.monotonic() + patience
-    while True:
-        message = link.recv(timeout=_PULSE)
-        look()
-        if message is not None:
-            if message.kind == "refusal":
-                raise refused_by(message, link.peer)
-            return message
-        if time.monotonic() > end:
-            raise LinkError(f"{link.peer} was silent for {patience:g} s in the middle of the alignment: align again")
 
 
 class Exchange:
@@ -107,7 +92,9 @@ class Exchange:
         try:
             working = [threads.submit(self._send_points), threads.submit(self._send_products)]
             self._receive(working)
-            self._finish(working)
+            while wait_for(working, timeout=_PULSE).not_done:  # until everything has been sent
+                _raise_failure(working)
+            _raise_failure(working)
         finally:
             self._stopped.set()
             self._arrived.put(None)
@@ -116,8 +103,9 @@ class Exchange:
 
     def _receive(self, working: list[Future[None]]) -> None:
         points = products = 0  # rows that have come
+        missing = f"was silent for {self._patience:g} s in the middle of the alignment: align again"
         while points < len(self._peer) or products < len(self._own):
-            message = receive(self._link, self._patience, lambda: _raise_failure(working))
+            message = receive(self._link, self._patience, missing, lambda: _raise_failure(working))
             if message.kind == "points":
                 rows = self._checked(message, points, len(self._peer), _POINT)
                 self._arrived.put(rows)
@@ -142,13 +130,6 @@ class Exchange:
                 "order and as many as were promised"
             )
         return rows_of(message, (min(CHUNK, count - done), width), done, count)
-
-    def _finish(self, working: list[Future[None]]) -> None:
-        """Wait until everything has been sent."""
-        while not all(future.done() for future in working):
-            wait_for(working, timeout=_PULSE)
-            _raise_failure(working)
-        _raise_failure(working)
 
     def _send_points(self) -> None:
         chunks = self._engine.blind_each(self._own_chunks(), self._key, domain=DOMAIN)

@@ -32,7 +32,8 @@ from torch import Tensor
 
 from tacit.align.arrays import let_go, mapped, new_file
 from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
-from tacit.align.tables import blocks, inputs_digest, labels, labels_error, rows_error, wrong_labels
+from tacit.align.sources import Source, blocks, rows_error
+from tacit.align.tables import inputs_digest, labels, labels_error, wrong_labels
 from tacit.disk import locked, replaced, storing, sync_folder
 from tacit.errors import DataError, UsageError
 
@@ -74,7 +75,7 @@ class Prepared:
 
 
 def prepare(
-    source: str | Path | pl.DataFrame,
+    source: Source,
     rows: NDArray[np.int64],
     columns: Columns,
     folder: str | Path,
@@ -157,10 +158,10 @@ def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _source_facts(source: str | Path | pl.DataFrame, names: list[str]) -> Facts:
+def _source_facts(source: Source, names: list[str]) -> Facts:
     """By which a changed source is noticed: a table's content; of a file only what the file system knows."""
     if isinstance(source, pl.DataFrame):
-        return {"table": _digest(map(_as_bytes, blocks(source, names)))}
+        return {"table": _digest(map(_as_bytes, blocks(source, names)))}  # types included
     return file_facts(Path(source))
 
 

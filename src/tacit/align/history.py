@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
+
+from pydantic import ConfigDict, StrictInt, StrictStr, TypeAdapter
 
 from tacit.disk import append_line
 from tacit.errors import RefusedError, StorageError, UsageError
 
 __all__ = ["Alignment", "History"]
-
-_TYPES: dict[str, type] = {"str": str, "int": int}
 
 
 @dataclass(frozen=True)
@@ -42,16 +41,17 @@ class Alignment:
         result: "begun"; then "done", or the field over which it was refused: "history" where it never began.
     """
 
-    date: str
-    peer: str
-    count: int
-    peer_count: int
-    common: int
-    result: str
+    date: StrictStr
+    peer: StrictStr
+    count: StrictInt
+    peer_count: StrictInt
+    common: StrictInt
+    result: StrictStr
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+_LINE = TypeAdapter(Alignment)
 
 
 class History:
@@ -76,7 +76,7 @@ class History:
         share: float = 0.001,
         few: int = 100,
         allow_edits: bool = False,
-        now: Callable[[], datetime] = _now,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         if runs < 1:
             raise UsageError(f"runs = {runs}: allow at least one alignment with a peer")
@@ -144,31 +144,26 @@ class History:
             return []
         except OSError as error:
             raise StorageError(f"{self.path} can't be read ({error.strerror}): check who owns it") from error
-        whole, torn = content.rsplit(b"\n", 1) if b"\n" in content else (b"", content)
-        numbered = enumerate(whole.split(b"\n") if whole else [], 1)
-        found = [self._parsed(number, line) for number, line in numbered]
+        *whole, torn = content.split(b"\n")
+        lines = [self._parsed(number, line) for number, line in enumerate(whole, 1)]
         if torn:
-            self._damaged(len(found) + 1)
-        return found
+            raise self._damaged(len(lines) + 1)
+        return lines
 
     def _parsed(self, number: int, line: bytes) -> Alignment:
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            return self._damaged(number)
-        if isinstance(found, dict):
-            found.pop("digest", None)  # of this party's set: older lines have it
-        kinds = {field.name: _TYPES[str(field.type)] for field in fields(Alignment)}
-        if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
-            return self._damaged(number)
-        try:
-            dated = datetime.fromisoformat(found["date"])
-        except ValueError:
-            return self._damaged(number)
-        return Alignment(**found) if dated.tzinfo is not None else self._damaged(number)
+            content = json.loads(line)
+            content.pop("digest", None)  # of this party's set: older lines have it
+            parsed = _LINE.validate_python(content)
+            dated = datetime.fromisoformat(parsed.date).tzinfo is not None
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            dated = False
+        if not dated:
+            raise self._damaged(number)
+        return parsed
 
-    def _damaged(self, number: int) -> NoReturn:
-        raise StorageError(
+    def _damaged(self, number: int) -> StorageError:
+        return StorageError(
             f"{self.path}, line {number} is damaged: no alignment starts before that is cleared up; restore the file "
             "from a backup, or remove the line if you know what it said"
         )

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.sources import batches
+from tacit.align.sources import Source, blocks
 from tacit.errors import DataError, UsageError
 
 __all__ = ["LONGEST", "IdReport", "Ids", "read_ids"]
@@ -104,9 +104,7 @@ class Ids:
         return len(self.rows)
 
 
-def read_ids(
-    source: str | Path | pl.DataFrame, columns: str | Sequence[str], *, duplicates: Duplicates = "drop"
-) -> Ids:
+def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplicates = "drop") -> Ids:
     """The ids of a table, read in batches: of each id only its hash stays in memory.
 
     Args:
@@ -129,10 +127,9 @@ def read_ids(
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names or len(set(names)) < len(names):
         raise UsageError(f"id columns {names}: name one or more, each once")
-    name = "table" if isinstance(source, pl.DataFrame) else Path(source).name
-    reading = _Reading(name)
-    for batch in batches(source, name, names):
-        reading.add(batch)
+    reading = _Reading("table" if isinstance(source, pl.DataFrame) else Path(source).name)
+    for block in blocks(source, names):
+        reading.add(block)
     return reading.ids(duplicates)
 
 
@@ -145,8 +142,9 @@ class _Reading:
         self.hashes: list[NDArray[np.uint8]] = []
         self.rows: list[NDArray[np.int64]] = []
 
-    def add(self, batch: pl.DataFrame) -> None:
-        """Take in the id columns of the next rows, as text or bytes."""
+    def add(self, columns: pl.DataFrame) -> None:
+        """Take in the id columns of the next rows."""
+        batch = self._spelled(columns)
         kept = np.flatnonzero(_present(batch).to_numpy())
         if len(kept):
             full = batch[kept]
@@ -156,6 +154,18 @@ class _Reading:
             self.rows.append(kept + self.total)
         self.missing += len(batch) - len(kept)
         self.total += len(batch)
+
+    def _spelled(self, batch: pl.DataFrame) -> pl.DataFrame:
+        """Each id column as text; bytes stay bytes."""
+        for name, dtype in batch.schema.items():
+            textual = dtype in (pl.String, pl.Binary, pl.Date, pl.Categorical, pl.Enum, pl.Null)
+            if not dtype.is_integer() and not textual:
+                raise DataError(
+                    f"{self.source}: the id column {name!r} is {dtype}, and two sides may write such values "
+                    "differently: cast it to an integer or to text, in the same way on both sides"
+                )
+        texts = [name for name, dtype in batch.schema.items() if dtype != pl.Binary]
+        return batch.with_columns(pl.col(texts).cast(pl.String))
 
     def _hashed(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         columns = [self._encoded(column) for column in batch]

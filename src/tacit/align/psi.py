@@ -137,8 +137,7 @@ def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[
     shared = matches[0].positions
     for other in matches[1:]:
         shared = shared[np.isin(shared, other.positions)]
-    masks = [np.isin(each.positions, shared) for each in matches]
-    return shared, masks
+    return shared, [np.isin(each.positions, shared) for each in matches]
 
 
 def send_mask(link: Link, mask: NDArray[np.bool_]) -> None:

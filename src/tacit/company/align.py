@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
+from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
-from tacit.align.tables import check_columns
+from tacit.align.sources import check_columns
 from tacit.company.alignment import FILE, Aligned, Source, read, store
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
@@ -88,35 +89,15 @@ def align(
     if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
         check_columns(source, folder.table.columns)
     probing = folder.config.align
-    history = History(
-        where.parent / "alignments.jsonl",
-        runs=probing.runs_a_month,
-        allow_edits=probing.allow_edits,
-    )
+    path = where.parent / "alignments.jsonl"
+    history = History(path, runs=probing.runs_a_month, allow_edits=probing.allow_edits)
     limits = alignment_limits()
     with best_engine() as engine:
         work = _Work(folder, contract, own, engine, history, progress)
         if folder.config.role == "features":
-            found = work.until_done(lambda: meet(folder, contract, None, limits, waiting=waiting, alarm=alarm))
-        else:
-            with server(folder, contract, limits) as door:
-                found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
-    return store(
-        where,
-        run=contract.run,
-        id=found.id,
-        seed=found.seed,
-        digest=found.digest,
-        rows=own.rows[found.positions],
-    )
-
-
-@dataclass(frozen=True)
-class _Found:
-    id: str
-    seed: int
-    digest: str
-    positions: NDArray[np.int64]
+            return work.until_done(lambda: meet(folder, contract, None, limits, waiting=waiting, alarm=alarm))
+        with server(folder, contract, limits) as door:
+            return work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
 
 
 @dataclass(frozen=True)
@@ -131,7 +112,7 @@ class _Work:
     progress: Progress
     answered: list[str] = field(default_factory=list)
 
-    def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> _Found:
+    def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> Aligned:
         """Begin again with new keys where a link breaks, as long as no peer has been answered."""
         while True:
             try:
@@ -145,7 +126,7 @@ class _Work:
                         "sides; it counts among `[align] runs_a_month`"
                     ) from error
 
-    def run(self, links: Mapping[str, Link]) -> _Found:
+    def run(self, links: Mapping[str, Link]) -> Aligned:
         """Intersect with every peer, keep what all have, agree on a seed, and see that all ended alike."""
         try:
             return self._run(links)
@@ -157,7 +138,7 @@ class _Work:
             for link in links.values():
                 link.close()
 
-    def _run(self, links: Mapping[str, Link]) -> _Found:
+    def _run(self, links: Mapping[str, Link]) -> Aligned:
         matches = [self._intersect(name, link) for name, link in links.items()]
         name, nonce = self.folder.config.name, seed.new_nonce()
         if self.folder.config.role == "label":
@@ -174,9 +155,11 @@ class _Work:
         digest = seed.rows_digest(agreed.key, self.own.hashes[positions]).hex()
         for link in links.values():
             _same_end(link, digest)
-        said = sorted(agreed.commitments.items())
-        identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
-        return _Found(identity, agreed.seed, digest, positions)
+        committed = [[party, commitment.hex()] for party, commitment in sorted(agreed.commitments.items())]
+        return store(
+            self.folder.run_folder(self.contract), run=self.contract.run, seed=agreed.seed, digest=digest,
+            id=hashlib.sha256(json.dumps(committed).encode()).hexdigest(), rows=self.own.rows[positions],
+        )  # fmt: skip
 
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment
@@ -219,10 +202,7 @@ class _Work:
 def _same_end(link: Link, digest: str) -> None:
     """Both sides show the digest of the rows that they ended with."""
     link.send(control("done", 0, {"rows": digest}))
-    message = link.recv(60.0)
-    if message is None:
-        raise LinkError(f"{link.peer} does not say how it ended")
-    if message.kind != "done" or read_control(message) != {"rows": digest}:
+    if read_control(expect(link, "done", 0, 60.0)) != {"rows": digest}:
         raise RefusedError(
             "rows", f"{link.peer} ended with other rows than this party: run `tacit align --again` on all sides"
         )

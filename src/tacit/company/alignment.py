@@ -19,13 +19,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align.arrays import numbers
-from tacit.align.tables import load
+from tacit.align.sources import Source, load
 from tacit.disk import replaced, storing
 from tacit.errors import StorageError
 
 __all__ = ["FILE", "Aligned", "Source", "read", "store"]
-
-Source = str | Path | pl.DataFrame
 
 FILE = "alignment.json"
 _ROWS = "rows.npy"

@@ -184,12 +184,11 @@ def _run_report(
     if isinstance(party, LabelParty):
         side, cuts = "features", list(contract.cut.widths.values())
         leaks = _own_labels(party, transcript, plan, missing, progress)
-        event = getattr(party.protect, "event", None)  # somebody's own protection may not say
-        protection = repr(party.protect) if event is None else ladder.spelled(event)
+        protection = ladder.described(party.protect)
     else:
         side, cuts = "label", [contract.cut.widths[config.name]]
         leaks = _own_inputs(party, transcript, missing, progress)
-        protection = " + ".join(ladder.spelled(one.event) for one in party.shield.protect) or "none"
+        protection = ladder.described(party.shield.protect)
     subject = Subject(
         kind="run", side=side, run=contract.run, party=config.name, role=config.role, peers=folder.peers(contract),
         contract=contract.digest, alignment=rows.id, protection=protection, rows=plan.train_count,

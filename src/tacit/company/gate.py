@@ -71,8 +71,7 @@ class Gate(ABC):
     @property
     def stopped(self) -> bool:
         """Whether the run has ended for good."""
-        told = decisions(self.folder)
-        return bool(told) and told[-1]["decision"] == "stop"
+        return any(past["decision"] == "stop" for past in decisions(self.folder)[-1:])
 
     def check(self) -> None:
         """A `LimitError` where the run has ended for good."""
@@ -84,7 +83,7 @@ class Gate(ABC):
         """Go on from the checkpoint of a turn, as the one before it was done."""
         before = [one for one in decisions(self.folder) if one["turn"] < turn]
         self.level = int(before[-1]["level"]) if before else 0
-        self.restore(self.level)
+        self.apply(self.level)
 
     def enter(self, task: Task, *batch: Tensor, sent: bool = False) -> None:
         """Before anything is sent in a training step: at certain ones decide, or do as was decided.
@@ -164,14 +163,14 @@ class Gate(ABC):
         raised = [one["epoch"] for one in before if one["decision"] == "raise"]
         taken = self._taken(task, first=first)
         return decide(
-            [] if first else taken(self.measured(task.turn)),
+            [] if first or self.limit is None else taken(self.seen(task.turn)),
             lambda level: taken(
                 ([] if kept else self.tried_out(level, *batch)) + ([] if first else self.foreseen(level, task))
             ),
             limit=1.0 if self.limit is None else self.limit,
             on_limit=self.on_limit,
             level=self.level,
-            highest=ladder.HIGHEST if self.can_raise() else 0,
+            highest=0 if self.at(1) is None else ladder.HIGHEST,
             may_lower=not first and begins and all(task.epoch + 1 - epoch > _QUIET for epoch in raised),
         )
 
@@ -180,7 +179,7 @@ class Gate(ABC):
         measured = self._seen[1] if judged else []
         said = {
             "time": now(), "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
-            "level": verdict.level, "strength": self.spelled(verdict.level), "limit": self.limit,
+            "level": verdict.level, "strength": ladder.described(self.at(verdict.level)), "limit": self.limit,
             "reason": verdict.reason, "broken": verdict.broken,
             "measured": [asdict(one) for one in measured],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
@@ -192,24 +191,12 @@ class Gate(ABC):
         return False
 
     @abstractmethod
-    def can_raise(self) -> bool:
-        """Whether the protection has a strength that can be raised."""
+    def at(self, level: int) -> Any:
+        """What is done to messages at a level; None where there is no strength that could be raised."""
 
     @abstractmethod
     def apply(self, level: int) -> None:
-        """Let the party send under this level from now on."""
-
-    @abstractmethod
-    def restore(self, level: int) -> None:
-        """The party has sent under this level already, and its state is of it."""
-
-    @abstractmethod
-    def spelled(self, level: int) -> str:
-        """The protection at a level, in one line."""
-
-    def measured(self, turn: int) -> list[Figure]:
-        """What attacks reach on what was sent; nothing where no limit is to be held."""
-        return [] if self.limit is None else self.seen(turn)
+        """Let the party send under this level from now on, or again as it has sent under it already."""
 
     def seen(self, turn: int) -> list[Figure]:
         """What attacks reach on what was sent before a turn; they run once."""

@@ -111,15 +111,7 @@ def _measure(contract: Contract, logits: Tensor, labels: Tensor) -> dict[str, fl
 
 
 class LabelPartyGuard(Guard):
-    """Stands between the label party and the gradients that it sends.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        plan: of the training.
-        party: that sends.
-        tally: of the party's ledger.
-    """
+    """Stands between the label party and the gradients that it sends."""
 
     def __init__(self, folder: Folder, rows: Aligned, plan: Plan, party: LabelParty, tally: Tally) -> None:
         self._party = party
@@ -158,14 +150,7 @@ class LabelPartyGuard(Guard):
 def build_label_party(
     folder: Folder, rows: Aligned, plan: Plan, own: LabelParty | None = None
 ) -> tuple[LabelParty, dict[str, str]]:
-    """The party that trains, and what must be the same whenever the run goes on.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        plan: which of them are trained on.
-        own: one that the caller made itself; else one is made of the settings.
-    """
+    """The party that trains, its caller's own or one made of the settings, and what must be the same at every start."""
     if own is None:
         party, data = _from_settings(folder, rows, plan)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from tacit.company.live import LIVE, looks
 from tacit.company.run_files import OVERRIDES
 from tacit.company.verdict import now, worst_of
 from tacit.errors import UsageError
-from tacit.ledger.ledger import Ledger
+from tacit.views.ledger import summed_up
 from tacit.views.report.document import Decision, LedgerSummary, LiveCurve, Moment, Override, Report, Worst
 
 __all__ = ["OVERRIDES", "broken", "overrides", "restored", "with_records"]
@@ -157,13 +156,12 @@ def _history(where: Path) -> list[dict[str, float]]:
 def _ledger(folder: Folder, report: Report) -> LedgerSummary | None:
     if not (folder.path / "ledger" / "log").exists():
         return None
-    found = dataclasses.asdict(Ledger(folder.path / "ledger").summary())
-    del found["each"]
-    told = [one for one in report.leaks if one.on == "visits" and one.measure == "leak_auc" and one.baseline is None]
-    most = max(told, key=lambda one: one.low, default=None)
-    if most is not None and found["worst_case"] is not None and most.low > found["worst_case"]:
-        found["notes"] += (
+    summary = summed_up(folder.path / "ledger")
+    leaks = [leak for leak in report.leaks if (leak.on, leak.measure, leak.baseline) == ("visits", "leak_auc", None)]
+    most = max(leaks, key=lambda leak: leak.low, default=None)
+    if most is not None and summary["worst_case"] is not None and most.low > summary["worst_case"]:
+        summary["notes"] += (
             f"{most.attack} was measured at {most.value:.3f}, above the worst case of messages about a row: something "
             "else tells labels here",
         )
-    return LedgerSummary(**found)
+    return LedgerSummary(**summary)

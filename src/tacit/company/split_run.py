@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from tacit._version import __version__
+from tacit.align.tables import tensors_digest
 from tacit.company import sealed_log
 from tacit.company.align import Aligned, aligned
 from tacit.company.folder import Folder
@@ -239,15 +240,12 @@ def facts_of(
     }
 
 
-def digest_of(tensors: Iterable[Tensor], count: int | None = None) -> bytes:
+def digest_of(tensors: Sequence[Tensor], count: int | None = None) -> bytes:
     """A digest of tensors; those that a caller brought must have as many rows as are aligned."""
-    digest = hashlib.sha256()
     for tensor in tensors:
         if count is not None and len(tensor) != count:
             raise UsageError(f"the party has {len(tensor)} rows, {count} are aligned: take the rows of folder.align()")
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.digest()
+    return tensors_digest(tensors)
 
 
 def _hashed(description: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.errors import TacitError
 
-__all__ = ["LedgerGlance"]
+__all__ = ["LedgerGlance", "summed_up"]
 
 _APART = 60.0  # seconds between two looks
 _LARGEST = 4 * 2**20  # bytes of keys, of some hundred thousand examples; above that `tacit ledger` is asked
@@ -39,13 +39,19 @@ class LedgerGlance:
         return self._summary
 
     def _look(self) -> dict[str, Any] | None:
-        from tacit.ledger.ledger import Ledger
-
         try:
             keys = sum(path.stat().st_size for path in self._folder.glob("keys-*"))
             if not (self._folder / "log").is_file() or keys > _LARGEST:
                 return None
-            summary = dataclasses.asdict(Ledger(self._folder).summary())
+            return summed_up(self._folder)
         except (OSError, TacitError):
             return self._summary
-        return {name: value for name, value in summary.items() if name != "each"}
+
+
+def summed_up(folder: Path) -> dict[str, Any]:
+    """What a party's ledger comes to over all examples, and nothing about single ones."""
+    from tacit.ledger.ledger import Ledger
+
+    summary = dataclasses.asdict(Ledger(folder).summary())
+    del summary["each"]
+    return summary

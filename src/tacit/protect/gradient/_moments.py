@@ -43,11 +43,6 @@ class Moments:
         """From the negative to the positive mean.  (stack, width)"""
         return self.mean[:, 1] - self.mean[:, 0]
 
-    @property
-    def defined(self) -> Tensor:
-        """Whether a class has the two rows that a variance takes.  (stack, 2)"""
-        return self.count > 1.5
-
 
 def batch_moments(batch: Batch) -> tuple[Moments, Tensor]:
     """The moments of one batch, in its scaled units, and every row's distance from its class mean."""

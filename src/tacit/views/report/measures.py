@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tacit.views.report.document import Leak, Measured, Report
 
-__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure", "upper_end"]
+__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure", "upper_end", "without_messages"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,11 @@ def judged(leak: Leak) -> Judged:
     most = leak.high if leak.quantile is None else leak.quantile  # which was taken of the difference to the baseline
     value, low, high = (max(chance, chance + end - leak.baseline) for end in (leak.value, leak.low, most))
     return Judged(value, min(low, value), max(high, value), leak.baseline)
+
+
+def without_messages(leak: Leak) -> float:
+    """What the attacker reaches without any message."""
+    return MEASURES[leak.measure].chance if leak.baseline is None else leak.baseline
 
 
 def upper_end(leak: Leak) -> float:

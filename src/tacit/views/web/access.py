@@ -169,7 +169,15 @@ def is_loopback(host: str) -> bool:
 def token_in(path: Path) -> str:
     """The token in a file that only its owner can read; where there is no file, one is made with a fresh token."""
     if not path.exists():
-        return _kept(path, secrets.token_urlsafe(32))
+        token = secrets.token_urlsafe(32)
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as made:
+                made.write(token + "\n")
+        except OSError as error:
+            raise UsageError(
+                f"--token-file {path} can't be made ({error.strerror}): name a file in a folder that exists"
+            ) from None
+        return token
     if not path.is_file():
         raise UsageError(f"--token-file {path} is no file: name one, or a new one in a folder that exists")
     with path.open("rb") as opened:
@@ -182,16 +190,4 @@ def token_in(path: Path) -> str:
             f"--token-file {path} holds no token ({_LONG} or more letters, digits, - and _, nothing else): name a new "
             "file, and one is made there"
         )
-    return token
-
-
-def _kept(path: Path, token: str) -> str:
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UsageError(
-            f"--token-file {path} can't be made ({error.strerror}): name a file in a folder that exists"
-        ) from None
-    with os.fdopen(file, "w") as opened:
-        opened.write(token + "\n")
     return token
