@@ -88,9 +88,6 @@ class Engine:
     Args:
         kind: "cryptography", or "mb8" where `best_engine` finds it.
         workers: how many processes; with 0 the calling thread does the work.
-
-    Attributes:
-        note: where `best_engine` had to choose the slower one, why; else None.
     """
 
     def __init__(self, kind: str = "cryptography", *, workers: int = 0) -> None:
@@ -102,7 +99,7 @@ class Engine:
             raise UsageError(f"the engine mb8 can't be used: {reason}; or choose the engine 'cryptography'")
         self.kind = kind
         self.workers = workers
-        self.note: str | None = None
+        self.note: str | None = None  # where `best_engine` had to choose the slower one, why; else None
         self._processes = [_start(kind) for _ in range(workers)]
         self._free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         for process in self._processes:

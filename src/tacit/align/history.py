@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,23 +30,14 @@ __all__ = ["Alignment", "History"]
 
 @dataclass(frozen=True)
 class Alignment:
-    """One line: an alignment that began, how it ended, or that it was refused before.
+    """One line: an alignment that began, how it ended, or that it was refused before."""
 
-    Attributes:
-        date: when the line was written, in UTC.
-        peer: with whom.
-        count: ids in this party's set.
-        peer_count: ids in the peer's set.
-        common: ids in both; -1 where that is not known.
-        result: "begun"; then "done", or the field over which it was refused: "history" where it never began.
-    """
-
-    date: StrictStr
-    peer: StrictStr
-    count: StrictInt
-    peer_count: StrictInt
-    common: StrictInt
-    result: StrictStr
+    date: StrictStr  # when the line was written, in UTC
+    peer: StrictStr  # with whom
+    count: StrictInt  # ids in this party's set
+    peer_count: StrictInt  # ids in the peer's set
+    common: StrictInt  # ids in both; -1 where that is not known
+    result: StrictStr  # "begun"; then "done", or the field over which it was refused: "history" where it never began
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -54,39 +45,22 @@ class Alignment:
 _LINE = TypeAdapter(Alignment)
 
 
+@dataclass(frozen=True)
 class History:
-    """The alignments of one party, in a file that only it can read.
+    """The alignments of one party, in a file that only it can read."""
 
-    Args:
-        path: of the file; it is made with its first line.
-        runs: how many alignments with one peer may begin within the window.
-        window: for how long an alignment counts.
-        share: a set whose size differs by at most this share of it counts as edited.
-        few: and so does one that differs by at most so many ids.
-        allow_edits: let edited sets pass, for a peer whose table grows by a little every day.
-        now: the clock.
-    """
+    path: Path  # of the file; it is made with its first line
+    _: KW_ONLY
+    runs: int = 10  # how many alignments with one peer may begin within the window
+    window: timedelta = timedelta(days=30)  # for how long an alignment counts
+    share: float = 0.001  # a set whose size differs by at most this share of it counts as edited
+    few: int = 100  # and so does one that differs by at most so many ids
+    allow_edits: bool = False  # let edited sets pass, for a peer whose table grows by a little every day
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)  # the clock
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        runs: int = 10,
-        window: timedelta = timedelta(days=30),
-        share: float = 0.001,
-        few: int = 100,
-        allow_edits: bool = False,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        if runs < 1:
-            raise UsageError(f"runs = {runs}: allow at least one alignment with a peer")
-        self.path = Path(path)
-        self.runs = runs
-        self.window = window
-        self.share = share
-        self.few = few
-        self.allow_edits = allow_edits
-        self._now = now
+    def __post_init__(self) -> None:
+        if self.runs < 1:
+            raise UsageError(f"runs = {self.runs}: allow at least one alignment with a peer")
 
     def check(self, peer: str, peer_count: int | None = None) -> None:
         """Refuse a peer that has aligned too often, or whose set is a former one with a few ids changed.
@@ -116,13 +90,7 @@ class History:
                 )
 
     def begin(self, peer: str, count: int, peer_count: int) -> Alignment:
-        """Check, and write down that an alignment begins, before the peer gets any answer; pass the line to `end`.
-
-        Args:
-            peer: with whom.
-            count: ids in this party's set.
-            peer_count: ids in the peer's set.
-        """
+        """Check, and write down that an alignment begins, before the peer gets any answer; pass the line to `end`."""
         line = Alignment(self._stamp(), peer, count, peer_count, -1, "begun")
         try:
             self.check(peer, peer_count)
@@ -170,7 +138,7 @@ class History:
 
     def _recent(self, peer: str) -> list[Alignment]:
         """The lines of this peer within the window, oldest first; a pause counts as a quarter of it at most."""
-        later, age, found = self._now(), timedelta(0), []
+        later, age, found = self.now(), timedelta(0), []
         for line in reversed(self.lines()):
             date = datetime.fromisoformat(line.date)
             age += min(max(later - date, timedelta(0)), self.window / 4)
@@ -189,4 +157,4 @@ class History:
             raise StorageError(f"{error}; an alignment that is not written down does not start") from error
 
     def _stamp(self) -> str:
-        return self._now().astimezone(UTC).isoformat(timespec="seconds")
+        return self.now().astimezone(UTC).isoformat(timespec="seconds")

@@ -36,31 +36,18 @@ _ZEROS = r"^-?0[0-9]+$"
 
 @dataclass(frozen=True)
 class IdReport:
-    """What became of the rows of a table.
+    """What became of the rows of a table."""
 
-    Attributes:
-        source: the file's name, or "table".
-        total: rows in all.
-        missing: rows left out because an id column was null or empty.
-        repeated_ids: ids that more than one row has.
-        repeated_rows: rows left out because of that.
-        example: two rows (counted from 0) with one id, where there are such.
-        kept: rows that take part.
-        spaces: kept ids with white space at an end.
-        zeros: kept ids that are numbers with leading zeros.
-        recomposed: kept ids that were brought to Unicode's composed form.
-    """
-
-    source: str
-    total: int
-    missing: int
-    repeated_ids: int
-    repeated_rows: int
-    example: tuple[int, int] | None
-    kept: int
-    spaces: int
-    zeros: int
-    recomposed: int
+    source: str  # the file's name, or "table"
+    total: int  # rows in all
+    missing: int  # rows left out because an id column was null or empty
+    repeated_ids: int  # ids that more than one row has
+    repeated_rows: int  # rows left out because of that
+    example: tuple[int, int] | None  # two rows (counted from 0) with one id, where there are such
+    kept: int  # rows that take part
+    spaces: int  # kept ids with white space at an end
+    zeros: int  # kept ids that are numbers with leading zeros
+    recomposed: int  # kept ids that were brought to Unicode's composed form
 
     @property
     def hints(self) -> list[str]:
@@ -88,17 +75,11 @@ class IdReport:
 
 @dataclass(frozen=True)
 class Ids:
-    """The ids of a table as hashes.
+    """The ids of a table as hashes."""
 
-    Attributes:
-        hashes: of the ids, all different.  (kept, 32) uint8
-        rows: the row of each in the table, from 0.  (kept,) int64
-        report: what became of all rows.
-    """
-
-    hashes: NDArray[np.uint8]
-    rows: NDArray[np.int64]
-    report: IdReport
+    hashes: NDArray[np.uint8]  # of the ids, all different. (kept, 32) uint8
+    rows: NDArray[np.int64]  # the row of each in the table, from 0. (kept,) int64
+    report: IdReport  # what became of all rows
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -32,23 +32,15 @@ Part = Tensor | NDArray[Any]
 
 @dataclass(frozen=True)
 class Named:
-    """What a file holds, row by row.
+    """What a file holds, row by row."""
 
-    Attributes:
-        name: of the file, and of the part of it that is meant.
-        path: of the file.
-        parts: its rows, in one piece or in several, each (rows, *cut).
-        lengths: rows of each batch, or all rows where they are not batched.
-        batched: whether the file says where batches begin: a list of them, or a dimension more than rows and columns.
-        shape: of what the file holds, in words, for errors.
-    """
-
-    name: str
-    path: Path
-    parts: Sequence[Part]
-    lengths: tuple[int, ...]
+    name: str  # of the file, and of the part of it that is meant
+    path: Path  # of the file
+    parts: Sequence[Part]  # its rows, in one piece or in several, each (rows, *cut)
+    lengths: tuple[int, ...]  # rows of each batch, or all rows where they are not batched
+    # whether the file says where batches begin: a list of them, or a dimension more than rows and columns
     batched: bool
-    shape: str
+    shape: str  # of what the file holds, in words, for errors
 
     @property
     def cut(self) -> tuple[int, ...]:

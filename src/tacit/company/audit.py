@@ -155,12 +155,7 @@ def audit_run(
 
 
 def audit_trained(trained: Trained, *, progress: Progress = lambda *_: None) -> Report | None:
-    """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded.
-
-    Args:
-        trained: what the training left.
-        progress: told before each attack.
-    """
+    """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded."""
     folder, where = find_run(trained.folder)
     if not isinstance(trained.transcript, RecordedRun):
         return None
@@ -253,26 +248,19 @@ def _inputs_leak(
 ) -> tuple[Leak, ...]:
     """What decoders read in single messages, and in the mean of all visits where there are any."""
     leaks: tuple[Leak, ...] = ()
-    tried = [
-        *((one, view, False) for one in _DECODERS),
-        *([] if visits is None else [("linear_decoder", visits, True)]),
-    ]
+    tried = [(name, view, False) for name in _DECODERS] + ([] if visits is None else [("linear_decoder", visits, True)])
     for done, (name, seen, joined) in enumerate(tried):
         progress(f"attack {name}", done, len(tried))
         ids, places = seen.rows.unique(return_inverse=True)
         x = torch.cat([inputs(some) for some in ids.split(_AT_ONCE)]).flatten(1)
         here = View.of_embeddings(seen.embedding, rows=places)
-        reasons: dict[str, str] = {}
-        found = attack_inputs(mean_visits(here) if joined else here, x, [name], noise=_seeded(), skipped=reasons)
+        reasons, noise = dict[str, str](), torch.Generator().manual_seed(0)
+        findings = attack_inputs(mean_visits(here) if joined else here, x, [name], noise=noise, skipped=reasons)
         missing += skipped(reasons)
         if joined:
-            found = [replace(one, attack=f"accumulated({one.attack})") for one in found]
-        leaks += input_leaks_of(found, "visits" if joined else "batches")
+            findings = [replace(finding, attack=f"accumulated({finding.attack})") for finding in findings]
+        leaks += input_leaks_of(findings, "visits" if joined else "batches")
     return leaks
-
-
-def _seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 # --- a run of ours ---------------------------------------------------------------------------------------------------

@@ -27,25 +27,15 @@ _MOST = 1 << 27  # numbers of one kind of message that are audited at once: half
 
 @dataclass(frozen=True)
 class Messages:
-    """What was sent, and the truth about it.
+    """What was sent, and the truth about it."""
 
-    Attributes:
-        view: what the receiver saw; each example has the same id at each of its visits.
-        labels: of each id, 0 or 1; None where only embeddings are audited.  (number of ids,)
-        clean: gradients before they were protected, where they were given.  (steps, batch, *cut)
-        inputs: the features of each id, where they were given.  (number of ids, inputs)
-        revisited: whether any example came more than once.
-        notes: what was done to the files' content on the way, in sentences.
-        files: digests of the files that were read, by name.
-    """
-
-    view: View
-    labels: Tensor | None
-    clean: Tensor | None
-    inputs: Tensor | None
-    revisited: bool
-    notes: tuple[str, ...]
-    files: dict[str, str]
+    view: View  # what the receiver saw; each example has the same id at each of its visits
+    labels: Tensor | None  # of each id, 0 or 1; None where only embeddings are audited. (number of ids,)
+    clean: Tensor | None  # gradients before they were protected, where they were given. (steps, batch, *cut)
+    inputs: Tensor | None  # the features of each id, where they were given. (number of ids, inputs)
+    revisited: bool  # whether any example came more than once
+    notes: tuple[str, ...]  # what was done to the files' content on the way, in sentences
+    files: dict[str, str]  # digests of the files that were read, by name
 
 
 def read_messages(

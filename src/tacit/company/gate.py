@@ -46,25 +46,15 @@ def decisions(folder: Path) -> list[dict[str, Any]]:
 
 @dataclass
 class Gate(ABC):
-    """What both sides share: the record, and what follows from a decision.
+    """What both sides share: the record, and what follows from a decision."""
 
-    Attributes:
-        folder: of the run.
-        limit: that the owner set; None where there is only a budget.
-        on_limit: what to do where it would be passed.
-        held: whether there is a limit or a budget; where it was taken away, the strength stays as it was decided.
-        plan: of the training.
-        recorder: of what was sent; None where nothing is kept, and only a budget is held.
-        level: of the strength now.
-    """
-
-    folder: Path
-    limit: float | None
-    on_limit: OnLimit
-    held: bool
-    plan: Plan
-    recorder: RecordedRun | None
-    level: int = 0
+    folder: Path  # of the run
+    limit: float | None  # that the owner set; None where there is only a budget
+    on_limit: OnLimit  # what to do where it would be passed
+    held: bool  # whether there is a limit or a budget; where it was taken away, the strength stays as it was decided
+    plan: Plan  # of the training
+    recorder: RecordedRun | None  # of what was sent; None where nothing is kept, and only a budget is held
+    level: int = 0  # of the strength now
     _decided: int = -1  # the turn of the last decision, or of the point at which none was due
     _seen: tuple[int, list[Figure]] = (-1, [])  # the turn and what was seen before it
 
@@ -81,7 +71,7 @@ class Gate(ABC):
 
     def resume(self, turn: int) -> None:
         """Go on from the checkpoint of a turn, as the one before it was done."""
-        before = [one for one in decisions(self.folder) if one["turn"] < turn]
+        before = [past for past in decisions(self.folder) if past["turn"] < turn]
         self.level = int(before[-1]["level"]) if before else 0
         self.apply(self.level)
 
@@ -102,7 +92,7 @@ class Gate(ABC):
         point = self._point(task)
         if self._decided >= point:
             return
-        before = [one for one in decisions(self.folder) if one["turn"] <= task.turn]
+        before = [past for past in decisions(self.folder) if past["turn"] <= task.turn]
         self.level = int(before[-1]["level"]) if before else 0
         if point == task.turn and not sent and (not before or self._due(task, before[-1])):
             self._decide(task, batch, before)
@@ -128,8 +118,8 @@ class Gate(ABC):
         beyond doubt. So it is everywhere if the protection has a bound of its own, which needs no rows to be shown.
         """
         if self.bounded() or not self._begins(task):
-            return lambda figures: [replace(one, upper=max(one.low, one.bound)) for one in figures]
-        return (lambda figures: [replace(one, upper=one.value) for one in figures]) if first else list
+            return lambda figures: [replace(each, upper=max(each.low, each.bound)) for each in figures]
+        return (lambda figures: [replace(each, upper=each.value) for each in figures]) if first else list
 
     def _due(self, task: Task, last: dict[str, Any]) -> bool:
         """Whether the owner wants something else, or so much was sent that it is time to look again; early on, always.
@@ -160,7 +150,7 @@ class Gate(ABC):
         kept = self.recorder is not None and self.recorder.recorded
         first = not kept and (self.recorder is None or not self.recorder.visited)
         begins = self._begins(task)
-        raised = [one["epoch"] for one in before if one["decision"] == "raise"]
+        raised = [past["epoch"] for past in before if past["decision"] == "raise"]
         taken = self._taken(task, first=first)
         return decide(
             [] if first or self.limit is None else taken(self.seen(task.turn)),
@@ -181,7 +171,7 @@ class Gate(ABC):
             "time": now(), "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
             "level": verdict.level, "strength": ladder.described(self.at(verdict.level)), "limit": self.limit,
             "reason": verdict.reason, "broken": verdict.broken,
-            "measured": [asdict(one) for one in measured],
+            "measured": [asdict(figure) for figure in measured],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
         sealed_log.append(self.folder / GATE, said)

@@ -29,8 +29,7 @@ from tacit.cut.plan import Plan, Task
 from tacit.cut.session import LabelSession
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.facts import options_of
-from tacit.protect.gradient import Chain, GradientProtection, chain, protection
-from tacit.protect.gradient import facts as known_facts
+from tacit.protect.gradient import Chain, chain, protection
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.exactly_once import AnsweringChannel
 from tacit.wire.line import Desk
@@ -205,17 +204,11 @@ def _check_minimum(minimum: Gradient, epochs: int, protect: Protection, *, whose
     """Refuse a protection that is weaker than a minimum; of a chain, one link must reach it."""
     if minimum.name == "none":
         return
-    least = protection(minimum.name, **minimum.options(epochs))
-    links = protect.links if isinstance(protect, Chain) else (protect,)
-    if not any(_at_least(link, least) for link in links):
+    least: Any = protection(minimum.name, **minimum.options(epochs))
+    links: list[Any] = list(protect.links) if isinstance(protect, Chain) else [protect]
+    alike: list[Any] = [link for link in links if type(link) is type(least)]
+    if all(minimum.facts.weaker(options_of(link.event), options_of(least.event)) for link in alike):
         raise UsageError(
             f"{protect!r} is not at least {whose}, {minimum}: protect with "
             f"tacit.protection({minimum.name!r}, ...) of that strength or more"
         )
-
-
-def _at_least(own: Protection, least: Protection) -> bool:
-    """Whether a protection is of the same kind as another, in the same spelling, and in nothing weaker."""
-    if not isinstance(own, GradientProtection) or type(own) is not type(least):
-        return False
-    return known_facts(own.name).weaker(options_of(own.event), options_of(least.event)) is None

@@ -10,6 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,49 +35,35 @@ __all__ = ["LIVE", "Look", "Watch", "look_at_embeddings", "look_at_gradients", "
 Look = Callable[[Tensor, Mapping[str, Any], int], tuple[dict[str, float], dict[str, Any]]]
 """Attacks one's own message: its rows, the step's figures and its number; what was reached, and what else is told."""
 
-_TRANSCRIPT = "transcript"
-_FOLLOWED_BYTES = 64 * 2**20
+_FOLLOWED_BYTES = 64 * 2**20  # that all visits of followed examples take, however many epochs there are
 
 
+@dataclass
 class Watch:
-    """Records what a party sends, and looks at some of it.
+    """Records what a party sends, and looks at some of it."""
 
-    Attributes:
-        recorder: of the run, on disk; None where nothing is kept.
-        seconds: that all looks have taken since the party was started.
+    folder: Path  # of the run
+    contract: Contract  # for how wide messages are
+    plan: Plan  # of the training
+    record: Record  # what to keep
+    live: Live  # how often to look
+    # says which examples are followed, which batches kept and which looked at: a peer that knew it could behave there
+    secret: bytes = field(repr=False)
+    look: Look  # attacks a message
+    seconds: float = 0.0  # that all looks have taken since the party was started
+    recorder: RecordedRun | None = None  # of the run, on disk; None where nothing is kept
 
-    Args:
-        folder: of the run.
-        contract: for how wide messages are.
-        plan: of the training.
-        record: what to keep.
-        live: how often to look.
-        secret: says which examples are followed, which batches kept and which looked at: a peer that knew it could
-            behave just there.
-        look: attacks a message.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        contract: Contract,
-        plan: Plan,
-        record: Record,
-        live: Live,
-        secret: bytes,
-        look: Look,
-    ) -> None:
-        self.live = live
-        self._look = look
-        self.seconds = 0.0
-        self._path = folder / LIVE
-        self._plan, self._last, self._key = plan, record.last, secret.hex()
+    def __post_init__(self) -> None:
+        record, rows = self.record, self.plan.train_count
+        self._path, self._key = self.folder / LIVE, self.secret.hex()
         self._of_epoch: tuple[int, set[int]] = -1, set()  # an epoch, and its steps that are kept
-        follow = min(record.follow, _most_followed(contract), plan.train_count)
-        self.followed = shuffled(plan.train_count, 0, follow, key=f"{self._key} followed").sort().values
-        self.recorder: RecordedRun | None = None
+        width = sum(math.prod(shape) for shape in self.contract.cut.widths.values())
+        most = _FOLLOWED_BYTES // (3 * 4 * width * self.contract.epochs)  # embedding, sent and clean gradient
+        follow = min(record.follow, most, rows)
+        self.followed = shuffled(rows, 0, follow, key=f"{self._key} followed").sort().values
         if record.last + follow:
-            self.recorder = RecordedRun(folder / _TRANSCRIPT, last=record.last, follow=follow, chosen=self.followed)
+            where = self.folder / "transcript"
+            self.recorder = RecordedRun(where, last=record.last, follow=follow, chosen=self.followed)
 
     def resume(self, turn: int, step: int) -> None:
         """Go on from the checkpoint of a turn, before which so many steps were trained."""
@@ -106,19 +93,19 @@ class Watch:
             )  # fmt: skip
         if self.live.every and step % self.live.every == self._looked_at(step // self.live.every):
             started = time.perf_counter()
-            found, beside = self._look(task.rows, seen, step)
+            found, beside = self.look(task.rows, seen, step)
             self.seconds += time.perf_counter() - started
             self.note(task, found, beside)
 
     def _step(self, task: Task) -> int:
         """The number of the training step of a task; after an epoch's last one, of that."""
-        return task.epoch * self._plan.steps + min(task.turn % self._plan.epoch_turns, self._plan.steps - 1)
+        return task.epoch * self.plan.steps + min(task.turn % self.plan.epoch_turns, self.plan.steps - 1)
 
     def _keeps(self, step: int) -> bool:
         """Whether a batch is one of those that are kept whole: of every epoch so many, wherever in it."""
-        epoch, place = divmod(step, self._plan.steps)
+        epoch, place = divmod(step, self.plan.steps)
         if self._of_epoch[0] != epoch:
-            kept = shuffled(self._plan.steps, 0, min(self._last, self._plan.steps), key=f"{self._key} kept {epoch}")
+            kept = shuffled(self.plan.steps, 0, min(self.record.last, self.plan.steps), key=f"{self._key} kept {epoch}")
             self._of_epoch = epoch, set(kept.tolist())
         return place in self._of_epoch[1]
 
@@ -160,9 +147,3 @@ def look_at_embeddings(
 def looks(path: Path) -> list[dict[str, Any]]:
     """All looks of a run, in their order; a line that a crash cut short is left out."""
     return [said for said in read_lines(path) if {"step", "turn", "epoch", "found"} <= set(said)]
-
-
-def _most_followed(contract: Contract) -> int:
-    """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
-    width = sum(math.prod(shape) for shape in contract.cut.widths.values())
-    return _FOLLOWED_BYTES // (3 * 4 * width * contract.epochs)  # embedding, sent and clean gradient

@@ -100,27 +100,16 @@ def started(
 
 @dataclass(frozen=True)
 class SplitRun:
-    """One start of a training, whatever the role.
+    """One start of a training, whatever the role."""
 
-    Attributes:
-        folder: of the party.
-        rows: that are aligned.
-        plan: what is done in which turn.
-        journal: what was said.
-        telling: where the run stands.
-        progress: told after each turn.
-        after_restore: who answers for going on from an older copy of the folder, and why.
-        stack: closes what the run opens.
-    """
-
-    folder: Folder
-    rows: Aligned
-    plan: Plan
-    journal: Journal
-    telling: Telling
-    progress: Progress
-    after_restore: tuple[str, str] | None
-    stack: ExitStack
+    folder: Folder  # of the party
+    rows: Aligned  # that are aligned
+    plan: Plan  # what is done in which turn
+    journal: Journal  # what was said
+    telling: Telling  # where the run stands
+    progress: Progress  # told after each turn
+    after_restore: tuple[str, str] | None  # who answers for going on from an older copy of the folder, and why
+    stack: ExitStack  # closes what the run opens
 
     @property
     def contract(self) -> Contract:

@@ -38,16 +38,11 @@ Side = Literal["features", "label"]
 
 @dataclass(frozen=True)
 class Missing:
-    """What was not tried in one audit.
+    """What was not tried in one audit."""
 
-    Attributes:
-        what: an attack, or some of the messages.
-        why: in a sentence.
-        matters: whether a limit can't be said to hold without it; an attack that does not apply does not matter.
-    """
-
-    what: str
-    why: str
+    what: str  # an attack, or some of the messages
+    why: str  # in a sentence
+    # whether a limit can't be said to hold without it; an attack that does not apply does not matter
     matters: bool = False
 
 

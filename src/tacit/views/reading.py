@@ -37,11 +37,7 @@ def reader(place: Place) -> Reader:
 
 
 def matrix(readers: Sequence[Reader]) -> dict[str, Any]:
-    """What each attack on labels reached under each protection: of every run with a report, and of every sweep.
-
-    Args:
-        readers: of runs and sweeps, refreshed.
-    """
+    """What each attack on labels reached under each protection: of every run with a report, and of every sweep."""
     columns: list[dict[str, str]] = []
     cells: list[dict[str, float | None]] = []
     for reader in readers:

@@ -52,23 +52,14 @@ FACTS = Facts(strengths=(LEAK_AUC, SCALE), others=(Option("visits", int),), nois
 
 @dataclass(frozen=True)
 class Factors:
-    """What the hot path needs of a shape, for slopes in units of their running size, in the batch's dtype.
+    """What the hot path needs of a shape, for slopes in units of their running size, in the batch's dtype."""
 
-    Attributes:
-        root: makes noise that leaves a sumKL of 1 of standard normal rows, symmetric.  (stack, rank, rank)
-        rest: the same in each other coordinate.  (stack,)
-        whiten: the inverses.  (stack, rank, rank)
-        whiten_rest: likewise.  (stack,)
-        power: the expected squared length of that noise.  (stack,)
-        basis: the coordinates that are meant, as `Spread` has them; None for all.  (stack, width, rank)
-    """
-
-    root: Tensor
-    rest: Tensor
-    whiten: Tensor
-    whiten_rest: Tensor
-    power: Tensor
-    basis: Tensor | None
+    root: Tensor  # makes noise that leaves a sumKL of 1 of standard normal rows, symmetric. (stack, rank, rank)
+    rest: Tensor  # the same in each other coordinate. (stack,)
+    whiten: Tensor  # the inverses. (stack, rank, rank)
+    whiten_rest: Tensor  # likewise. (stack,)
+    power: Tensor  # the expected squared length of that noise. (stack,)
+    basis: Tensor | None  # the coordinates that are meant, as `Spread` has them; None for all. (stack, width, rank)
 
 
 @dataclass(frozen=True)

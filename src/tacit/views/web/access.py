@@ -52,12 +52,6 @@ _ONWARDS = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tacit<
 class Access:
     """The token of one server, and the names by which it may be called.
 
-    Attributes:
-        token: whoever has it may look.
-        session: what the cookie holds, from which the token can't be told.
-        cookie: the cookie's name.
-        address: of the page, with the token.
-
     Args:
         host: that the server listens at; a browser may also call it by any loopback name.
         port: of the server. Cookies know no ports, so the cookie's name says which one it is for.
@@ -65,8 +59,9 @@ class Access:
     """
 
     def __init__(self, *, host: str, port: int, token: str | None = None) -> None:
-        self.token = secrets.token_urlsafe(32) if token is None else token
-        self.cookie = f"tacit-{port}"
+        self.token = secrets.token_urlsafe(32) if token is None else token  # whoever has it may look
+        self.cookie = f"tacit-{port}"  # the cookie's name
+        # what the cookie holds, from which the token can't be told
         self.session = hmac.digest(self.token.encode(), b"cookie of the live page", hashlib.sha256).hex()
         self._names = {"localhost", host.lower()}
         self._everywhere = host in ("0.0.0.0", "::")
@@ -74,6 +69,7 @@ class Access:
         if self._everywhere:
             called = socket.gethostname()
             self._names.add(called.lower())
+        # of the page, with the token
         self.address = f"http://{f'[{called}]' if ':' in called else called}:{port}/?token={self.token}"
 
     def knows(self, host: str) -> bool:
@@ -106,12 +102,7 @@ class Access:
 
 
 class Guard:
-    """Lets a request through to the app if it may pass, and sees that every answer says how it may be used.
-
-    Args:
-        app: what is guarded.
-        access: who may look.
-    """
+    """Lets a request through to the app if it may pass, and sees that every answer says how it may be used."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
