@@ -218,7 +218,7 @@ def _gate(scratch: Path, batches: int) -> Iterator[Result]:
         recorder.write(rows=task.rows, embedding=z, gradient=done.value, clean=g, layers={})
     on = f"{batches} batches and {FOLLOWED} followed examples"
     task = next(iter(plan.tasks(2 * plan.epoch_turns)))
-    looked = seconds(lambda: gate.measured(task.turn))
+    looked = seconds(lambda: gate.seen(task.turn))
     yield Result("audit", f"the gate's attacks on {on}", looked, "s")
     yield Result(
         "audit", f"its decision at one strength on {on}", looked + seconds(lambda: gate.foreseen(0, task)), "s"

@@ -36,8 +36,9 @@ def kind(field: Mapping[str, Any]) -> str:
 
 
 def attributes(described: type) -> dict[str, str]:
-    """What a docstring says about each attribute."""
-    return _listed(described, "Attributes:\n")
+    """What the docstrings of a class, and of those that it is made of, say about each attribute."""
+    documented = [each for each in reversed(described.__mro__) if each.__doc__ and each.__module__.startswith("tacit")]
+    return {key: text for each in documented for key, text in _listed(each, "Attributes:\n").items()}
 
 
 def arguments_of(described: Callable[..., object]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from tacit.align.tables import scramble
+from tacit.align.batches import scramble
 from tacit.lab.data.flights import AIRLINE_COLUMNS, AIRPORT_COLUMNS, DELAY_COLUMNS, FOLDER
 
 HOME = "America/New_York"

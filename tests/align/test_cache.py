@@ -14,9 +14,10 @@ import polars as pl
 import pytest
 import torch
 
-from tacit.align import arrays, cache, tables
+from tacit.align import arrays, cache, sources
 from tacit.align.cache import prepare
-from tacit.align.tables import Columns, Encoder, Inputs, inputs_digest, labels, load
+from tacit.align.sources import load
+from tacit.align.tables import Columns, Encoder, Inputs, inputs_digest, labels
 from tacit.errors import DataError, LabelsError, StorageError, UsageError
 
 COLUMNS = Columns(categorical=("carrier", "gate"), numeric=("seats", "price"), flagged=("seats",))
@@ -52,8 +53,8 @@ def source(request, tmp_path):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """As if the tables were large: seven rows a block."""
-    monkeypatch.setattr(tables, "_SMALLEST", 7)
-    monkeypatch.setattr(tables, "_LARGEST", 7)
+    monkeypatch.setattr(sources, "_SMALLEST", 7)
+    monkeypatch.setattr(sources, "_LARGEST", 7)
     monkeypatch.setattr(cache, "_CHUNK", 11)
 
 

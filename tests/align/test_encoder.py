@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.align.encoder import Coding, Columns, Encoder
-from tacit.align.tables import blocks
+from tacit.align.sources import blocks
 from tacit.errors import DataError
 
 COLUMNS = Columns(categorical=("carrier",), numeric=("seats", "price"), flagged=("seats",))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tacit.align import ids, sources
 from tacit.align.ids import LONGEST, read_ids
-from tacit.align.tables import load
+from tacit.align.sources import load
 from tacit.errors import DataError, UsageError
 
 FIXED = "228e748fa85c30ce4badbafbe797eb9ef1745b5131a74988c5551c50d86e9f20"
@@ -89,7 +89,8 @@ def _table():
 @pytest.mark.parametrize("columns", ["id", "name", ["name", "id"]])
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_a_file_gives_what_the_table_gives_in_many_batches(columns, suffix, table, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_BATCH", 700)
+    for bound in ("_SMALLEST", "_LARGEST"):
+        monkeypatch.setattr(sources, bound, 700)
     path = tmp_path / f"ids[1]{suffix}"
     if suffix == ".parquet":
         table.write_parquet(path, row_group_size=900)
@@ -145,7 +146,8 @@ def test_every_row_is_kept_or_counted(values, batch):
     expected = [row for row, value in enumerate(values) if value is not None and values.count(value) == 1]
     table = pl.DataFrame({"id": pl.Series(values, dtype=pl.String)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "_BATCH", batch)
+        for bound in ("_SMALLEST", "_LARGEST"):
+            patch.setattr(sources, bound, batch)
         if not expected:
             with pytest.raises(DataError, match="no row has an id that can be used"):
                 read_ids(table, "id")

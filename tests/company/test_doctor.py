@@ -177,7 +177,7 @@ def test_a_column_that_is_not_there(companies):
     edit(airline, "party.toml", '"y"', '"late"')
     found = examine(Folder(airline.path))["data"]
     assert found.verdict == "problem"
-    assert "no column 'late'; it has id, y, x" in found.seen
+    assert "no column 'late'; it has: id, y, x" in found.seen
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_dates_of_a_certificate(companies, begun, days, verdict):
 
 
 def test_an_error_is_parted_into_what_was_seen_and_what_to_do():
-    found = of_error("x", UsageError("a: b: do c"))
+    found = of_error(UsageError("a: b: do c"))
     assert (found.seen, found.do) == ("a: b", "do c")
 
 
 def test_an_error_of_several_lines_is_one_sentence():
-    found = of_error("x", UsageError("party.toml can't be used as it is:\n  limit: is 65\n  name: is missing"))
+    found = of_error(UsageError("party.toml can't be used as it is:\n  limit: is 65\n  name: is missing"))
     assert found.seen == "party.toml can't be used as it is: limit: is 65; name: is missing"
 
 

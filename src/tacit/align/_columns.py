@@ -49,19 +49,14 @@ class Columns:
 
 @dataclass(frozen=True)
 class Coding:
-    """How values become codes and numbers.
+    """How values become codes and numbers."""
 
-    Attributes:
-        by_frequency: codes fall with the frequency in the training rows, so that rows of an embedding table that are
-            used together lie together, and a missing value has a code of its own, 1, before all others. Else codes
-            are in the order of the values, and a missing one shares the code 0 with unknown ones.
-        min_count: a value that fewer training rows have is an unknown one.
-        scaling: of the numbers.
-    """
-
+    # codes fall with the frequency in the training rows, so that rows of an embedding table that are used together lie
+    # together, and a missing value has a code of its own, 1, before all others. Else codes are in the order of the
+    # values, and a missing one shares the code 0 with unknown ones
     by_frequency: bool = False
-    min_count: int = 1
-    scaling: Scaling = "standard"
+    min_count: int = 1  # a value that fewer training rows have is an unknown one
+    scaling: Scaling = "standard"  # of the numbers
 
     @property
     def missing(self) -> int:

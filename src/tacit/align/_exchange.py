@@ -7,22 +7,22 @@ this party's points, one multiplies the peer's and sends them back, and the call
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tacit.align.control import receive
 from tacit.align.curve import Engine, Points
 from tacit.contracts import Link, Message
-from tacit.errors import LinkError, ProtocolError
-from tacit.wire.line import refused_by
+from tacit.errors import ProtocolError
 
-__all__ = ["CHUNK", "DOMAIN", "SHORT", "Exchange", "receive", "rows_of"]
+__all__ = ["CHUNK", "DOMAIN", "SHORT", "Exchange", "rows_of"]
 
 CHUNK = 16_384
 """Rows of every message but the last one, so that each party knows what must come."""
@@ -48,54 +48,22 @@ def rows_of(message: Message, expected: tuple[int, int], done: int, count: int) 
     return payload.numpy()
 
 
-def receive(link: Link, patience: float, look: Callable[[], None]) -> Message:
-    """The next message; meanwhile look now and then at what else may have happened."""
-    end = time.monotonic() + patience
-    while True:
-        message = link.recv(timeout=_PULSE)
-        look()
-        if message is not None:
-            if message.kind == "refusal":
-                raise refused_by(message, link.peer)
-            return message
-        if time.monotonic() > end:
-            raise LinkError(f"{link.peer} was silent for {patience:g} s in the middle of the alignment: align again")
-
-
+@dataclass
 class Exchange:
-    """One intersection under way.
+    """One intersection under way."""
 
-    Args:
-        link: to the peer.
-        hashes: of this party's ids.
-        order: in which they are sent.
-        peer_count: how many points the peer promised.
-        engine: multiplies.
-        key: this party's secret, for this run only.
-        progress: called with the multiplications done and to do.
-        patience: how many seconds the peer may be silent.
-    """
+    link: Link  # to the peer
+    hashes: Points  # of this party's ids
+    order: NDArray[np.int64]  # in which they are sent
+    peer_count: int  # how many points the peer promised
+    engine: Engine  # multiplies
+    key: bytes = field(repr=False)  # this party's secret, for this run only
+    progress: Callable[[int, int], None] | None  # called with the multiplications done and to do
+    patience: float  # how many seconds the peer may be silent
 
-    def __init__(
-        self,
-        link: Link,
-        hashes: Points,
-        order: NDArray[np.int64],
-        peer_count: int,
-        engine: Engine,
-        key: bytes,
-        progress: Callable[[int, int], None] | None,
-        patience: float,
-    ) -> None:
-        self._link = link
-        self._hashes = hashes
-        self._order = order
-        self._engine = engine
-        self._key = key
-        self._progress = progress
-        self._patience = patience
-        self._own: Points = np.empty((len(hashes), SHORT), np.uint8)  # this party's points times both keys
-        self._peer: Points = np.empty((peer_count, SHORT), np.uint8)  # the peer's points times both keys
+    def __post_init__(self) -> None:
+        self._own: Points = np.empty((len(self.hashes), SHORT), np.uint8)  # this party's points times both keys
+        self._peer: Points = np.empty((self.peer_count, SHORT), np.uint8)  # the peer's points times both keys
         self._arrived: SimpleQueue[Points | None] = SimpleQueue()
         self._stopped = threading.Event()
         self._sending = threading.Lock()
@@ -107,7 +75,9 @@ class Exchange:
         try:
             working = [threads.submit(self._send_points), threads.submit(self._send_products)]
             self._receive(working)
-            self._finish(working)
+            while wait_for(working, timeout=_PULSE).not_done:  # until everything has been sent
+                _raise_failure(working)
+            _raise_failure(working)
         finally:
             self._stopped.set()
             self._arrived.put(None)
@@ -116,8 +86,9 @@ class Exchange:
 
     def _receive(self, working: list[Future[None]]) -> None:
         points = products = 0  # rows that have come
+        missing = f"was silent for {self.patience:g} s in the middle of the alignment: align again"
         while points < len(self._peer) or products < len(self._own):
-            message = receive(self._link, self._patience, lambda: _raise_failure(working))
+            message = receive(self.link, self.patience, missing, lambda: _raise_failure(working))
             if message.kind == "points":
                 rows = self._checked(message, points, len(self._peer), _POINT)
                 self._arrived.put(rows)
@@ -128,7 +99,7 @@ class Exchange:
                 products += len(rows)
             else:
                 raise ProtocolError(
-                    f"{self._link.peer} sent {message.kind} {message.step} in the middle of the alignment, expected "
+                    f"{self.link.peer} sent {message.kind} {message.step} in the middle of the alignment, expected "
                     "points or matches: start both anew"
                 )
             if points == len(self._peer):
@@ -138,35 +109,28 @@ class Exchange:
     def _checked(self, message: Message, done: int, count: int, width: int) -> Points:
         if message.step != done // CHUNK or done == count:
             raise ProtocolError(
-                f"{self._link.peer} sent {message.kind} {message.step} after {done} of {count} rows: chunks come in "
+                f"{self.link.peer} sent {message.kind} {message.step} after {done} of {count} rows: chunks come in "
                 "order and as many as were promised"
             )
         return rows_of(message, (min(CHUNK, count - done), width), done, count)
 
-    def _finish(self, working: list[Future[None]]) -> None:
-        """Wait until everything has been sent."""
-        while not all(future.done() for future in working):
-            wait_for(working, timeout=_PULSE)
-            _raise_failure(working)
-        _raise_failure(working)
-
     def _send_points(self) -> None:
-        chunks = self._engine.blind_each(self._own_chunks(), self._key, domain=DOMAIN)
+        chunks = self.engine.blind_each(self._own_chunks(), self.key, domain=DOMAIN)
         for step, chunk in enumerate(chunks):
             self._send("points", step, chunk)
 
     def _own_chunks(self) -> Iterator[Points]:
-        for at in range(0, len(self._order), CHUNK):
+        for at in range(0, len(self.order), CHUNK):
             if self._stopped.is_set():
                 return
-            yield np.take(self._hashes, self._order[at : at + CHUNK], axis=0)
+            yield np.take(self.hashes, self.order[at : at + CHUNK], axis=0)
 
     def _peer_chunks(self) -> Iterator[Points]:
         while (chunk := self._arrived.get()) is not None:
             yield chunk
 
     def _send_products(self) -> None:
-        chunks = self._engine.multiply_each(self._peer_chunks(), self._key)
+        chunks = self.engine.multiply_each(self._peer_chunks(), self.key)
         for step, chunk in enumerate(chunks):
             short = np.ascontiguousarray(chunk[:, :SHORT])
             self._peer[step * CHUNK : step * CHUNK + len(short)] = short
@@ -174,10 +138,10 @@ class Exchange:
 
     def _send(self, kind: str, step: int, rows: Points) -> None:
         with self._sending:
-            self._link.send(Message(step, kind, torch.from_numpy(rows), b""))
+            self.link.send(Message(step, kind, torch.from_numpy(rows), b""))
             self._done += len(rows)
-            if self._progress is not None:
-                self._progress(self._done, len(self._own) + len(self._peer))
+            if self.progress is not None:
+                self.progress(self._done, len(self._own) + len(self._peer))
 
 
 def _raise_failure(working: list[Future[None]]) -> None:

@@ -32,7 +32,8 @@ from torch import Tensor
 
 from tacit.align.arrays import let_go, mapped, new_file
 from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
-from tacit.align.tables import blocks, inputs_digest, labels, labels_error, rows_error, wrong_labels
+from tacit.align.sources import Source, blocks, rows_error
+from tacit.align.tables import inputs_digest, labels, labels_error, wrong_labels
 from tacit.disk import locked, replaced, storing, sync_folder
 from tacit.errors import DataError, UsageError
 
@@ -54,27 +55,18 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a party trains on.
+    """What a party trains on."""
 
-    Attributes:
-        inputs: all rows in the common order, mapped from files. Writing to them changes a copy, never the files.
-        labels: as the loss takes them, mapped as well; None for a party without labels.
-        encoder: what was learnt from the training rows; None where they are too `large`.
-        digest: what `inputs_digest` gives for inputs and labels; empty likewise.
-        others: the further files of `Making.copied`, mapped.
-        notes: what `Making.notes` said.
-    """
-
-    inputs: Inputs
-    labels: Tensor | None
-    encoder: Encoder | None
-    digest: bytes
-    others: Mapping[str, Tensor]
-    notes: Mapping[str, Any]
+    inputs: Inputs  # all rows in the common order, mapped from files. Writing to them changes a copy, never the files
+    labels: Tensor | None  # as the loss takes them, mapped as well; None for a party without labels
+    encoder: Encoder | None  # what was learnt from the training rows; None where they are too `large`
+    digest: bytes  # what `inputs_digest` gives for inputs and labels; empty likewise
+    others: Mapping[str, Tensor]  # the further files of `Making.copied`, mapped
+    notes: Mapping[str, Any]  # what `Making.notes` said
 
 
 def prepare(
-    source: str | Path | pl.DataFrame,
+    source: Source,
     rows: NDArray[np.int64],
     columns: Columns,
     folder: str | Path,
@@ -157,10 +149,10 @@ def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _source_facts(source: str | Path | pl.DataFrame, names: list[str]) -> Facts:
+def _source_facts(source: Source, names: list[str]) -> Facts:
     """By which a changed source is noticed: a table's content; of a file only what the file system knows."""
     if isinstance(source, pl.DataFrame):
-        return {"table": _digest(map(_as_bytes, blocks(source, names)))}
+        return {"table": _digest(map(_as_bytes, blocks(source, names)))}  # types included
     return file_facts(Path(source))
 
 
@@ -179,40 +171,27 @@ def file_facts(path: Path) -> Facts:
 
 @dataclass(frozen=True)
 class Making:
-    """All that it takes to encode the rows of a table into files.
+    """All that it takes to encode the rows of a table into files."""
 
-    Attributes:
-        name: of the table, for errors.
-        facts: everything that the files depend on.
-        blocks: the rows of the table, always in the same blocks; called once for each pass.
-        places: for each row of the table its place counted from 1, or 0 where it has none; rows beyond have none.
-        count: how many places there are.
-        train: how many of them, the first ones, are for training.
-        columns: which columns to use, and how.
-        label: the column of the label; None where there is none.
-        loss: that takes the labels.
-        progress: told how far it is.
-        coding: how to encode.
-        copied: for each further file the column of whole numbers that it holds, and what is subtracted from them.
-        large: whether these are millions of values and rows, in about the order of their places. Then the encoder is
-            not kept and the content not hashed, either of which takes long, and what is written leaves the memory.
-        notes: what else the manifest should say.
-    """
-
-    name: str
-    facts: Facts
+    name: str  # of the table, for errors
+    facts: Facts  # everything that the files depend on
+    # the rows of the table, always in the same blocks; called once for each pass
     blocks: Callable[[], Iterable[pl.DataFrame]]
+    # for each row of the table its place counted from 1, or 0 where it has none; rows beyond have none
     places: NDArray[np.int64]
-    count: int
-    train: int
-    columns: Columns
-    label: str | None
-    loss: str = "binary"
-    progress: Progress | None = None
-    coding: Coding = COMPANY
+    count: int  # how many places there are
+    train: int  # how many of them, the first ones, are for training
+    columns: Columns  # which columns to use, and how
+    label: str | None  # the column of the label; None where there is none
+    loss: str = "binary"  # that takes the labels
+    progress: Progress | None = None  # told how far it is
+    coding: Coding = COMPANY  # how to encode
+    # for each further file the column of whole numbers that it holds, and what is subtracted from them
     copied: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    # whether these are millions of values and rows, in about the order of their places. Then the encoder is not kept
+    # and the content not hashed, either of which takes long, and what is written leaves the memory
     large: bool = False
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)  # what else the manifest should say
 
     @property
     def files(self) -> Facts:

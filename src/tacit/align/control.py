@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tacit.contracts import Link, Message
@@ -11,7 +11,9 @@ from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.wire.codec import read_control
 from tacit.wire.line import plain, refused_by
 
-__all__ = ["decoded", "expect", "unhex"]
+__all__ = ["decoded", "expect", "receive", "unhex"]
+
+_PULSE = 0.2  # seconds between two looks at what else may have happened
 
 
 def decoded(message: Message, fields: Mapping[str, type]) -> dict[str, Any]:
@@ -26,18 +28,31 @@ def decoded(message: Message, fields: Mapping[str, type]) -> dict[str, Any]:
     return found
 
 
+def receive(link: Link, patience: float, missing: str, look: Callable[[], None] = lambda: None) -> Message:
+    """The next message; a refusal is raised. Meanwhile look now and then at what else may have happened.
+
+    Args:
+        link: to the peer.
+        patience: how many seconds it may be silent.
+        missing: what to say of it where it is silent for longer.
+        look: raises where something else has failed.
+    """
+    end = time.monotonic() + patience
+    while True:
+        message = link.recv(timeout=min(_PULSE, max(0.0, end - time.monotonic())))
+        look()
+        if message is not None and message.kind == "refusal":
+            raise refused_by(message, link.peer)
+        if message is not None:
+            return message
+        if time.monotonic() >= end:
+            raise LinkError(f"{link.peer} {missing}")
+
+
 def expect(link: Link, kind: str, step: int, patience: float) -> Message:
     """The next message, which must be this one and come within so many seconds."""
-    end = time.monotonic() + patience
-    message = link.recv(timeout=patience)
-    while message is None and time.monotonic() < end:
-        message = link.recv(timeout=max(0.0, end - time.monotonic()))
-    if message is None:
-        raise LinkError(
-            f"{link.peer} sent no {kind} {step} for {patience:g} s: see how it fares there, and align again"
-        )
-    if message.kind == "refusal":
-        raise refused_by(message, link.peer)
+    missing = f"sent no {kind} {step} for {patience:g} s: see how it fares there, and align again"
+    message = receive(link, patience, missing)
     if (message.kind, message.step) != (kind, step):
         raise ProtocolError(
             f"expected {kind} {step} from {link.peer}, got {message.kind} {message.step}: the two are not at the same "

@@ -13,9 +13,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -47,8 +47,8 @@ def hash_to_points(hashes: Points, *, domain: bytes) -> Points:
     return _rows(_x25519.points(_checked("hashes", hashes).tobytes(), domain))
 
 
-def check_points(points: Points) -> None:
-    """Refuse what an honest peer never sends.
+def check_points(points: Points) -> Points:
+    """The points; what an honest peer never sends is refused.
 
     A coordinate of p = 2^255 - 19 or more has a second spelling, which X25519 would silently reduce; and the product of
     a point of low order says nothing about the key that it was multiplied by.
@@ -64,6 +64,7 @@ def check_points(points: Points) -> None:
     for place in np.flatnonzero(np.isin(words[:, 0], _LOW_ORDER[:, 0])):
         if (words[place] == _LOW_ORDER).all(axis=1).any():
             raise ProtocolError(f"point {place} of {len(points)} has low order: an honest peer never sends one")
+    return points
 
 
 def byte_order(rows: Points) -> NDArray[np.int64]:
@@ -87,9 +88,6 @@ class Engine:
     Args:
         kind: "cryptography", or "mb8" where `best_engine` finds it.
         workers: how many processes; with 0 the calling thread does the work.
-
-    Attributes:
-        note: where `best_engine` had to choose the slower one, why; else None.
     """
 
     def __init__(self, kind: str = "cryptography", *, workers: int = 0) -> None:
@@ -101,7 +99,7 @@ class Engine:
             raise UsageError(f"the engine mb8 can't be used: {reason}; or choose the engine 'cryptography'")
         self.kind = kind
         self.workers = workers
-        self.note: str | None = None
+        self.note: str | None = None  # where `best_engine` had to choose the slower one, why; else None
         self._processes = [_start(kind) for _ in range(workers)]
         self._free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         for process in self._processes:
@@ -112,15 +110,15 @@ class Engine:
 
     def multiply(self, points: Points, key: bytes) -> Points:
         """Each point times the key; one of low order, or not on the curve, is a `ProtocolError`."""
-        return _joined(self.multiply_each([points], key))
+        return next(self.multiply_each([points], key))
 
     def blind(self, hashes: Points, key: bytes, *, domain: bytes) -> Points:
         """The point of each hash times the key: `hash_to_points` and `multiply` in one go."""
-        return _joined(self.blind_each([hashes], key, domain=domain))
+        return next(self.blind_each([hashes], key, domain=domain))
 
     def multiply_each(self, chunks: Iterable[Points], key: bytes) -> Iterator[Points]:
         """`multiply` for one chunk after the other, while the next ones are already under way."""
-        return self._each(_worker.MULTIPLY, b"", map(_peer_points, chunks), key)
+        return self._each(_worker.MULTIPLY, b"", map(check_points, chunks), key)
 
     def blind_each(self, chunks: Iterable[Points], key: bytes, *, domain: bytes) -> Iterator[Points]:
         """`blind` for one chunk after the other, while the next ones are already under way."""
@@ -137,14 +135,15 @@ class Engine:
         if self._threads is not None:
             self._threads.shutdown(wait=True)
         for process in self._processes:
-            _close_pipes(process)
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with suppress(BrokenPipeError):  # part of a request was not written when the worker was ended
+                    pipe.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _each(self, task: int, domain: bytes, chunks: Iterable[Points], key: bytes) -> Iterator[Points]:
@@ -221,15 +220,6 @@ def _start(kind: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        try:
-            pipe.close()
-        except BrokenPipeError:  # part of a request was not written when the worker was ended
-            continue
-
-
 def _finish(blocks: list[Callable[[], bytearray | None]]) -> Points:
     """The products of one chunk."""
     found = []
@@ -242,15 +232,6 @@ def _finish(blocks: list[Callable[[], bytearray | None]]) -> Points:
             )
         found.append(products)
     return _rows(bytearray().join(found))
-
-
-def _peer_points(chunk: Points) -> Points:
-    check_points(chunk)
-    return chunk
-
-
-def _joined(chunks: Iterator[Points]) -> Points:
-    return np.concatenate(list(chunks))
 
 
 def _rows(joined: bytes | bytearray) -> Points:

@@ -71,22 +71,16 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Encoder:
-    """What was learnt from the training rows: it encodes any row alike, now and when the model serves.
+    """What was learnt from the training rows: it encodes any row alike, now and when the model serves."""
 
-    Attributes:
-        columns: which it uses.
-        vocabularies: for each categorical column its known values, sorted.
-        statistics: for each numeric column, then for each flagged one, what is subtracted and what divides then: mean
-            and standard deviation, or the smallest number and the range.
-        coding: how it encodes.
-        ranks: for each categorical column the places of its values by falling frequency, counted from 0; None where
-            codes are in the order of the values.
-    """
-
-    columns: Columns
-    vocabularies: tuple[pl.Series, ...]
+    columns: Columns  # which it uses
+    vocabularies: tuple[pl.Series, ...]  # for each categorical column its known values, sorted
+    # for each numeric column, then for each flagged one, what is subtracted and what divides then: mean and standard
+    # deviation, or the smallest number and the range
     statistics: tuple[tuple[float, float], ...]
-    coding: Coding = COMPANY
+    coding: Coding = COMPANY  # how it encodes
+    # for each categorical column the places of its values by falling frequency, counted from 0; None where codes are in
+    # the order of the values
     ranks: tuple[NDArray[np.int32], ...] | None = None
 
     @classmethod

@@ -16,77 +16,51 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
+
+from pydantic import ConfigDict, StrictInt, StrictStr, TypeAdapter
 
 from tacit.disk import append_line
 from tacit.errors import RefusedError, StorageError, UsageError
 
 __all__ = ["Alignment", "History"]
 
-_TYPES: dict[str, type] = {"str": str, "int": int}
-
 
 @dataclass(frozen=True)
 class Alignment:
-    """One line: an alignment that began, how it ended, or that it was refused before.
+    """One line: an alignment that began, how it ended, or that it was refused before."""
 
-    Attributes:
-        date: when the line was written, in UTC.
-        peer: with whom.
-        count: ids in this party's set.
-        peer_count: ids in the peer's set.
-        common: ids in both; -1 where that is not known.
-        result: "begun"; then "done", or the field over which it was refused: "history" where it never began.
-    """
+    date: StrictStr  # when the line was written, in UTC
+    peer: StrictStr  # with whom
+    count: StrictInt  # ids in this party's set
+    peer_count: StrictInt  # ids in the peer's set
+    common: StrictInt  # ids in both; -1 where that is not known
+    result: StrictStr  # "begun"; then "done", or the field over which it was refused: "history" where it never began
 
-    date: str
-    peer: str
-    count: int
-    peer_count: int
-    common: int
-    result: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+_LINE = TypeAdapter(Alignment)
 
 
+@dataclass(frozen=True)
 class History:
-    """The alignments of one party, in a file that only it can read.
+    """The alignments of one party, in a file that only it can read."""
 
-    Args:
-        path: of the file; it is made with its first line.
-        runs: how many alignments with one peer may begin within the window.
-        window: for how long an alignment counts.
-        share: a set whose size differs by at most this share of it counts as edited.
-        few: and so does one that differs by at most so many ids.
-        allow_edits: let edited sets pass, for a peer whose table grows by a little every day.
-        now: the clock.
-    """
+    path: Path  # of the file; it is made with its first line
+    _: KW_ONLY
+    runs: int = 10  # how many alignments with one peer may begin within the window
+    window: timedelta = timedelta(days=30)  # for how long an alignment counts
+    share: float = 0.001  # a set whose size differs by at most this share of it counts as edited
+    few: int = 100  # and so does one that differs by at most so many ids
+    allow_edits: bool = False  # let edited sets pass, for a peer whose table grows by a little every day
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)  # the clock
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        runs: int = 10,
-        window: timedelta = timedelta(days=30),
-        share: float = 0.001,
-        few: int = 100,
-        allow_edits: bool = False,
-        now: Callable[[], datetime] = _now,
-    ) -> None:
-        if runs < 1:
-            raise UsageError(f"runs = {runs}: allow at least one alignment with a peer")
-        self.path = Path(path)
-        self.runs = runs
-        self.window = window
-        self.share = share
-        self.few = few
-        self.allow_edits = allow_edits
-        self._now = now
+    def __post_init__(self) -> None:
+        if self.runs < 1:
+            raise UsageError(f"runs = {self.runs}: allow at least one alignment with a peer")
 
     def check(self, peer: str, peer_count: int | None = None) -> None:
         """Refuse a peer that has aligned too often, or whose set is a former one with a few ids changed.
@@ -116,13 +90,7 @@ class History:
                 )
 
     def begin(self, peer: str, count: int, peer_count: int) -> Alignment:
-        """Check, and write down that an alignment begins, before the peer gets any answer; pass the line to `end`.
-
-        Args:
-            peer: with whom.
-            count: ids in this party's set.
-            peer_count: ids in the peer's set.
-        """
+        """Check, and write down that an alignment begins, before the peer gets any answer; pass the line to `end`."""
         line = Alignment(self._stamp(), peer, count, peer_count, -1, "begun")
         try:
             self.check(peer, peer_count)
@@ -144,38 +112,33 @@ class History:
             return []
         except OSError as error:
             raise StorageError(f"{self.path} can't be read ({error.strerror}): check who owns it") from error
-        whole, torn = content.rsplit(b"\n", 1) if b"\n" in content else (b"", content)
-        numbered = enumerate(whole.split(b"\n") if whole else [], 1)
-        found = [self._parsed(number, line) for number, line in numbered]
+        *whole, torn = content.split(b"\n")
+        lines = [self._parsed(number, line) for number, line in enumerate(whole, 1)]
         if torn:
-            self._damaged(len(found) + 1)
-        return found
+            raise self._damaged(len(lines) + 1)
+        return lines
 
     def _parsed(self, number: int, line: bytes) -> Alignment:
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            return self._damaged(number)
-        if isinstance(found, dict):
-            found.pop("digest", None)  # of this party's set: older lines have it
-        kinds = {field.name: _TYPES[str(field.type)] for field in fields(Alignment)}
-        if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
-            return self._damaged(number)
-        try:
-            dated = datetime.fromisoformat(found["date"])
-        except ValueError:
-            return self._damaged(number)
-        return Alignment(**found) if dated.tzinfo is not None else self._damaged(number)
+            content = json.loads(line)
+            content.pop("digest", None)  # of this party's set: older lines have it
+            parsed = _LINE.validate_python(content)
+            dated = datetime.fromisoformat(parsed.date).tzinfo is not None
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            dated = False
+        if not dated:
+            raise self._damaged(number)
+        return parsed
 
-    def _damaged(self, number: int) -> NoReturn:
-        raise StorageError(
+    def _damaged(self, number: int) -> StorageError:
+        return StorageError(
             f"{self.path}, line {number} is damaged: no alignment starts before that is cleared up; restore the file "
             "from a backup, or remove the line if you know what it said"
         )
 
     def _recent(self, peer: str) -> list[Alignment]:
         """The lines of this peer within the window, oldest first; a pause counts as a quarter of it at most."""
-        later, age, found = self._now(), timedelta(0), []
+        later, age, found = self.now(), timedelta(0), []
         for line in reversed(self.lines()):
             date = datetime.fromisoformat(line.date)
             age += min(max(later - date, timedelta(0)), self.window / 4)
@@ -194,4 +157,4 @@ class History:
             raise StorageError(f"{error}; an alignment that is not written down does not start") from error
 
     def _stamp(self) -> str:
-        return self._now().astimezone(UTC).isoformat(timespec="seconds")
+        return self.now().astimezone(UTC).isoformat(timespec="seconds")

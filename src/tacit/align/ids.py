@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.sources import batches
+from tacit.align.sources import Source, blocks
 from tacit.errors import DataError, UsageError
 
 __all__ = ["LONGEST", "IdReport", "Ids", "read_ids"]
@@ -36,31 +36,18 @@ _ZEROS = r"^-?0[0-9]+$"
 
 @dataclass(frozen=True)
 class IdReport:
-    """What became of the rows of a table.
+    """What became of the rows of a table."""
 
-    Attributes:
-        source: the file's name, or "table".
-        total: rows in all.
-        missing: rows left out because an id column was null or empty.
-        repeated_ids: ids that more than one row has.
-        repeated_rows: rows left out because of that.
-        example: two rows (counted from 0) with one id, where there are such.
-        kept: rows that take part.
-        spaces: kept ids with white space at an end.
-        zeros: kept ids that are numbers with leading zeros.
-        recomposed: kept ids that were brought to Unicode's composed form.
-    """
-
-    source: str
-    total: int
-    missing: int
-    repeated_ids: int
-    repeated_rows: int
-    example: tuple[int, int] | None
-    kept: int
-    spaces: int
-    zeros: int
-    recomposed: int
+    source: str  # the file's name, or "table"
+    total: int  # rows in all
+    missing: int  # rows left out because an id column was null or empty
+    repeated_ids: int  # ids that more than one row has
+    repeated_rows: int  # rows left out because of that
+    example: tuple[int, int] | None  # two rows (counted from 0) with one id, where there are such
+    kept: int  # rows that take part
+    spaces: int  # kept ids with white space at an end
+    zeros: int  # kept ids that are numbers with leading zeros
+    recomposed: int  # kept ids that were brought to Unicode's composed form
 
     @property
     def hints(self) -> list[str]:
@@ -88,25 +75,17 @@ class IdReport:
 
 @dataclass(frozen=True)
 class Ids:
-    """The ids of a table as hashes.
+    """The ids of a table as hashes."""
 
-    Attributes:
-        hashes: of the ids, all different.  (kept, 32) uint8
-        rows: the row of each in the table, from 0.  (kept,) int64
-        report: what became of all rows.
-    """
-
-    hashes: NDArray[np.uint8]
-    rows: NDArray[np.int64]
-    report: IdReport
+    hashes: NDArray[np.uint8]  # of the ids, all different. (kept, 32) uint8
+    rows: NDArray[np.int64]  # the row of each in the table, from 0. (kept,) int64
+    report: IdReport  # what became of all rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def read_ids(
-    source: str | Path | pl.DataFrame, columns: str | Sequence[str], *, duplicates: Duplicates = "drop"
-) -> Ids:
+def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplicates = "drop") -> Ids:
     """The ids of a table, read in batches: of each id only its hash stays in memory.
 
     Args:
@@ -129,10 +108,9 @@ def read_ids(
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names or len(set(names)) < len(names):
         raise UsageError(f"id columns {names}: name one or more, each once")
-    name = "table" if isinstance(source, pl.DataFrame) else Path(source).name
-    reading = _Reading(name)
-    for batch in batches(source, name, names):
-        reading.add(batch)
+    reading = _Reading("table" if isinstance(source, pl.DataFrame) else Path(source).name)
+    for block in blocks(source, names):
+        reading.add(block)
     return reading.ids(duplicates)
 
 
@@ -145,8 +123,9 @@ class _Reading:
         self.hashes: list[NDArray[np.uint8]] = []
         self.rows: list[NDArray[np.int64]] = []
 
-    def add(self, batch: pl.DataFrame) -> None:
-        """Take in the id columns of the next rows, as text or bytes."""
+    def add(self, columns: pl.DataFrame) -> None:
+        """Take in the id columns of the next rows."""
+        batch = self._spelled(columns)
         kept = np.flatnonzero(_present(batch).to_numpy())
         if len(kept):
             full = batch[kept]
@@ -156,6 +135,18 @@ class _Reading:
             self.rows.append(kept + self.total)
         self.missing += len(batch) - len(kept)
         self.total += len(batch)
+
+    def _spelled(self, batch: pl.DataFrame) -> pl.DataFrame:
+        """Each id column as text; bytes stay bytes."""
+        for name, dtype in batch.schema.items():
+            textual = dtype in (pl.String, pl.Binary, pl.Date, pl.Categorical, pl.Enum, pl.Null)
+            if not dtype.is_integer() and not textual:
+                raise DataError(
+                    f"{self.source}: the id column {name!r} is {dtype}, and two sides may write such values "
+                    "differently: cast it to an integer or to text, in the same way on both sides"
+                )
+        texts = [name for name, dtype in batch.schema.items() if dtype != pl.Binary]
+        return batch.with_columns(pl.col(texts).cast(pl.String))
 
     def _hashed(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         columns = [self._encoded(column) for column in batch]

@@ -51,17 +51,12 @@ _HELLO = {"protocol": str, "count": int, "cap": int, "minimum": int, "nonce": st
 
 @dataclass(frozen=True)
 class Matched:
-    """Which of a party's ids the peer has as well.
+    """Which of a party's ids the peer has as well."""
 
-    Attributes:
-        positions: into the hashes that were passed, in the order of those hashes' bytes. Both parties have this order
-            and neither chose it, and it stays common to all parties when some of the rows are left out.
-            (matches,) int64
-        peer_count: how many ids the peer had in all.
-    """
-
+    # into the hashes that were passed, in the order of those hashes' bytes. Both parties have this order and neither
+    # chose it, and it stays common to all parties when some of the rows are left out. (matches,) int64
     positions: NDArray[np.int64]
-    peer_count: int
+    peer_count: int  # how many ids the peer had in all
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -137,8 +132,7 @@ def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[
     shared = matches[0].positions
     for other in matches[1:]:
         shared = shared[np.isin(shared, other.positions)]
-    masks = [np.isin(each.positions, shared) for each in matches]
-    return shared, masks
+    return shared, [np.isin(each.positions, shared) for each in matches]
 
 
 def send_mask(link: Link, mask: NDArray[np.bool_]) -> None:
@@ -171,24 +165,24 @@ def _mask_chunks(count: int) -> list[int]:
 
 def _peer_hello(link: Link, own: dict[str, object], patience: float) -> tuple[int, bytes]:
     """The peer's number of ids and its nonce, once everything that can be refused before the work has been."""
-    said = decoded(expect(link, "commitment", 0, patience), _HELLO)
+    theirs = decoded(expect(link, "commitment", 0, patience), _HELLO)
     for field in ("protocol", "cap", "minimum"):
-        if said[field] != own[field]:
+        if theirs[field] != own[field]:
             raise RefusedError(
-                field, f"{field} is {own[field]!r} here and {said[field]!r} at {link.peer}: agree on one contract"
+                field, f"{field} is {own[field]!r} here and {theirs[field]!r} at {link.peer}: agree on one contract"
             )
-    for whose, count in (("this party's", own["count"]), (f"{link.peer}'s", said["count"])):
-        if not said["minimum"] <= count <= said["cap"]:
-            field = "cap" if count > said["cap"] else "minimum"
+    for whose, count in (("this party's", own["count"]), (f"{link.peer}'s", theirs["count"])):
+        if not theirs["minimum"] <= count <= theirs["cap"]:
+            field = "cap" if count > theirs["cap"] else "minimum"
             raise RefusedError(
                 field,
-                f"{whose} set has {count} ids, the contract allows {said['minimum']} to {said['cap']}: nothing was "
+                f"{whose} set has {count} ids, the contract allows {theirs['minimum']} to {theirs['cap']}: nothing was "
                 f"computed; change the set, or {field} in the contract on both sides",
             )
-    nonce = unhex("nonce", said["nonce"], _NONCE)
-    if said["nonce"] == own["nonce"]:
+    nonce = unhex("nonce", theirs["nonce"], _NONCE)
+    if theirs["nonce"] == own["nonce"]:
         raise RefusedError("nonce", f"{link.peer} sent this party's own message back: it is no second party")
-    return said["count"], nonce
+    return theirs["count"], nonce
 
 
 def _matches(peer_name: str, own: Points, peer: Points) -> NDArray[np.int64]:
@@ -231,8 +225,8 @@ def _confirm(
     share = unhex("share", decoded(expect(link, "commitment", 1, patience), {"share": str})["share"], 32)
     secret = engine.multiply(np.frombuffer(share, np.uint8).reshape(1, -1), key).tobytes()
     link.send(control("commitment", 2, {"agreement": _proof(secret, nonce, peer_nonce).hex()}))
-    said = decoded(expect(link, "commitment", 2, patience), {"agreement": str})
-    if not hmac.compare_digest(unhex("agreement", said["agreement"], 32), _proof(secret, peer_nonce, nonce)):
+    theirs = decoded(expect(link, "commitment", 2, patience), {"agreement": str})
+    if not hmac.compare_digest(unhex("agreement", theirs["agreement"], 32), _proof(secret, peer_nonce, nonce)):
         raise RefusedError(
             "alignment",
             f"{link.peer} does not know the ids of the {len(ids)} rows that its products make common: one of the two "

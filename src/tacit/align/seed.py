@@ -33,17 +33,11 @@ _KEY = b"tacit rows key 1"
 
 @dataclass(frozen=True)
 class Agreed:
-    """What all parties of a run have in common.
+    """What all parties of a run have in common."""
 
-    Attributes:
-        seed: draws the batches, at least 0 and below 2^63.
-        key: for keyed digests, so that a digest of rows tells an outsider nothing.
-        commitments: of every party, by its name; a restart shows that it means the same run.
-    """
-
-    seed: int
-    key: bytes
-    commitments: Mapping[str, bytes]
+    seed: int  # draws the batches, at least 0 and below 2^63
+    key: bytes  # for keyed digests, so that a digest of rows tells an outsider nothing
+    commitments: Mapping[str, bytes]  # of every party, by its name; a restart shows that it means the same run
 
     def __repr__(self) -> str:
         return f"Agreed(parties={sorted(self.commitments)})"
@@ -95,16 +89,16 @@ def as_label(links: Mapping[str, Link], name: str, nonce: bytes, *, patience: fl
         raise UsageError(f"a peer has this party's own name, {name!r}: give every party another name")
     commitments = {name: commit(name, nonce)}
     for peer, link in links.items():
-        said = decoded(expect(link, "commitment", 0, patience), {"name": str, "commitment": str})
-        _same_name(peer, said["name"])
-        commitments[peer] = unhex("commitment", said["commitment"], _SIZE)
+        theirs = decoded(expect(link, "commitment", 0, patience), {"name": str, "commitment": str})
+        _same_name(peer, theirs["name"])
+        commitments[peer] = unhex("commitment", theirs["commitment"], _SIZE)
     for link in links.values():
         link.send(control("commitment", 1, {"commitments": _hexed(commitments)}))
     nonces = {name: nonce}
     for peer, link in links.items():
-        said = decoded(expect(link, "reveal", 0, patience), {"name": str, "nonce": str})
-        _same_name(peer, said["name"])
-        nonces[peer] = unhex("nonce", said["nonce"], _SIZE)
+        theirs = decoded(expect(link, "reveal", 0, patience), {"name": str, "nonce": str})
+        _same_name(peer, theirs["name"])
+        nonces[peer] = unhex("nonce", theirs["nonce"], _SIZE)
         check(peer, commitments[peer], nonces[peer])
     for link in links.values():
         link.send(control("reveal", 1, {"nonces": _hexed(nonces)}))
@@ -122,8 +116,8 @@ def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0)
     """
     own = commit(name, nonce)
     link.send(control("commitment", 0, {"name": name, "commitment": own.hex()}))
-    said = decoded(expect(link, "commitment", 1, patience), {"commitments": list})
-    commitments = _unhexed("commitments", said["commitments"])
+    theirs = decoded(expect(link, "commitment", 1, patience), {"commitments": list})
+    commitments = _unhexed("commitments", theirs["commitments"])
     if commitments.get(name) != own or link.peer not in commitments:
         raise RefusedError(
             "seed",
@@ -131,8 +125,8 @@ def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0)
             "differ, or it is choosing batches",
         )
     link.send(control("reveal", 0, {"name": name, "nonce": nonce.hex()}))
-    said = decoded(expect(link, "reveal", 1, patience), {"nonces": list})
-    nonces = _unhexed("nonces", said["nonces"])
+    theirs = decoded(expect(link, "reveal", 1, patience), {"nonces": list})
+    nonces = _unhexed("nonces", theirs["nonces"])
     if nonces.keys() != commitments.keys():
         raise RefusedError("seed", f"{link.peer} revealed nonces of other parties than had committed to one")
     for peer, revealed in nonces.items():
@@ -167,9 +161,9 @@ def _joined(*parts: bytes) -> bytes:
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
-def _same_name(expected: str, said: str) -> None:
-    if said != expected:
-        raise RefusedError("name", f"the party at the link to {expected} calls itself {said!r}: compare the names")
+def _same_name(expected: str, name: str) -> None:
+    if name != expected:
+        raise RefusedError("name", f"the party at the link to {expected} calls itself {name!r}: compare the names")
 
 
 def _hexed(values: Mapping[str, bytes]) -> list[list[str]]:

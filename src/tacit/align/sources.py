@@ -1,89 +1,160 @@
-"""Id columns of a file or a table as text or bytes, a batch of rows at a time."""
+"""A party's table, in a file or in memory, as blocks of rows: memory grows neither with the rows nor with the file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
-__all__ = ["SEPARATORS", "batches", "scan"]
+__all__ = ["Source", "blocks", "check_columns", "load", "rows_error", "scan"]
 
-_BATCH = 1 << 17
+Source = str | Path | pl.DataFrame
+"""A `.parquet`, `.csv` or `.tsv` file with a header, or a table."""
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
-"""What stands between the values of a text file, by the end of its name."""
+_SMALLEST, _LARGEST = 1 << 12, 1 << 16  # rows of a block
+_VALUES = 1 << 21  # in a block, where its rows allow
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def batches(source: str | Path | pl.DataFrame, name: str, columns: list[str]) -> Iterator[pl.DataFrame]:
-    """The id columns of all rows, in order.
+def check_columns(source: Source, columns: Sequence[str]) -> None:
+    """See that a source is a table with these columns, without reading it; a `DataError` says what is missing."""
+    with _reading(source):
+        _open(source, columns)
+
+
+def load(source: Source, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
+    """The named columns of the rows with these numbers, in this order.
+
+    A file is streamed: memory grows with the rows that are asked for, not with the file. The columns of a CSV file are
+    all text, because its types could only be guessed; `Encoder` and `labels` read numbers from text.
 
     Args:
-        source: a file or a table.
-        name: what to call it in errors.
-        columns: the id columns.
+        source: a `.parquet`, `.csv` or `.tsv` file with a header, or a table.
+        rows: row numbers counted from 0 (in a CSV file from the line after the header), in the wanted order.
+        columns: the names of the columns that are needed.
     """
+    order = np.argsort(rows, kind="stable")
+    wanted, start = rows[order], 0
+    with _reading(source):
+        parts = [_open(source, columns).head(0).collect()]
+    for block in blocks(source, columns):
+        here = slice(*np.searchsorted(wanted, [start, start + len(block)]))
+        parts.append(block[wanted[here] - start])
+        start += len(block)
+    found = pl.concat(parts)
+    if len(found) != len(rows):
+        raise rows_error(source, len(rows), len(rows) - len(found))
+    return found[np.argsort(order)]
+
+
+def blocks(source: Source, columns: Sequence[str], size: int | None = None) -> Iterator[pl.DataFrame]:
+    """The named columns of all rows, so many rows at a time: memory grows neither with the rows nor with the file.
+
+    Every block but the last one has exactly `size` rows, however the file is laid out, so that what is computed block
+    by block is the same every time.
+
+    Args:
+        source: as for `load`.
+        columns: the names of the columns that are needed, at least one.
+        size: rows of a block; None for fewer the more columns there are.
+
+    >>> [block["x"].to_list() for block in blocks(pl.DataFrame({"x": [1, 2, 3], "y": [4, 5, 6]}), ["x"], size=2)]
+    [[1, 2], [3]]
+    """
+    size = size or max(_SMALLEST, min(_LARGEST, _VALUES // len(columns)))
+    with _reading(source):
+        left = pl.DataFrame()
+        for batch in _batches(source, columns, size):
+            left = pl.concat([left, batch]) if len(left) else batch
+            while len(left) >= size:
+                yield left[:size]
+                left = left[size:]
+        if len(left):
+            yield left
+
+
+def _batches(source: Source, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
+    """The named columns of all rows, in batches of about this size."""
+    frame = _open(source, columns)
     if isinstance(source, pl.DataFrame):
-        casts = _casts(name, source.schema, columns)
-        for batch in source.select(columns).iter_slices(_BATCH):
-            yield batch.with_columns(casts)
-        return
-    path = Path(source)
+        yield from source.select(columns).iter_slices(size)
+    elif _suffix(source) in _SEPARATORS:
+        yield from frame.collect_batches(chunk_size=size)
+    else:
+        # As a stream it would be read ahead by many row groups, which takes several times the memory.
+        start = 0
+        while len(batch := frame.slice(start, size).collect(engine="streaming")):
+            yield batch
+            start += size
+
+
+def rows_error(source: Source, count: int, missing: int) -> DataError:
+    """What to raise where a source lacks so many of the rows that were aligned."""
+    return DataError(
+        f"{_name(source)} has no longer all of the {count} aligned rows ({missing} are missing): put the file back "
+        "that was aligned, or run `tacit align --again` on all sides"
+    )
+
+
+def _name(source: Source) -> str:
+    """What to call it in errors."""
+    return "the table" if isinstance(source, pl.DataFrame) else str(source)
+
+
+@contextmanager
+def _reading(source: Source) -> Iterator[None]:
+    """Say of which source it is that something can't be read, and why."""
     try:
-        table = _table(path)
-        casts = _casts(name, table.collect_schema(), columns)
-        yield from table.select(columns).with_columns(casts).collect_batches(chunk_size=_BATCH)
-    except OSError as error:
-        raise DataError(f"{path} can't be read ({error.strerror or error}): check the path") from error
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} can't be read: {_cause(path, error)}") from error
+        yield
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{_name(source)} can't be read: {_cause(source, error)}") from error
 
 
-def scan(path: Path) -> pl.LazyFrame | None:
-    """A file by the end of its name, not yet read; None where that is no table's. Text stays text: '042' is not 42."""
-    kind = path.suffix.lower()
-    if kind in (".parquet", ".pq"):
-        return pl.scan_parquet(path, glob=False)
-    if kind in SEPARATORS:
-        return pl.scan_csv(path, glob=False, infer_schema=False, separator=SEPARATORS[kind])
-    return None
-
-
-def _table(path: Path) -> pl.LazyFrame:
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: pass one .parquet, .csv or .tsv file")
-    table = scan(path)
-    if table is None:
-        raise DataError(f"{path} is neither .parquet nor .csv nor .tsv: convert it, or pass a polars table")
-    return table
-
-
-def _casts(name: str, schema: pl.Schema, columns: list[str]) -> list[pl.Expr]:
-    """How each id column becomes text; bytes stay bytes."""
-    missing = [column for column in columns if column not in schema]
-    if missing:
-        known = ", ".join(schema.names())
-        raise DataError(f"{name} has no column {', '.join(map(repr, missing))}; it has: {known}: correct the names")
-    for column in columns:
-        dtype = schema[column]
-        textual = dtype in (pl.String, pl.Binary, pl.Date, pl.Categorical, pl.Enum, pl.Null)
-        if not dtype.is_integer() and not textual:
-            raise DataError(
-                f"{name}: the id column {column!r} is {dtype}, and two sides may write such values differently: cast "
-                "it to an integer or to text, in the same way on both sides"
-            )
-    return [pl.col(column).cast(pl.String) for column in columns if schema[column] != pl.Binary]
-
-
-def _cause(path: Path, error: Exception) -> str:
+def _cause(source: Source, error: Exception) -> str:
     """What is wrong with the file, with the line where that can be told."""
-    if "utf-8" in str(error).lower() and path.suffix.lower() in SEPARATORS:
-        with path.open("rb") as lines:
+    if isinstance(source, str | Path) and _suffix(source) in _SEPARATORS and "utf-8" in str(error).lower():
+        with Path(source).open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     line.decode()
                 except UnicodeDecodeError as wrong:
                     return f"line {number} is not UTF-8 (byte {wrong.start}, {wrong.reason}): save the file as UTF-8"
-    return f"{str(error).splitlines()[0]}: check that it is what its name says"
+    return f"{str(error).splitlines()[0]}: check that it is what its name says, or write it anew"
+
+
+def _open(source: Source, columns: Sequence[str]) -> pl.LazyFrame:
+    """These columns of a source, not yet read."""
+    frame = source.lazy() if isinstance(source, pl.DataFrame) else scan(Path(source))
+    names = frame.collect_schema().names()
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise DataError(
+            f"{_name(source)} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: correct the "
+            "names"
+        )
+    return frame.select(columns)
+
+
+def scan(path: Path) -> pl.LazyFrame:
+    """A file by the end of its name, not yet read. Text stays text: '042' is not 42."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: pass one .parquet, .csv or .tsv file")
+    if not path.is_file():
+        raise DataError(f"{path} can't be read (it is no file): check the path, or put it there")
+    if _suffix(path) in (".parquet", ".pq"):
+        return pl.scan_parquet(path, glob=False)
+    if _suffix(path) in _SEPARATORS:
+        return pl.scan_csv(path, glob=False, infer_schema=False, separator=_SEPARATORS[_suffix(path)])
+    raise DataError(
+        f"{path} is neither .parquet nor .csv nor .tsv: use a .parquet, .csv or .tsv file, or pass a polars table"
+    )
+
+
+def _suffix(path: str | Path) -> str:
+    return Path(path).suffix.lower()

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
+from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
-from tacit.align.tables import check_columns
+from tacit.align.sources import check_columns
 from tacit.company.alignment import FILE, Aligned, Source, read, store
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
@@ -251,10 +252,7 @@ class Work:
 def _same_end(link: Link, digest: str) -> None:
     """Both sides show the digest of the rows that they ended with."""
     link.send(control("done", 0, {"rows": digest}))
-    message = link.recv(60.0)
-    if message is None:
-        raise LinkError(f"{link.peer} does not say how it ended")
-    if message.kind != "done" or read_control(message) != {"rows": digest}:
+    if read_control(expect(link, "done", 0, 60.0)) != {"rows": digest}:
         raise RefusedError(
             "rows", f"{link.peer} ended with other rows than this party: run `tacit align --again` on all sides"
         )

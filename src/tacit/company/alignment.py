@@ -19,17 +19,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align.arrays import numbers
-from tacit.align.tables import load
+from tacit.align.sources import Source, load
 from tacit.disk import replaced, storing
 from tacit.errors import StorageError
 
 __all__ = ["FILE", "Aligned", "Source", "read", "store"]
 
-Source = str | Path | pl.DataFrame
-
 FILE = "alignment.json"
 _ROWS = "rows.npy"
-_TYPES = {"run": str, "count": int, "id": str, "seed": int, "digest": str, "rows_sha256": str, "fields_sha256": str}
+_FIELDS = {"run": str, "count": int, "id": str, "seed": int, "digest": str}
+_TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,11 @@ def store(where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArr
         (where / FILE).unlink(missing_ok=True)
     hashed = hashlib.sha256()
     replaced(where / _ROWS, lambda file: np.save(_Hashed(file, hashed), rows.astype(np.int64, copy=False)))
-    said = {"run": run, "count": len(rows), "id": id, "seed": seed, "digest": digest, "rows_sha256": hashed.hexdigest()}
-    text = json.dumps({**said, "fields_sha256": _digest(said)}, indent=2) + "\n"
+    aligned = Aligned(run, len(rows), id, seed, digest, where)
+    fields = {name: getattr(aligned, name) for name in _FIELDS} | {"rows_sha256": hashed.hexdigest()}
+    text = json.dumps({**fields, "fields_sha256": _digest(fields)}, indent=2) + "\n"
     replaced(where / FILE, lambda file: file.write(text.encode()))
-    return Aligned(run, len(rows), id, seed, digest, where)
+    return aligned
 
 
 def read(where: Path, run: str) -> Aligned:
@@ -99,26 +99,26 @@ def read(where: Path, run: str) -> Aligned:
     """
     path, rows = where / FILE, where / _ROWS
     try:
-        said: dict[str, Any] = json.loads(path.read_bytes())
+        fields: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise _unusable(path, f"can't be read ({error})") from None
-    if not isinstance(said, dict) or {name: type(value) for name, value in said.items()} != _TYPES:
+    if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != _TYPES:
         raise _unusable(path, f"does not have the fields {', '.join(_TYPES)}, each of its kind")
-    expected = {name: said[name] for name in _TYPES if name.endswith("_sha256")}
-    if _digest({name: value for name, value in said.items() if name != "fields_sha256"}) != expected["fields_sha256"]:
+    expected = {name: fields[name] for name in _TYPES if name.endswith("_sha256")}
+    if _digest({name: value for name, value in fields.items() if name != "fields_sha256"}) != expected["fields_sha256"]:
         raise _unusable(path, "has changed since it was written")
-    if said["run"] != run:
-        raise _unusable(path, f"is that of the run {said['run']!r}, not of {run!r}")
+    if fields["run"] != run:
+        raise _unusable(path, f"is that of the run {fields['run']!r}, not of {run!r}")
     try:
         with rows.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _unusable(rows, f"can't be read ({error.strerror})") from None
-    if found != expected["rows_sha256"]:
+    if digest != expected["rows_sha256"]:
         raise _unusable(rows, "has changed since it was written")
-    whole = Aligned(said["run"], said["count"], said["id"], said["seed"], said["digest"], where)
-    _ = whole.rows  # as many as were counted
-    return whole
+    aligned = Aligned(**{name: fields[name] for name in _FIELDS}, folder=where)
+    _ = aligned.rows  # as many as were counted
+    return aligned
 
 
 class _Hashed:
@@ -133,8 +133,8 @@ class _Hashed:
         return self._file.write(part)
 
 
-def _digest(said: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _digest(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _unusable(path: Path, why: str) -> StorageError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,75 +24,58 @@ __all__ = ["Named", "read_named"]
 
 _BATCH = re.compile(r"(?:batch_|arr_|step_)?(\d+)")
 
+_DAMAGE = (ValueError, zipfile.BadZipFile, SafetensorError, pl.exceptions.PolarsError)
+
 Part = Tensor | NDArray[Any]
 """A tensor; an array only where it holds text."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a file holds, in one piece or batch by batch.
+    """What a file holds, row by row."""
 
-    Attributes:
-        name: of the file, and of the part of it that is meant.
-        what: it is: "gradients", "labels" and so on.
-        path: of the file.
-        parts: the one piece, or the batches.
-        batched: whether the file says where batches begin: a list of them, or a dimension more than rows and columns.
-    """
-
-    name: str
-    what: str
-    path: Path
-    parts: Sequence[Part]
+    name: str  # of the file, and of the part of it that is meant
+    path: Path  # of the file
+    parts: Sequence[Part]  # its rows, in one piece or in several, each (rows, *cut)
+    lengths: tuple[int, ...]  # rows of each batch, or all rows where they are not batched
+    # whether the file says where batches begin: a list of them, or a dimension more than rows and columns
     batched: bool
-
-    @property
-    def shape(self) -> str:
-        """In words, for errors."""
-        if len(self.parts) == 1:
-            return f"of shape {tuple(self.parts[0].shape)}"
-        return f"{len(self.parts)} batches, the first of shape {tuple(self.parts[0].shape)}"
-
-    @cached_property
-    def _flat(self) -> list[Part]:
-        """Batches as they are, each (rows, *cut)."""
-        if self.batched and len(self.parts) == 1:
-            return [self.parts[0].reshape(-1, *self.parts[0].shape[2:])]
-        return list(self.parts)
+    shape: str  # of what the file holds, in words, for errors
 
     @property
     def cut(self) -> tuple[int, ...]:
         """The shape of one row."""
-        return tuple(self._flat[0].shape[1:])
+        return tuple(self.parts[0].shape[1:])
 
     @property
     def width(self) -> int:
         """Numbers in one row."""
-        return int(np.prod(self.cut)) if self.cut else 1
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Rows of each batch, or all rows where they are not batched."""
-        if self.batched and len(self.parts) == 1:
-            return (self.parts[0].shape[1],) * self.parts[0].shape[0]
-        return tuple(len(part) for part in self.parts)
+        return math.prod(self.cut)
 
     def rows(self, start: int, end: int) -> Tensor:
-        """Some rows, as numbers."""
+        """Some rows, as numbers, which must be finite."""
         numbers, place = [], 0
-        for part in self._flat:
+        for part in self.parts:
             if not isinstance(part, Tensor):
                 raise DataError(f"{self.name} holds text where numbers belong: pass numbers")
             if start < place + len(part) and end > place:
                 some = part[max(0, start - place) : end - place]
                 numbers.append(some if some.is_floating_point() else some.float())
             place += len(part)
-        return torch.cat(numbers)
+        found = torch.cat(numbers)
+        wrong = ~torch.isfinite(found.flatten(1)).all(1)
+        if bool(wrong.any()):
+            row = start + int(wrong.nonzero()[0])
+            raise DataError(
+                f"{self.name}: row {row} (counted from 0) holds a number that is not finite: leave such rows out of "
+                "all files"
+            )
+        return found if found.dtype == torch.float64 else found.float()
 
     def column(self) -> NDArray[Any]:
         """All rows as one column of numbers or texts."""
         columns = []
-        for part in self._flat:
+        for part in self.parts:
             if isinstance(part, Tensor):
                 part = (part.float() if part.dtype == torch.bfloat16 else part).numpy()
             columns.append(part.reshape(-1))
@@ -119,27 +102,38 @@ def read_named(spelled: str | Path, what: str) -> Named:
             f"{path} is none of {', '.join(_READERS)}: write the {what} in one of these forms, with numpy for example"
         )
     try:
-        found = reader(path, key, what)
+        content = reader(path, key, what)
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{path} can't be read ({error.strerror or error}): check the file") from error
-    parts = list(found) if isinstance(found, list | tuple) else [found]
+    except _DAMAGE as error:
+        cause = str(error).partition("\n")[0][:200]
+        raise DataError(f"{path} can't be read as {path.suffix}: {cause}: write the file anew") from error
+    listed = isinstance(content, list | tuple)
     name = str(path) if key is None else f"{path}:{key}"
-    return _checked(name, what, path, [_tensor(part, name) for part in parts], listed=isinstance(found, list | tuple))
+    return _rows(name, what, path, [_tensor(part, name) for part in (content if listed else [content])], listed=listed)
 
 
-def _checked(name: str, what: str, path: Path, parts: list[Part], *, listed: bool) -> Named:
-    """Refuse what is empty, or batches that do not belong together."""
-    least = 2 if what in ("labels", "ids") else 3  # dimensions of what is batched
-    batched = listed or (parts[0].ndim >= least and parts[0].shape[1:] != (1,))
-    named = Named(name, what, path, parts, batched)
+def _rows(name: str, what: str, path: Path, parts: list[Part], *, listed: bool) -> Named:
+    """Refuse what is empty, or batches that do not belong together; a stack of batches becomes rows."""
     if any(part.ndim == 0 for part in parts):
         raise DataError(f"{name} holds a single number: pass the {what} of all rows")
-    if not parts or not all(0 not in part.shape for part in parts):
-        raise DataError(f"{name} is {named.shape}, which holds nothing: pass the {what} of at least one batch")
+    shape = f"of shape {tuple(parts[0].shape)}" if parts else "an empty list"
+    if len(parts) > 1:
+        shape = f"{len(parts)} batches, the first {shape}"
+    if not parts or any(0 in part.shape for part in parts):
+        raise DataError(f"{name} is {shape}, which holds nothing: pass the {what} of at least one batch")
     shapes = {tuple(part.shape[1:]) for part in parts}
     if len(shapes) > 1:
         raise DataError(f"{name} holds batches of different rows, {sorted(shapes)}: pass batches of one cut")
-    return named
+    least = 2 if what in ("labels", "ids") else 3  # dimensions of what is batched
+    lengths = tuple(len(part) for part in parts)
+    stacked = not listed and parts[0].ndim >= least and parts[0].shape[1:] != (1,)
+    if stacked:
+        (stack,) = parts
+        lengths, parts = (stack.shape[1],) * len(stack), [stack.reshape(-1, *stack.shape[2:])]
+    return Named(name, path, parts, lengths, listed or stacked, shape)
 
 
 def _tensor(part: Any, name: str) -> Part:
@@ -166,43 +160,31 @@ def _tensor(part: Any, name: str) -> Part:
 
 def _npy(path: Path, key: str | None, what: str) -> Any:
     _no_key(path, key)
-    try:
-        with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(file)
-        if dtype.hasobject:
-            raise DataError(
-                f"{path} holds Python objects, which only unpickling would bring back, and that runs whatever somebody "
-                "put there: save plain numbers, or batches of different lengths with numpy.savez(path, *batches)"
-            )
-        if 0 in shape:
-            return np.empty(shape, dtype)
-        return np.load(path, mmap_mode="c" if shape else None, allow_pickle=False)  # private pages: never written back
-    except DataError:
-        raise
-    except ValueError as error:
-        raise _unreadable(path, error) from error
+    return _without_objects(
+        path, lambda: np.load(path, mmap_mode="c", allow_pickle=False)
+    )  # private: no write goes back
 
 
 def _npz(path: Path, key: str | None, what: str) -> Any:
+    with np.load(path, allow_pickle=False) as file:
+        return _without_objects(path, lambda: _chosen(path, key, what, file.files, file.__getitem__))
+
+
+def _without_objects(path: Path, read: Callable[[], Any]) -> Any:
     try:
-        with np.load(path, allow_pickle=False) as found:
-            return _chosen(path, key, what, found.files, found.__getitem__)
-    except DataError:
+        return read()
+    except ValueError as error:
+        if "Python objects" in str(error) or "Object arrays" in str(error):
+            raise DataError(
+                f"{path} holds Python objects, which only unpickling would bring back, and that runs whatever somebody "
+                "put there: save plain numbers, or batches of different lengths with numpy.savez(path, *batches)"
+            ) from None
         raise
-    except (ValueError, zipfile.BadZipFile) as error:
-        if "Object arrays" in str(error):
-            raise DataError(f"{path} holds Python objects, which are never unpickled: save plain numbers") from None
-        raise _unreadable(path, error) from error
 
 
 def _safetensors(path: Path, key: str | None, what: str) -> Any:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return _chosen(path, key, what, list(file.keys()), file.get_tensor)
-    except SafetensorError as error:
-        raise _unreadable(path, error) from error
+    with safe_open(path, framework="pt") as file:
+        return _chosen(path, key, what, list(file.keys()), file.get_tensor)
 
 
 def _pt(path: Path, key: str | None, what: str) -> Any:
@@ -214,9 +196,8 @@ def _pt(path: Path, key: str | None, what: str) -> Any:
             "dict of tensors with torch.save"
         ) from error
     if isinstance(found, Mapping):
-        return _chosen(
-            path, key, what, [str(name) for name in found], {str(k): v for k, v in found.items()}.__getitem__
-        )
+        named = {str(name): part for name, part in found.items()}
+        return _chosen(path, key, what, list(named), named.__getitem__)
     _no_key(path, key)
     several = isinstance(found, list | tuple) and found and all(isinstance(part, Tensor) for part in found)
     if isinstance(found, Tensor) or several:
@@ -224,27 +205,23 @@ def _pt(path: Path, key: str | None, what: str) -> Any:
     raise DataError(f"{path} holds a {type(found).__name__}: save a tensor, a list or a dict of tensors")
 
 
-def _parquet(path: Path, key: str | None, what: str) -> Any:
-    return _table(path, key, what, lambda: pl.read_parquet(path, glob=False))
-
-
 def _csv(path: Path, key: str | None, what: str) -> Any:
     with path.open("rb") as file:
         first = file.readline(1 << 16).split(b",")[0].strip()
     headed = re.fullmatch(rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?", first) is None
-    return _table(path, key, what, lambda: pl.read_csv(path, glob=False, has_header=headed, infer_schema_length=None))
+    return _table(path, key, what, pl.read_csv(path, glob=False, has_header=headed, infer_schema_length=None))
 
 
-def _table(path: Path, key: str | None, what: str, read: Callable[[], pl.DataFrame]) -> Any:
+def _parquet(path: Path, key: str | None, what: str) -> Any:
+    return _table(path, key, what, pl.read_parquet(path, glob=False))
+
+
+def _table(path: Path, key: str | None, what: str, table: pl.DataFrame) -> Any:
     """A column by name, the one column of lists, or all columns where each is a number."""
-    try:
-        table = read()
-    except pl.exceptions.PolarsError as error:
-        raise _unreadable(path, error) from error
     nested = [name for name, kind in table.schema.items() if isinstance(kind, pl.List | pl.Array)]
-    if key is not None or what in ("labels", "ids") or nested:
-        names = [name for name in table.columns if not nested or name in nested or key or what in ("labels", "ids")]
-        return _column(path, table[_one(path, key, what, names)])
+    by_name = key is not None or what in ("labels", "ids")
+    if by_name or nested:
+        return _column(path, table[_one(path, key, what, table.columns if by_name else nested)])
     wrong = [name for name, kind in table.schema.items() if not kind.is_numeric() and kind != pl.Boolean]
     if wrong:
         raise DataError(
@@ -309,17 +286,7 @@ def _no_key(path: Path, key: str | None) -> None:
         raise DataError(f"{path} holds one thing without a name: leave out :{key}")
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    cause = str(error).partition("\n")[0][:200]
-    return DataError(f"{path} can't be read as {path.suffix}: {cause}: write the file anew")
-
-
 _READERS: dict[str, Callable[[Path, str | None, str], Any]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".safetensors": _safetensors,
-    ".parquet": _parquet,
-    ".csv": _csv,
-    ".pt": _pt,
+    ".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet, ".csv": _csv, ".pt": _pt,
     ".pth": _pt,
-}
+}  # fmt: skip

@@ -155,12 +155,7 @@ def audit_run(
 
 
 def audit_trained(trained: Trained, *, progress: Progress = lambda *_: None) -> Report | None:
-    """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded.
-
-    Args:
-        trained: what the training left.
-        progress: told before each attack.
-    """
+    """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded."""
     folder, where = find_run(trained.folder)
     if not isinstance(trained.transcript, RecordedRun):
         return None
@@ -184,12 +179,11 @@ def _run_report(
     if isinstance(party, LabelParty):
         side, cuts = "features", list(contract.cut.widths.values())
         leaks = _own_labels(party, transcript, plan, missing, progress)
-        event = getattr(party.protect, "event", None)  # somebody's own protection may not say
-        protection = repr(party.protect) if event is None else ladder.spelled(event)
+        protection = ladder.described(party.protect)
     else:
         side, cuts = "label", [contract.cut.widths[config.name]]
         leaks = _own_inputs(party, transcript, missing, progress)
-        protection = " + ".join(ladder.spelled(one.event) for one in party.shield.protect) or "none"
+        protection = ladder.described(party.shield.protect)
     subject = Subject(
         kind="run", side=side, run=contract.run, party=config.name, role=config.role, peers=folder.peers(contract),
         contract=contract.digest, alignment=rows.id, protection=protection, rows=plan.train_count,
@@ -254,26 +248,19 @@ def _inputs_leak(
 ) -> tuple[Leak, ...]:
     """What decoders read in single messages, and in the mean of all visits where there are any."""
     leaks: tuple[Leak, ...] = ()
-    tried = [
-        *((one, view, False) for one in _DECODERS),
-        *([] if visits is None else [("linear_decoder", visits, True)]),
-    ]
+    tried = [(name, view, False) for name in _DECODERS] + ([] if visits is None else [("linear_decoder", visits, True)])
     for done, (name, seen, joined) in enumerate(tried):
         progress(f"attack {name}", done, len(tried))
         ids, places = seen.rows.unique(return_inverse=True)
         x = torch.cat([inputs(some) for some in ids.split(_AT_ONCE)]).flatten(1)
         here = View.of_embeddings(seen.embedding, rows=places)
-        reasons: dict[str, str] = {}
-        found = attack_inputs(mean_visits(here) if joined else here, x, [name], noise=_seeded(), skipped=reasons)
+        reasons, noise = dict[str, str](), torch.Generator().manual_seed(0)
+        findings = attack_inputs(mean_visits(here) if joined else here, x, [name], noise=noise, skipped=reasons)
         missing += skipped(reasons)
         if joined:
-            found = [replace(one, attack=f"accumulated({one.attack})") for one in found]
-        leaks += input_leaks_of(found, "visits" if joined else "batches")
+            findings = [replace(finding, attack=f"accumulated({finding.attack})") for finding in findings]
+        leaks += input_leaks_of(findings, "visits" if joined else "batches")
     return leaks
-
-
-def _seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 # --- a run of ours ---------------------------------------------------------------------------------------------------

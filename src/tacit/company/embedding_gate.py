@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,19 +26,13 @@ class EmbeddingGate(Gate):
         self.party = party
         self.base = party.shield.protect
 
-    def can_raise(self) -> bool:
-        """Whether one of the protections adds noise."""
-        return ladder.stronger_embedding(self.base, 1) is not None
+    def at(self, level: int) -> list[EmbeddingProtection] | None:
+        """The protections as they are at a level."""
+        return ladder.stronger_embedding(self.base, level)
 
     def apply(self, level: int) -> None:
         """Protect at this level."""
-        self.party.shield.steer(self._at(level))
-
-    restore = apply
-
-    def spelled(self, level: int) -> str:
-        """The protections as they are at a level."""
-        return " + ".join(ladder.spelled(one.event) for one in self._at(level)) or "none"
+        self.party.shield.steer(self._protections(level))
 
     def look(self, seed: int) -> list[Figure]:
         """A decoder that knows half of the rows, on the batches that were kept and on the mean of all visits."""
@@ -75,17 +68,15 @@ class EmbeddingGate(Gate):
         together = View.of_embeddings(visits, rows=rows.expand(len(visits), -1))
         return self._read(mean_visits(together), "visits", 0)
 
-    def _at(self, level: int) -> Sequence[EmbeddingProtection]:
-        if level == 0:
-            return self.base
-        raised = ladder.stronger_embedding(self.base, level)
-        assert raised is not None  # `can_raise` was asked
-        return raised
+    def _protections(self, level: int) -> list[EmbeddingProtection]:
+        protections = self.at(level)
+        assert protections is not None  # a level above 0 is only tried where there is one
+        return protections
 
     def _passed(self, z: Tensor, level: int, noise: torch.Generator) -> Tensor:
         source = noise_source(noise)
-        for one in self._at(level):
-            z = one.transform(z, source)
+        for protection in self._protections(level):
+            z = protection.transform(z, source)
         return z
 
     def _read(self, view: View, on: Any, seed: int) -> list[Figure]:

@@ -70,15 +70,7 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
 
 
 class FeaturePartyGuard(Guard):
-    """Stands between a feature party and the embeddings that it sends.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        plan: of the training.
-        party: that sends.
-        tally: of the party's ledger.
-    """
+    """Stands between a feature party and the embeddings that it sends."""
 
     def __init__(self, folder: Folder, rows: Aligned, plan: Plan, party: FeatureParty, tally: Tally) -> None:
         self._party = party
@@ -105,14 +97,7 @@ class FeaturePartyGuard(Guard):
 def build_feature_party(
     folder: Folder, rows: Aligned, plan: Plan, own: FeatureParty | None = None
 ) -> tuple[FeatureParty, dict[str, str]]:
-    """The party that trains, and what must be the same whenever the run goes on.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        plan: which of them are trained on.
-        own: one that the caller made itself; else one is made of the settings.
-    """
+    """The party that trains, its caller's own or one made of the settings, and what must be the same at every start."""
     if own is None:
         party, data = _from_settings(folder, rows, plan)
     else:

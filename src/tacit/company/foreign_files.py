@@ -27,25 +27,15 @@ _MOST = 1 << 27  # numbers of one kind of message that are audited at once: half
 
 @dataclass(frozen=True)
 class Messages:
-    """What was sent, and the truth about it.
+    """What was sent, and the truth about it."""
 
-    Attributes:
-        view: what the receiver saw; each example has the same id at each of its visits.
-        labels: of each id, 0 or 1; None where only embeddings are audited.  (number of ids,)
-        clean: gradients before they were protected, where they were given.  (steps, batch, *cut)
-        inputs: the features of each id, where they were given.  (number of ids, inputs)
-        revisited: whether any example came more than once.
-        notes: what was done to the files' content on the way, in sentences.
-        files: digests of the files that were read, by name.
-    """
-
-    view: View
-    labels: Tensor | None
-    clean: Tensor | None
-    inputs: Tensor | None
-    revisited: bool
-    notes: tuple[str, ...]
-    files: dict[str, str]
+    view: View  # what the receiver saw; each example has the same id at each of its visits
+    labels: Tensor | None  # of each id, 0 or 1; None where only embeddings are audited. (number of ids,)
+    clean: Tensor | None  # gradients before they were protected, where they were given. (steps, batch, *cut)
+    inputs: Tensor | None  # the features of each id, where they were given. (number of ids, inputs)
+    revisited: bool  # whether any example came more than once
+    notes: tuple[str, ...]  # what was done to the files' content on the way, in sentences
+    files: dict[str, str]  # digests of the files that were read, by name
 
 
 def read_messages(
@@ -92,7 +82,10 @@ def read_messages(
     }  # fmt: skip
     rows, seen, codes = _ids(owned.get("ids"), cuts)
     truth, notes = _labels(owned["labels"], cuts, codes, seen) if "labels" in owned else (None, ())
-    hidden = _inputs(owned["inputs"], cuts, codes, seen) if "inputs" in owned else None
+    hidden = None
+    if "inputs" in owned:
+        inputs_of_rows = cuts.batched(owned["inputs"]).flatten(0, 1).flatten(1).float()
+        hidden = _of_each_id(inputs_of_rows, owned["inputs"], codes, seen)
     if "gradients" in batched:
         view = View.of(batched["gradients"], rows=rows, embedding=batched.get("embeddings"))
     else:
@@ -160,12 +153,7 @@ class _Cuts:
             raise DataError(
                 f"{named.name} is {named.shape}, one number for each row: pass (rows, width) or (steps, batch, *cut)"
             )
-        parts = []
-        for start, end in self.kept:
-            part = named.rows(start, end)
-            _finite(part, named, start)
-            parts.append(part if part.dtype == torch.float64 else part.float())
-        return torch.stack(parts)
+        return torch.stack([named.rows(start, end) for start, end in self.kept])
 
     def column(self, named: Named) -> NDArray[np.generic]:
         """One value for each row of the file, for rows of all batches."""
@@ -178,16 +166,6 @@ class _Cuts:
                 "pass one value for each row, in the same order"
             )
         return values
-
-
-def _finite(part: Tensor, named: Named, start: int) -> None:
-    wrong = ~torch.isfinite(part.flatten(1)).all(1)
-    if bool(wrong.any()):
-        row = start + int(wrong.nonzero()[0])
-        raise DataError(
-            f"{named.name}: row {row} (counted from 0) holds a number that is not finite: leave such "
-            "rows out of all files"
-        )
 
 
 def _ids(named: Named | None, cuts: _Cuts) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
@@ -221,23 +199,6 @@ def _labels(
     truth = _of_each_id(torch.from_numpy(where.ravel().astype(np.int64)), named, codes, seen)
     plain = kinds.dtype.kind in "buif" and kinds.astype(np.float64).tolist() == [0.0, 1.0]
     return truth, () if plain else (f"labels {kinds[1]!s} count as positive, {kinds[0]!s} as negative",)
-
-
-def _inputs(named: Named, cuts: _Cuts, codes: NDArray[np.int64], seen: NDArray[np.int64]) -> Tensor:
-    """The features of each id, flat."""
-    if not named.cut:
-        raise DataError(f"{named.name} is {named.shape}: pass (rows, inputs)")
-    if sum(named.lengths) != cuts.rows:
-        raise DataError(
-            f"{named.name} is {named.shape}, and {cuts.named} has {cuts.rows} rows: pass the inputs of each row, in "
-            "the same order"
-        )
-    parts = []
-    for start, end in cuts.kept:
-        part = named.rows(start, end).flatten(1)
-        _finite(part, named, start)
-        parts.append(part.float())
-    return _of_each_id(torch.cat(parts), named, codes, seen)
 
 
 def _of_each_id(values: Tensor, named: Named, codes: NDArray[np.int64], seen: NDArray[np.int64]) -> Tensor:

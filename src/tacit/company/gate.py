@@ -46,33 +46,22 @@ def decisions(folder: Path) -> list[dict[str, Any]]:
 
 @dataclass
 class Gate(ABC):
-    """What both sides share: the record, and what follows from a decision.
+    """What both sides share: the record, and what follows from a decision."""
 
-    Attributes:
-        folder: of the run.
-        limit: that the owner set; None where there is only a budget.
-        on_limit: what to do where it would be passed.
-        held: whether there is a limit or a budget; where it was taken away, the strength stays as it was decided.
-        plan: of the training.
-        recorder: of what was sent; None where nothing is kept, and only a budget is held.
-        level: of the strength now.
-    """
-
-    folder: Path
-    limit: float | None
-    on_limit: OnLimit
-    held: bool
-    plan: Plan
-    recorder: RecordedRun | None
-    level: int = 0
+    folder: Path  # of the run
+    limit: float | None  # that the owner set; None where there is only a budget
+    on_limit: OnLimit  # what to do where it would be passed
+    held: bool  # whether there is a limit or a budget; where it was taken away, the strength stays as it was decided
+    plan: Plan  # of the training
+    recorder: RecordedRun | None  # of what was sent; None where nothing is kept, and only a budget is held
+    level: int = 0  # of the strength now
     _decided: int = -1  # the turn of the last decision, or of the point at which none was due
     _seen: tuple[int, list[Figure]] = (-1, [])  # the turn and what was seen before it
 
     @property
     def stopped(self) -> bool:
         """Whether the run has ended for good."""
-        told = decisions(self.folder)
-        return bool(told) and told[-1]["decision"] == "stop"
+        return any(past["decision"] == "stop" for past in decisions(self.folder)[-1:])
 
     def check(self) -> None:
         """A `LimitError` where the run has ended for good."""
@@ -82,9 +71,9 @@ class Gate(ABC):
 
     def resume(self, turn: int) -> None:
         """Go on from the checkpoint of a turn, as the one before it was done."""
-        before = [one for one in decisions(self.folder) if one["turn"] < turn]
+        before = [past for past in decisions(self.folder) if past["turn"] < turn]
         self.level = int(before[-1]["level"]) if before else 0
-        self.restore(self.level)
+        self.apply(self.level)
 
     def enter(self, task: Task, *batch: Tensor, sent: bool = False) -> None:
         """Before anything is sent in a training step: at certain ones decide, or do as was decided.
@@ -103,7 +92,7 @@ class Gate(ABC):
         point = self._point(task)
         if self._decided >= point:
             return
-        before = [one for one in decisions(self.folder) if one["turn"] <= task.turn]
+        before = [past for past in decisions(self.folder) if past["turn"] <= task.turn]
         self.level = int(before[-1]["level"]) if before else 0
         if point == task.turn and not sent and (not before or self._due(task, before[-1])):
             self._decide(task, batch, before)
@@ -129,8 +118,8 @@ class Gate(ABC):
         beyond doubt. So it is everywhere if the protection has a bound of its own, which needs no rows to be shown.
         """
         if self.bounded() or not self._begins(task):
-            return lambda figures: [replace(one, upper=max(one.low, one.bound)) for one in figures]
-        return (lambda figures: [replace(one, upper=one.value) for one in figures]) if first else list
+            return lambda figures: [replace(each, upper=max(each.low, each.bound)) for each in figures]
+        return (lambda figures: [replace(each, upper=each.value) for each in figures]) if first else list
 
     def _due(self, task: Task, last: dict[str, Any]) -> bool:
         """Whether the owner wants something else, or so much was sent that it is time to look again; early on, always.
@@ -161,17 +150,17 @@ class Gate(ABC):
         kept = self.recorder is not None and self.recorder.recorded
         first = not kept and (self.recorder is None or not self.recorder.visited)
         begins = self._begins(task)
-        raised = [one["epoch"] for one in before if one["decision"] == "raise"]
+        raised = [past["epoch"] for past in before if past["decision"] == "raise"]
         taken = self._taken(task, first=first)
         return decide(
-            [] if first else taken(self.measured(task.turn)),
+            [] if first or self.limit is None else taken(self.seen(task.turn)),
             lambda level: taken(
                 ([] if kept else self.tried_out(level, *batch)) + ([] if first else self.foreseen(level, task))
             ),
             limit=1.0 if self.limit is None else self.limit,
             on_limit=self.on_limit,
             level=self.level,
-            highest=ladder.HIGHEST if self.can_raise() else 0,
+            highest=0 if self.at(1) is None else ladder.HIGHEST,
             may_lower=not first and begins and all(task.epoch + 1 - epoch > _QUIET for epoch in raised),
         )
 
@@ -180,9 +169,9 @@ class Gate(ABC):
         measured = self._seen[1] if judged else []
         said = {
             "time": now(), "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
-            "level": verdict.level, "strength": self.spelled(verdict.level), "limit": self.limit,
+            "level": verdict.level, "strength": ladder.described(self.at(verdict.level)), "limit": self.limit,
             "reason": verdict.reason, "broken": verdict.broken,
-            "measured": [asdict(one) for one in measured],
+            "measured": [asdict(figure) for figure in measured],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
         sealed_log.append(self.folder / GATE, said)
@@ -192,24 +181,12 @@ class Gate(ABC):
         return False
 
     @abstractmethod
-    def can_raise(self) -> bool:
-        """Whether the protection has a strength that can be raised."""
+    def at(self, level: int) -> Any:
+        """What is done to messages at a level; None where there is no strength that could be raised."""
 
     @abstractmethod
     def apply(self, level: int) -> None:
-        """Let the party send under this level from now on."""
-
-    @abstractmethod
-    def restore(self, level: int) -> None:
-        """The party has sent under this level already, and its state is of it."""
-
-    @abstractmethod
-    def spelled(self, level: int) -> str:
-        """The protection at a level, in one line."""
-
-    def measured(self, turn: int) -> list[Figure]:
-        """What attacks reach on what was sent; nothing where no limit is to be held."""
-        return [] if self.limit is None else self.seen(turn)
+        """Let the party send under this level from now on, or again as it has sent under it already."""
 
     def seen(self, turn: int) -> list[Figure]:
         """What attacks reach on what was sent before a turn; they run once."""

@@ -50,21 +50,13 @@ class GradientGate(Gate):
         """Whether the protection has a bound for a row."""
         return getattr(self.base, "row_kl", None) is not None
 
-    def can_raise(self) -> bool:
-        """Whether the protection has a strength."""
-        return ladder.stronger(self.base, 1) is not None
+    def at(self, level: int) -> Any:
+        """The protection as it is at a level."""
+        return ladder.stronger(self.base, level)
 
     def apply(self, level: int) -> None:
         """Protect at this level."""
-        self.party.protect = self._at(level)
-
-    restore = apply
-
-    def spelled(self, level: int) -> str:
-        """The protection as it is at a level."""
-        protect = self._at(level)
-        event = getattr(protect, "event", None)  # somebody's own protection may not say
-        return repr(protect) if event is None else ladder.spelled(event)
+        self.party.protect = self.at(level)
 
     def look(self, seed: int) -> list[Figure]:
         """The quick attacks on the batches that were kept, and on all visits so far, those of former runs counted."""
@@ -84,7 +76,7 @@ class GradientGate(Gate):
         if self.limit is None:
             return bound
         assert self.recorder is not None
-        protect, seed = self._at(level), task.turn
+        protect, seed = self.at(level), task.turn
         noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
         if self.recorder.recorded:
             some = self._last(BATCHES).under(protect, self.party.state, self.labels, noise)
@@ -107,7 +99,7 @@ class GradientGate(Gate):
         if self.limit is None:
             return bound
         clean, z, labels = batch[0].flatten(1), batch[1].flatten(1), batch[2]
-        protect = self._at(level)
+        protect = self.at(level)
         state = getattr(protect, "fresh", protect.init)()
         noise = torch.Generator().manual_seed(level)
         rows = torch.arange(len(labels))[None]
@@ -123,7 +115,7 @@ class GradientGate(Gate):
 
         Where the protection has no bound for a row, a limit is held by measurements alone, and no budget can be.
         """
-        found = self.books.foreseen(epoch, self._at(level))
+        found = self.books.foreseen(epoch, self.at(level))
         value = None if found is None else round(found, 9)  # a sum of parts is not the whole to the last digit
         held = [] if value is None else [Figure("the worst case of a row", "visits", value, 0.5, value, bound=value)]
         if self.books.budget is None:
@@ -140,11 +132,6 @@ class GradientGate(Gate):
         if not self.books.former:
             return figures
         return [replace(one, value=added(one.value), low=added(one.low), upper=added(one.upper)) for one in figures]
-
-    def _at(self, level: int) -> Any:
-        protect = ladder.stronger(self.base, level)
-        assert protect is not None  # `can_raise` was asked
-        return protect
 
     def _last(self, count: int | None) -> Sent:
         assert self.recorder is not None

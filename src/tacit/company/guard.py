@@ -56,20 +56,7 @@ _FOLLOWED_BYTES = 64 * 2**20
 
 
 class Guard(ABC):
-    """What both sides share.
-
-    Attributes:
-        watch: records what is sent, and looks at some of it.
-        books: the ledger, in this run.
-        gate: holds the limit; None where there is neither a limit nor a budget, and never was.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        plan: of the training.
-        tally: of the party's ledger.
-        look: attacks one of the party's messages.
-    """
+    """What both sides share."""
 
     def __init__(self, folder: Folder, rows: Aligned, plan: Plan, tally: Tally, look: Look) -> None:
         config, contract = folder.config, folder.contract
@@ -77,14 +64,16 @@ class Guard(ABC):
         live = config.live.within(plan.steps * plan.epochs)
         secret = folder.run_secret(hashlib.sha256(f"watched {contract.digest} {rows.id}".encode()).digest())
         self._plan = plan
+        # records what is sent, and looks at some of it
         self.watch = Watch(where, contract, plan, config.record, live, secret, look)
-        self.books = RunLedger(folder, contract, rows, plan, tally)
+        self.books = RunLedger(folder, contract, rows, plan, tally)  # the ledger, in this run
         held = config.limit is not None or self.books.budget is not None
         try:
             self._observer = self._measuring(folder, held)
         except BaseException:
             self.books.close()
             raise
+        # holds the limit; None where there is neither a limit nor a budget, and never was
         self.gate = self._observer if held or decisions(where) else None
 
     def _measuring(self, folder: Folder, held: bool) -> Gate | None:

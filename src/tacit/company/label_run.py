@@ -28,8 +28,7 @@ from tacit.cut.session import LabelSession
 from tacit.cut.tensors import LOSSES
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.facts import options_of
-from tacit.protect.gradient import Chain, GradientProtection, chain, protection
-from tacit.protect.gradient import facts as known_facts
+from tacit.protect.gradient import Chain, chain, protection
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.exactly_once import AnsweringChannel
 from tacit.wire.line import Desk
@@ -110,15 +109,7 @@ def _measure(contract: Contract, logits: Tensor, labels: Tensor) -> dict[str, fl
 
 
 class LabelPartyGuard(Guard):
-    """Stands between the label party and the gradients that it sends.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        plan: of the training.
-        party: that sends.
-        tally: of the party's ledger.
-    """
+    """Stands between the label party and the gradients that it sends."""
 
     def __init__(self, folder: Folder, rows: Aligned, plan: Plan, party: LabelParty, tally: Tally) -> None:
         self._party = party
@@ -157,14 +148,7 @@ class LabelPartyGuard(Guard):
 def build_label_party(
     folder: Folder, rows: Aligned, plan: Plan, own: LabelParty | None = None
 ) -> tuple[LabelParty, dict[str, str]]:
-    """The party that trains, and what must be the same whenever the run goes on.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        plan: which of them are trained on.
-        own: one that the caller made itself; else one is made of the settings.
-    """
+    """The party that trains, its caller's own or one made of the settings, and what must be the same at every start."""
     if own is None:
         party, data = _from_settings(folder, rows, plan)
     else:
@@ -219,17 +203,11 @@ def _check_minimum(minimum: Gradient, epochs: int, protect: Protection, *, whose
     """Refuse a protection that is weaker than a minimum; of a chain, one link must reach it."""
     if minimum.name == "none":
         return
-    least = protection(minimum.name, **minimum.options(epochs))
-    links = protect.links if isinstance(protect, Chain) else (protect,)
-    if not any(_at_least(link, least) for link in links):
+    least: Any = protection(minimum.name, **minimum.options(epochs))
+    links: list[Any] = list(protect.links) if isinstance(protect, Chain) else [protect]
+    alike: list[Any] = [link for link in links if type(link) is type(least)]
+    if all(minimum.facts.weaker(options_of(link.event), options_of(least.event)) for link in alike):
         raise UsageError(
             f"{protect!r} is not at least {whose}, {minimum}: protect with "
             f"tacit.protection({minimum.name!r}, ...) of that strength or more"
         )
-
-
-def _at_least(own: Protection, least: Protection) -> bool:
-    """Whether a protection is of the same kind as another, in the same spelling, and in nothing weaker."""
-    if not isinstance(own, GradientProtection) or type(own) is not type(least):
-        return False
-    return known_facts(own.name).weaker(options_of(own.event), options_of(least.event)) is None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 
 import torch
 
@@ -16,9 +15,9 @@ from tacit.config import Contract, Terms
 from tacit.contracts import Link
 from tacit.cut.handshake import PROTOCOL
 from tacit.cut.session import LARGEST
-from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
+from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
-from tacit.wire.line import Alarm, Waiting, last_words, refused_by
+from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
 from tacit.wire.network import Server, connect, listen
 
 __all__ = ["Purpose", "alignment_limits", "meet", "said_hello", "server", "training_limits"]
@@ -31,7 +30,6 @@ _REMEDIES = {
     "match": "give --match the same word on both sides",
     "model": "the two halves are not of one training: bring back the run's folder that belongs to the other half",
 }
-_PAUSE = (0.1, 2.0)  # seconds between two attempts, from and to
 
 
 def alignment_limits() -> dict[str, Limit]:
@@ -56,15 +54,10 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
     }
 
 
-@contextmanager
-def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Iterator[Server]:
-    """The label party's open door: for the feature parties of the contract and nobody else."""
+def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> closing[Server]:
+    """The label party's open door, while this lasts: for the feature parties of the contract and nobody else."""
     trusted = {name: pem for name, pem in folder.trusted.items() if name in contract.feature_parties}
-    listening = listen(folder.config.address, folder.identity, trusted, limits)
-    try:
-        yield listening
-    finally:
-        listening.close()
+    return closing(listen(folder.config.address, folder.identity, trusted, limits))
 
 
 def dial(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Link:
@@ -84,50 +77,20 @@ def meet(
     purpose: Purpose = lambda _: {"purpose": "align"},
 ) -> dict[str, Link]:
     """Links to all parties that this one talks to, each of which has said that it means the same contract."""
+
+    def greet(link: Link) -> None:
+        said_hello(link, folder, contract, purpose)
+
     if door is None:
-        return {contract.label_party: _reach(folder, contract, limits, waiting, purpose)}
-    links: dict[str, Link] = {}
-    since = time.monotonic()
-    while len(links) < len(contract.feature_parties):
-        link = door.accept(1.0)
-        if link is None:
-            missing = ", ".join(name for name in contract.feature_parties if name not in links)
-            waiting(missing, time.monotonic() - since, "not connected")
-            continue
-        try:
-            said_hello(link, folder, contract, purpose)
-        except (RefusedError, ProtocolError) as error:
-            field = error.field if isinstance(error, RefusedError) else "message"
-            alarm(link.peer, field, str(error))
-            last_words(link, RefusedError(field, str(error)))
-        except LinkError:
-            link.close()
-        else:
-            if link.peer in links:
-                links[link.peer].close()
-            links[link.peer] = link
-    return links
-
-
-def _reach(folder: Folder, contract: Terms, limits: Mapping[str, Limit], waiting: Waiting, purpose: Purpose) -> Link:
-    since, (pause, longest) = time.monotonic(), _PAUSE
-    jitter = random.SystemRandom()
+        peer = contract.label_party
+        return {peer: Dialer(peer, lambda: dial(folder, contract, limits), greet, waiting=waiting).reach()}
+    desk, since = Desk(door.accept, greet, contract.feature_parties, alarm=alarm), time.monotonic()
     while True:
-        try:
-            link = dial(folder, contract, limits)
-            try:
-                said_hello(link, folder, contract, purpose)
-            except RefusedError as error:
-                last_words(link, error)
-                raise
-            except TacitError:
-                link.close()
-                raise
-            return link
-        except LinkError as error:
-            waiting(contract.label_party, time.monotonic() - since, str(error))
-        time.sleep(pause * jitter.uniform(0.5, 1.0))
-        pause = min(1.7 * pause, longest)
+        desk.poll(1.0)
+        missing = [name for name, link in desk.links.items() if link is None]
+        if not missing:
+            return {name: link for name, link in desk.links.items() if link is not None}
+        waiting(", ".join(missing), time.monotonic() - since, "not connected")
 
 
 def said_hello(

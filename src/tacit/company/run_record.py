@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tacit.company import sealed_log
 from tacit.company.folder import Folder
@@ -15,12 +14,11 @@ from tacit.company.guard import LIVE, looks
 from tacit.company.run_files import OVERRIDES
 from tacit.company.verdict import now, worst_of
 from tacit.errors import UsageError
-from tacit.ledger.ledger import Ledger
-from tacit.views.report.document import Decision, LedgerSummary, LiveCurve, Moment, Override, Report, Worst
+from tacit.views.ledger import summed_up
+from tacit.views.report.document import Decision, LedgerSummary, LiveCurve, Measured, Moment, Override, Report, Worst
+from tacit.views.series import folded
 
 __all__ = ["OVERRIDES", "broken", "overrides", "restored", "with_records"]
-
-Measure = Literal["leak_auc", "variance_read", "attribute_auc"]
 
 
 def with_records(report: Report, folder: Folder, where: Path) -> Report:
@@ -28,18 +26,16 @@ def with_records(report: Report, folder: Folder, where: Path) -> Report:
 
     A limit that was broken beyond doubt at any time stays broken, whatever the attacks on the last messages say.
     """
-    told, seen = decisions(where), looks(where / LIVE)
-    measure: Measure = "leak_auc" if report.subject.side == "features" else "variance_read"
-    verdict = "broken" if report.limit is not None and broken(where) else report.verdict
+    decided, seen = decisions(where), looks(where / LIVE)
+    measure: Measured = "leak_auc" if report.subject.side == "features" else "variance_read"
     return report.model_copy(
         update={
-            "verdict": verdict,
-            "moments": _moments(where, told, seen, measure, report),
+            "verdict": "broken" if report.limit is not None and broken(where) else report.verdict,
+            "moments": tuple(_moments(where, decided, seen, measure, report)),
             "decisions": tuple(
-                Decision(time=one["time"], epoch=one["epoch"], decision=one["decision"], reason=one["reason"])
-                for one in told
+                Decision(**{name: decision[name] for name in Decision.model_fields}) for decision in decided
             ),
-            "curves": _curves(seen, measure),
+            "curves": tuple(_curves(seen, measure)),
             "ledger": _ledger(folder, report),
             "overrides": overrides(where),
         }
@@ -48,12 +44,12 @@ def with_records(report: Report, folder: Folder, where: Path) -> Report:
 
 def broken(where: Path) -> bool:
     """Whether what a run sent has broken its limit beyond doubt, at any time."""
-    return any(one["broken"] for one in decisions(where))
+    return any(decision["broken"] for decision in decisions(where))
 
 
 def overrides(where: Path) -> tuple[Override, ...]:
     """Who let a run out all the same."""
-    return tuple(Override(**one) for one in sealed_log.read(where / OVERRIDES))
+    return tuple(Override(**line) for line in sealed_log.read(where / OVERRIDES))
 
 
 def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) -> Callable[[str], None] | None:
@@ -79,91 +75,79 @@ def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) 
 
 
 def _moments(
-    where: Path, told: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measure, report: Report
-) -> tuple[Moment, ...]:
+    where: Path, decided: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measured, report: Report
+) -> Iterator[Moment]:
     """An epoch each: the strength that was decided for it, the worst that was seen, and how good the model was then."""
     history = _history(where)
     # what the audit found after the last epoch; not of an attacker who knew something anyway, which is told apart
     final = worst_of([leak for leak in report.leaks if leak.baseline is None])
-    epochs = sorted({one["epoch"] for one in seen} | {int(line["epoch"]) for line in history})
-    found = []
+    epochs = sorted({look["epoch"] for look in seen} | {int(line["epoch"]) for line in history})
     for epoch in epochs:
-        before = [one for one in told if one["epoch"] <= epoch + 1]
-        figures = {
-            name: value for line in history if line["epoch"] == epoch for name, value in line.items() if name != "epoch"
-        }
-        found.append(
-            Moment(
-                epoch=epoch + 1,
-                strength=before[-1]["strength"] if before else report.subject.protection or "none",
-                level=before[-1]["level"] if before else 0,
-                worst=_measured(told, epoch, measure)
-                or (final if told and epoch == epochs[-1] else None)
-                or _worst([one for one in seen if one["epoch"] == epoch], measure),
-                figures=figures,
-            )
+        before = [decision for decision in decided if decision["epoch"] <= epoch + 1]
+        lines = [line for line in history if line["epoch"] == epoch]
+        yield Moment(
+            epoch=epoch + 1,
+            strength=before[-1]["strength"] if before else report.subject.protection or "none",
+            level=before[-1]["level"] if before else 0,
+            worst=_measured(decided, epoch, measure)
+            or (final if decided and epoch == epochs[-1] else None)
+            or _worst([look for look in seen if look["epoch"] == epoch], measure),
+            figures={name: value for line in lines for name, value in line.items() if name != "epoch"},
         )
-    return tuple(found)
 
 
-def _measured(told: Sequence[dict[str, Any]], epoch: int, measure: Measure) -> Worst | None:
+def _measured(decided: Sequence[dict[str, Any]], epoch: int, measure: Measured) -> Worst | None:
     """What the gate measured at the end of an epoch, before it let the next one begin; None where it did not look."""
-    worst = next((one["worst"] for one in told if one["epoch"] == epoch + 2 and one["worst"] is not None), None)
+    worst = next((past["worst"] for past in decided if past["epoch"] == epoch + 2 and past["worst"] is not None), None)
     if worst is None or worst["limit"] is not None:
         return None
     value = worst["value"]
-    return Worst(
-        attack=worst["attack"], value=value, low=min(worst["low"], value), high=max(worst["upper"], value),
-        measure=measure,
-    )  # fmt: skip
+    low, high = min(worst["low"], value), max(worst["upper"], value)
+    return Worst(attack=worst["attack"], value=value, low=low, high=high, measure=measure)
 
 
-def _worst(seen: Sequence[dict[str, Any]], measure: Measure) -> Worst | None:
+def _worst(seen: Sequence[dict[str, Any]], measure: Measured) -> Worst | None:
     """The attack with the largest mean over the looks at one epoch; its interval is the scatter of that mean."""
-    values: dict[str, list[float]] = {}
-    for one in seen:
-        for name, value in one["found"].items():
-            values.setdefault(name, []).append(value)
-    found = []
-    for name, each in values.items():
-        mean = sum(each) / len(each)
-        half = 2 * (sum((one - mean) ** 2 for one in each) / max(1, len(each) - 1) / len(each)) ** 0.5
-        value = max(mean, 1 - mean) if measure == "leak_auc" else mean
-        found.append((value, name, half))
-    if not found:
+    reached = []
+    for attack in dict.fromkeys(name for look in seen for name in look["found"]):
+        values = [look["found"][attack] for look in seen if attack in look["found"]]
+        mean = sum(values) / len(values)
+        half = 2 * (sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / len(values)) ** 0.5
+        reached.append((_folded(mean, measure), attack, half))
+    if not reached:
         return None
-    value, name, half = max(found)
-    return Worst(attack=name, value=value, low=max(0.0, value - half), high=min(1.0, value + half), measure=measure)
+    value, attack, half = max(reached)
+    return Worst(attack=attack, value=value, low=max(0.0, value - half), high=min(1.0, value + half), measure=measure)
 
 
-def _curves(seen: Sequence[dict[str, Any]], measure: Measure) -> tuple[LiveCurve, ...]:
-    names = dict.fromkeys(name for one in seen for name in one["found"])
-    curves = []
-    for name in names:
-        points = [(one["step"], one["found"][name]) for one in seen if name in one["found"]]
-        values = tuple(max(value, 1 - value) if measure == "leak_auc" else value for _, value in points)
-        curves.append(LiveCurve(attack=name, measure=measure, steps=tuple(step for step, _ in points), values=values))
-    return tuple(curves)
+def _curves(seen: Sequence[dict[str, Any]], measure: Measured) -> Iterator[LiveCurve]:
+    for attack in dict.fromkeys(name for look in seen for name in look["found"]):
+        looked = [look for look in seen if attack in look["found"]]
+        values = tuple(_folded(look["found"][attack], measure) for look in looked)
+        yield LiveCurve(attack=attack, measure=measure, steps=tuple(look["step"] for look in looked), values=values)
+
+
+def _folded(value: float, measure: Measured) -> float:
+    return folded(value) if measure == "leak_auc" else value
 
 
 def _history(where: Path) -> list[dict[str, float]]:
     try:
-        told = json.loads((where / "status.json").read_bytes()).get("history", [])
+        history = json.loads((where / "status.json").read_bytes()).get("history", [])
     except (OSError, ValueError, AttributeError, RecursionError):
         return []
-    return [line for line in told if isinstance(line, dict) and "epoch" in line]
+    return [line for line in history if isinstance(line, dict) and "epoch" in line]
 
 
 def _ledger(folder: Folder, report: Report) -> LedgerSummary | None:
     if not (folder.path / "ledger" / "log").exists():
         return None
-    found = dataclasses.asdict(Ledger(folder.path / "ledger").summary())
-    del found["each"]
-    told = [one for one in report.leaks if one.on == "visits" and one.measure == "leak_auc" and one.baseline is None]
-    most = max(told, key=lambda one: one.low, default=None)
-    if most is not None and found["worst_case"] is not None and most.low > found["worst_case"]:
-        found["notes"] += (
+    summary = summed_up(folder.path / "ledger")
+    leaks = [leak for leak in report.leaks if (leak.on, leak.measure, leak.baseline) == ("visits", "leak_auc", None)]
+    most = max(leaks, key=lambda leak: leak.low, default=None)
+    if most is not None and summary["worst_case"] is not None and most.low > summary["worst_case"]:
+        summary["notes"] += (
             f"{most.attack} was measured at {most.value:.3f}, above the worst case of messages about a row: something "
             "else tells labels here",
         )
-    return LedgerSummary(**found)
+    return LedgerSummary(**summary)

@@ -35,7 +35,7 @@ def begun(path: Path) -> bool:
     return path.exists() or seals.seal_path(path).exists()
 
 
-def append(path: Path, said: dict[str, Any]) -> None:
+def append(path: Path, content: dict[str, Any]) -> None:
     """Add a line; it is on the disk when this returns.
 
     A line that a crash cut short is taken off first: nobody has acted on it.
@@ -44,7 +44,7 @@ def append(path: Path, said: dict[str, Any]) -> None:
     read(path)
     lines, whole = _lines(path)
     before = _digest(lines[-1]) if lines else _FIRST
-    text = _sealed(path, json.dumps({**said, "before": before}).encode()) + b"\n"
+    text = _sealed(path, json.dumps({**content, "before": before}).encode()) + b"\n"
     with storing(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -69,23 +69,23 @@ def read(path: Path, *, shown: bool = False) -> list[dict[str, Any]]:
     sealed = not shown or seals.key_of(path.parent) is not None
     least = _counted(path) if sealed else 0  # before the lines are read: another process may add one in between
     lines, _ = _lines(path)
-    found, before = [], _FIRST
+    contents, before = [], _FIRST
     for number, line in enumerate(lines, start=1):
         text = line[: -_SEAL - 1] + b"}"
         if sealed and not hmac.compare_digest(_sealed(path, text), line):
             raise _damaged(path, number, "is not as it was written")
         try:
-            said = json.loads(text)
-            follows = said.pop("before") == before
+            content = json.loads(text)
+            follows = content.pop("before") == before
         except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
             raise _damaged(path, number, "is not as it was written") from None
         if not follows:
             raise _damaged(path, number, "does not follow the line before it")
-        found.append(said)
+        contents.append(content)
         before = _digest(line)
     if len(lines) < least:
         raise StorageError(f"{path}: {least - len(lines)} of its {least} lines are missing: {_REMEDY}")
-    return found
+    return contents
 
 
 def _lines(path: Path) -> tuple[list[bytes], int]:
@@ -105,8 +105,8 @@ def _counted(path: Path) -> int:
     if not begun(path):
         return 0
     seal = seals.seal_path(path)
-    counted, _, said = (seal.read_bytes() if seal.exists() else b"").strip().partition(b" ")
-    if not hmac.compare_digest(said, seals.seal(path, counted).encode()):
+    counted, _, sealed = (seal.read_bytes() if seal.exists() else b"").strip().partition(b" ")
+    if not hmac.compare_digest(sealed, seals.seal(path, counted).encode()):
         raise StorageError(f"{seal}: it is gone, or not as it was written: {_REMEDY}")
     return int(counted)
 

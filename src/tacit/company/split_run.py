@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tacit._version import __version__
 from tacit.align.batches import Plan, Task
+from tacit.align.tables import tensors_digest
 from tacit.company import sealed_log
 from tacit.company.align import Aligned, aligned
 from tacit.company.folder import Folder
@@ -25,7 +26,7 @@ from tacit.company.run_files import GATE, OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.status import Status, Telling
 from tacit.config import Contract
-from tacit.contracts import Link, raw_bytes
+from tacit.contracts import Link
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello
@@ -99,27 +100,16 @@ def started(
 
 @dataclass(frozen=True)
 class SplitRun:
-    """One start of a training, whatever the role.
+    """One start of a training, whatever the role."""
 
-    Attributes:
-        folder: of the party.
-        rows: that are aligned.
-        plan: what is done in which turn.
-        journal: what was said.
-        telling: where the run stands.
-        progress: told after each turn.
-        after_restore: who answers for going on from an older copy of the folder, and why.
-        stack: closes what the run opens.
-    """
-
-    folder: Folder
-    rows: Aligned
-    plan: Plan
-    journal: Journal
-    telling: Telling
-    progress: Progress
-    after_restore: tuple[str, str] | None
-    stack: ExitStack
+    folder: Folder  # of the party
+    rows: Aligned  # that are aligned
+    plan: Plan  # what is done in which turn
+    journal: Journal  # what was said
+    telling: Telling  # where the run stands
+    progress: Progress  # told after each turn
+    after_restore: tuple[str, str] | None  # who answers for going on from an older copy of the folder, and why
+    stack: ExitStack  # closes what the run opens
 
     @property
     def contract(self) -> Contract:
@@ -239,15 +229,12 @@ def facts_of(
     }
 
 
-def digest_of(tensors: Iterable[Tensor], count: int | None = None) -> bytes:
+def digest_of(tensors: Sequence[Tensor], count: int | None = None) -> bytes:
     """A digest of tensors; those that a caller brought must have as many rows as are aligned."""
-    digest = hashlib.sha256()
     for tensor in tensors:
         if count is not None and len(tensor) != count:
             raise UsageError(f"the party has {len(tensor)} rows, {count} are aligned: take the rows of folder.align()")
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(raw_bytes(tensor))
-    return digest.digest()
+    return tensors_digest(tensors)
 
 
 def _hashed(description: str) -> str:

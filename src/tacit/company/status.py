@@ -152,19 +152,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class Telling:
-    """Where a run stands: for whoever started it, for its status file and for its log.
+    """Where a run stands: for whoever started it, for its status file and for its log."""
 
-    Attributes:
-        status: of the run.
-        wait: told while a peer lets us wait.
-        alarm: told of everything that was refused.
-        trace: told of each point that the run passes.
-    """
-
-    status: Status
-    wait: Waiting
-    alarm: Alarm
-    trace: Callable[[str], None]
+    status: Status  # of the run
+    wait: Waiting  # told while a peer lets us wait
+    alarm: Alarm  # told of everything that was refused
+    trace: Callable[[str], None]  # told of each point that the run passes
 
     def waiting(self, peer: str, seconds: float, why: str) -> None:
         """Say that a peer lets us wait."""

@@ -15,6 +15,7 @@ from tacit.audit.attacks import describe
 from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
 from tacit.views.report.document import Leak, NotTested, Worst
+from tacit.views.report.measures import upper_end, without_messages
 
 __all__ = [
     "Missing",
@@ -37,16 +38,11 @@ Side = Literal["features", "label"]
 
 @dataclass(frozen=True)
 class Missing:
-    """What was not tried in one audit.
+    """What was not tried in one audit."""
 
-    Attributes:
-        what: an attack, or some of the messages.
-        why: in a sentence.
-        matters: whether a limit can't be said to hold without it; an attack that does not apply does not matter.
-    """
-
-    what: str
-    why: str
+    what: str  # an attack, or some of the messages
+    why: str  # in a sentence
+    # whether a limit can't be said to hold without it; an attack that does not apply does not matter
     matters: bool = False
 
 
@@ -68,17 +64,13 @@ def leaks_of(findings: Sequence[Finding], on: Literal["batches", "visits", "live
     """
     return tuple(
         Leak(
-            attack=one.attack,
             on=on,
-            layer=one.layer,
-            value=one.leak.value,
-            low=one.leak.low,
-            high=one.leak.high,
-            quantile=one.upper if on != "visits" or one.baseline is not None else None,
-            baseline=None if one.baseline is None else one.baseline.value,
-            **_told(one.attack, one),
+            layer=finding.layer,
+            quantile=finding.upper if on != "visits" or finding.baseline is not None else None,
+            baseline=None if finding.baseline is None else finding.baseline.value,
+            **_described(finding, finding.leak.value, finding.leak.low, finding.leak.high),
         )
-        for one in findings
+        for finding in findings
     )
 
 
@@ -87,17 +79,13 @@ def input_leaks_of(
 ) -> tuple[Leak, ...]:
     """What attacks on features reached: the share of the columns' variance that was read, or an attribute's AUC."""
     leaks = []
-    for one in findings:
-        if one.auc is not None:
-            figure: tuple[float, ...] = (one.auc.value, one.auc.low, one.auc.high)
-        elif one.relative is not None:
-            figure = tuple(_share(1 - part) for part in (one.relative.value, one.relative.high, one.relative.low))
-        else:
-            continue
-        measure: Literal["attribute_auc", "variance_read"] = "variance_read" if one.auc is None else "attribute_auc"
-        value, low, high = figure
-        told = _told(one.attack, one)
-        leaks.append(Leak(attack=one.attack, on=on, measure=measure, value=value, low=low, high=high, **told))
+    for finding in findings:
+        if finding.auc is not None:
+            figures = _described(finding, finding.auc.value, finding.auc.low, finding.auc.high)
+            leaks.append(Leak(on=on, measure="attribute_auc", **figures))
+        elif (error := finding.relative) is not None:
+            shares = (min(1.0, max(0.0, 1 - part)) for part in (error.value, error.high, error.low))
+            leaks.append(Leak(on=on, measure="variance_read", **_described(finding, *shares)))
     return tuple(leaks)
 
 
@@ -105,13 +93,13 @@ def worst_of(leaks: Sequence[Leak]) -> Worst | None:
     """The attack that reached most above what its attacker had without any message; None where none ran."""
     if not leaks:
         return None
-    most = max(leaks, key=lambda one: one.value - _without(one))
+    most = max(leaks, key=lambda leak: leak.value - without_messages(leak))
     return Worst(attack=most.attack, value=most.value, low=most.low, high=most.high, measure=most.measure)
 
 
 def passed(leaks: Sequence[Leak], limit: float) -> tuple[Leak, ...]:
     """The attacks whose upper end lies above a limit, less what each attacker had beyond a coin flip by itself."""
-    return tuple(one for one in leaks if _upper(one) > limit)
+    return tuple(leak for leak in leaks if upper_end(leak) > limit)
 
 
 def verdict(
@@ -122,7 +110,7 @@ def verdict(
         return "no limit"
     if passed(leaks, limit):
         return "broken"
-    return "not judged" if not leaks or any(one.matters for one in missing) else "held"
+    return "not judged" if not leaks or any(part.matters for part in missing) else "held"
 
 
 def skipped(reasons: Mapping[tuple[str, str], str] | Mapping[str, str], over: str = "") -> list[Missing]:
@@ -133,9 +121,8 @@ def skipped(reasons: Mapping[tuple[str, str], str] | Mapping[str, str], over: st
 
 def not_tested(side: Side, missing: Sequence[Missing] = ()) -> tuple[NotTested, ...]:
     """Everything that was not tried: what is missing in this audit, and what no audit of a transcript can try."""
-    return tuple(
-        NotTested(what=what, why=why) for what, why in [*((one.what, one.why) for one in missing), *_NEVER[side]]
-    )
+    untried = [*((part.what, part.why) for part in missing), *_NEVER[side]]
+    return tuple(NotTested(what=what, why=why) for what, why in untried)
 
 
 def assumptions(side: Side, notes: Sequence[str] = ()) -> tuple[str, ...]:
@@ -143,64 +130,52 @@ def assumptions(side: Side, notes: Sequence[str] = ()) -> tuple[str, ...]:
     return (*_ALWAYS[side], *notes)
 
 
-def _upper(leak: Leak) -> float:
-    most = leak.high
-    if leak.quantile is not None:  # with a baseline it was taken of the difference, which says more than both apart
-        most = leak.quantile if leak.baseline is not None else max(most, leak.quantile)
-    return most - (_without(leak) - 0.5 if leak.measure != "variance_read" else 0.0)
+def _described(finding: Finding | InputFinding, value: float, low: float, high: float) -> dict[str, Any]:
+    """What an attack reached, how long it took, and what its file says about it."""
+    about, knows, costs = describe(finding.attack)
+    return {
+        "attack": finding.attack, "value": value, "low": low, "high": high, "about": about, "knows": knows,
+        "costs": costs, "seconds": getattr(finding, "seconds", None),
+    }  # fmt: skip
 
 
-def _without(leak: Leak) -> float:
-    """What the attacker reaches without any message."""
-    if leak.measure == "variance_read":
-        return leak.baseline or 0.0
-    return 0.5 if leak.baseline is None else leak.baseline
-
-
-def _share(value: float) -> float:
-    return min(1.0, max(0.0, value))
-
-
-def _told(attack: str, finding: Finding | InputFinding) -> dict[str, Any]:
-    """How long an attack took, and what its file says about it."""
-    about, knows, costs = describe(attack)
-    return {"about": about, "knows": knows, "costs": costs, "seconds": getattr(finding, "seconds", None)}
-
-
+_INTERVALS = "Intervals are of 95%; among many attacks the largest figure lies a little above the truth."
 _ALWAYS: dict[Side, tuple[str, ...]] = {
     "features": (
         "Attackers who are told some labels know those of a random half of the examples, and are judged on the others.",
         "A leak AUC is about ranking: 0.5 is a coin flip, 1 tells each positive example from each negative one.",
-        "Intervals are of 95%; among many attacks the largest figure lies a little above the truth.",
+        _INTERVALS,
     ),
     "label": (
         "Attackers know the features of a random half of the examples, with their embeddings, and are judged on the "
         "others.",
         "What was read is the share of the columns' variance that a decoder explains: 0 is nothing, 1 is everything.",
-        "Intervals are of 95%; among many attacks the largest figure lies a little above the truth.",
+        _INTERVALS,
     ),
 }
 
-_NEVER: dict[Side, tuple[tuple[str, str], ...]] = {
-    "features": (
+
+def _never(crafted: str, *others: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """What no audit of a transcript can try, with what is special to a side."""
+    return (
         ("attacks that nobody has published or built here", "a figure is a lower bound of what can be learned"),
-        ("a peer that departs from the protocol", "only what was really exchanged is looked at; crafted embeddings "
-         "could draw more out of the answers"),
+        ("a peer that departs from the protocol", f"only what was really exchanged is looked at; crafted {crafted}"),
         ("several receivers who put together what they have", "each transcript is judged by itself"),
         ("a receiver with knowledge from elsewhere", "other tables about the same people may tell more together with "
          "the messages"),
+        *others,
+        ("the trained model itself, and what its predictions give away", "only messages of training are looked at"),
+    )  # fmt: skip
+
+
+_NEVER: dict[Side, tuple[tuple[str, str], ...]] = {
+    "features": _never(
+        "embeddings could draw more out of the answers",
         ("layers below the cut", "attacks look at what crossed the wire; the receiver derives the rest from that"),
         ("labels of more than two classes", "leak AUC is about two"),
-        ("the trained model itself, and what its predictions give away", "only messages of training are looked at"),
     ),
-    "label": (
-        ("attacks that nobody has published or built here", "a figure is a lower bound of what can be learned"),
-        ("a peer that departs from the protocol", "only what was really exchanged is looked at; crafted gradients "
-         "could make embeddings tell more"),
+    "label": _never(
+        "gradients could make embeddings tell more",
         ("single columns and rare values", "the figure is a mean over all columns and rows: some may be read better"),
-        ("several receivers who put together what they have", "each transcript is judged by itself"),
-        ("a receiver with knowledge from elsewhere", "other tables about the same people may tell more together with "
-         "the messages"),
-        ("the trained model itself, and what its predictions give away", "only messages of training are looked at"),
     ),
-}  # fmt: skip
+}

@@ -167,11 +167,6 @@ class OneShotContract(Terms):
 
     Attributes:
         mode: "one_shot".
-        run: the name of this training; a new name is a new training.
-        label_party: its name, as in its certificate.
-        feature_parties: one to eight names.
-        test_share: of the common rows, the last ones in their order, which nobody chose; 0 for none.
-        alignment: bounds of the private set intersection.
         exchange: what crosses the wire.
     """
 
@@ -184,15 +179,10 @@ class Contract(Terms):
 
     Attributes:
         mode: "split".
-        run: the name of this training; a new name is a new training.
-        label_party: its name, as in its certificate.
-        feature_parties: one to eight names.
         loss: "binary" is one logit and labels 0 or 1, "softmax" one logit for each class.
         epochs: how often every example is visited.
         batch_size: examples in a batch.
-        test_share: of the common rows, the last ones in their order, which nobody chose; 0 for none.
         cut: what crosses the wire.
-        alignment: bounds of the private set intersection.
         minimum: the least protection on both sides.
         share: what the label party tells.
     """

@@ -23,10 +23,11 @@ def lines(model: type[BaseModel], details: ErrorDetails) -> Iterator[str]:
         return
     if kind == "too_short" and details["input"]:  # its entries were refused, and are told on their own
         return
-    examples = _examples(model, place)
-    hint = (
-        f", for example {_last_key(place)} = {examples[0]}" if examples and not examples[0].startswith("with") else ""
-    )
+    section = _section(model, place[:-1])
+    field = None if section is None else section.model_fields.get(place[-1])
+    examples = (field.examples or []) if field is not None else []
+    key = next((part for part in reversed(place) if not part.isdigit()), "")
+    hint = f", for example {key} = {examples[0]}" if examples and not examples[0].startswith("with") else ""
     if kind == "missing":
         yield f"{_spell(model, place)}: is missing: add it{hint or (', ' + examples[0] if examples else '')}"
     elif kind == "value_error":
@@ -49,10 +50,6 @@ def _spell(model: type[BaseModel], place: tuple[str, ...]) -> str:
     return f"{table} {said}".strip()
 
 
-def _last_key(place: tuple[str, ...]) -> str:
-    return next((part for part in reversed(place) if not part.isdigit()), "")
-
-
 def _section(model: type[BaseModel], place: tuple[str, ...]) -> type[BaseModel] | None:
     """The model of the table at this place, if there is one."""
     for part in place:
@@ -72,12 +69,6 @@ def _model(annotation: Any) -> type[BaseModel] | None:
         return annotation
     inner = (_model(kind) for kind in getattr(annotation, "__args__", ()))
     return next((kind for kind in inner if kind is not None), None)
-
-
-def _examples(model: type[BaseModel], place: tuple[str, ...]) -> list[Any]:
-    section = _section(model, place[:-1])
-    field = None if section is None else section.model_fields.get(place[-1])
-    return (field.examples or []) if field is not None else []
 
 
 def _nearest(model: type[BaseModel], place: tuple[str, ...]) -> str:

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 import polars as pl
 
-from tacit.align.tables import Columns, scramble
+from tacit.align.batches import scramble
+from tacit.align.tables import Columns
 from tacit.company.folder import Folder, create
 from tacit.config import Protect
 from tacit.errors import LimitError, TacitError, UsageError

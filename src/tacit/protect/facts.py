@@ -6,15 +6,18 @@ strengths, sweeps take their strengths from it, and the ledger what many visits 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from torch import Tensor, nn
 
 from tacit.contracts import Event
 
-__all__ = ["Facts", "Option", "options_of"]
+__all__ = ["Facts", "Mechanism", "Option", "options_of"]
 
 _NORMAL = NormalDist()
 _SCALES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
@@ -122,6 +125,29 @@ class Facts:
         for name in (name for name in least if name in self.options):
             if name not in own or self.options[name].weaker(own[name], least[name]):
                 return name
+        return None
+
+
+class Mechanism:
+    """A protection as a value: a frozen dataclass of its options, whose repr is the same in every process."""
+
+    @property
+    def name(self) -> str:
+        """The protection's name in configs, reports and tables: the name of its file."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @functools.cached_property
+    def event(self) -> Event:
+        """What the ledger needs to know: the options that were given; of a module, what it shows of itself.
+
+        Strengths that differ between the problems of a stack are no part of it: each replica's own protection has them.
+        """
+        options = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        shown = {key: repr(value) if isinstance(value, nn.Module) else value for key, value in options.items()}
+        return Event(self.name, {key: value for key, value in shown.items() if not isinstance(value, Tensor | None)})
+
+    def louder(self, factor: float) -> Self | None:
+        """The same with so many times the noise's power; None where there is no strength that could be raised."""
         return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tacit.contracts import EmbeddingProtection, Event, Protection
 from tacit.protect.facts import options_of
 
-__all__ = ["HIGHEST", "spelled", "stronger", "stronger_embedding"]
+__all__ = ["HIGHEST", "described", "spelled", "stronger", "stronger_embedding"]
 
 HIGHEST = 10
 """The last level: a thousand times the configured noise."""
@@ -32,6 +32,8 @@ def stronger(protect: Protection, level: int) -> Protection | None:
 
 def stronger_embedding(protect: Sequence[EmbeddingProtection], level: int) -> list[EmbeddingProtection] | None:
     """The protections with the noise so many levels above; None where none of them adds noise."""
+    if level == 0:
+        return list(protect)
     raised = [each.louder(2.0**level) if hasattr(each, "louder") else None for each in protect]
     if not any(each is not None for each in raised):
         return None
@@ -49,3 +51,11 @@ def spelled(event: Event) -> str:
     options = options_of(event).items()
     given = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in options]
     return f"{event.mechanism}({', '.join(given)})" if given else event.mechanism
+
+
+def described(protect: Protection | Sequence[EmbeddingProtection]) -> str:
+    """What a party does to what it sends, in one line; somebody's own protection may not say more than its repr."""
+    if isinstance(protect, Sequence):
+        return " + ".join(spelled(each.event) for each in protect) or "none"
+    event = getattr(protect, "event", None)
+    return repr(protect) if event is None else spelled(event)

@@ -18,7 +18,7 @@ from tacit.align.arrays import let_go, new_file
 from tacit.align.cache import file_facts
 from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
-from tacit.align.tables import blocks, check_columns
+from tacit.align.sources import blocks, check_columns
 from tacit.company.align import Aligned, aligned, store
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet

@@ -15,8 +15,7 @@ import torch
 from tacit.align.cache import file_facts
 from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
-from tacit.align.sources import scan
-from tacit.align.tables import blocks, check_columns
+from tacit.align.sources import blocks, check_columns, scan
 from tacit.company.align import Aligned, aligned, store
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet, server
@@ -98,9 +97,7 @@ class Asking:
     @cached_property
     def total(self) -> int:
         """Rows of the file."""
-        table = scan(self.source)
-        assert table is not None  # its columns were looked at
-        return int(table.select(pl.len()).collect(engine="streaming").item())
+        return int(scan(self.source).select(pl.len()).collect(engine="streaming").item())
 
     @cached_property
     def ids(self) -> Ids:

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align.arrays import new_file
-from tacit.align.tables import blocks
+from tacit.align.sources import blocks
 from tacit.company.align import Aligned
 from tacit.disk import make_folder, opened, replaced, storing, sync_folder
 from tacit.errors import UsageError

@@ -22,28 +22,16 @@ DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeErro
 
 @dataclass(frozen=True)
 class Place:
-    """A run or a sweep.
+    """A run or a sweep."""
 
-    Attributes:
-        id: short, and the same whenever it is found again.
-        kind: a party's part of a training, or a sweep of trainings in the lab.
-        path: its folder.
-        name: to be read by people: "airline / flights", "sweep-flights".
-    """
-
-    id: str
-    kind: Literal["run", "sweep"]
-    path: Path
-    name: str
+    id: str  # short, and the same whenever it is found again
+    kind: Literal["run", "sweep"]  # a party's part of a training, or a sweep of trainings in the lab
+    path: Path  # its folder
+    name: str  # to be read by people: "airline / flights", "sweep-flights"
 
 
 def damage(place: Place, error: Exception) -> str:
-    """What happened, to which place, in one line.
-
-    Args:
-        place: that could not be read.
-        error: one of `DAMAGE`.
-    """
+    """What happened, to which place, in one line."""
     what = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
     return f"{place.path} can't be shown ({what[:300]}): a file in it was damaged or changed by hand"
 

@@ -6,46 +6,49 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
 
-__all__ = ["LedgerGlance"]
+__all__ = ["LedgerGlance", "summed_up"]
 
 _APART = 60.0  # seconds between two looks
 _LARGEST = 4 * 2**20  # bytes of keys, of some hundred thousand examples; above that `tacit ledger` is asked
 
 
+@dataclass
 class LedgerGlance:
-    """The summary of a party's ledger, at most a minute old while somebody looks.
+    """The summary of a party's ledger, at most a minute old while somebody looks."""
 
-    Args:
-        folder: of the ledger, which may not be there yet.
-        now: a clock that never goes back.
-    """
-
-    def __init__(self, folder: Path, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._folder = folder
-        self._now = now
-        self._looked = -math.inf
-        self._summary: dict[str, Any] | None = None
+    folder: Path  # of the ledger, which may not be there yet
+    _: KW_ONLY
+    now: Callable[[], float] = time.monotonic  # a clock that never goes back
+    _looked: float = -math.inf
+    _summary: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any] | None:
         """What was spent of every example; None where that is not known, or would take long to tell."""
-        if self._now() - self._looked >= _APART:
+        if self.now() - self._looked >= _APART:
             self._summary = self._look()
-            self._looked = self._now()
+            self._looked = self.now()
         return self._summary
 
     def _look(self) -> dict[str, Any] | None:
-        from tacit.ledger.ledger import Ledger
-
         try:
-            keys = sum(path.stat().st_size for path in self._folder.glob("keys-*"))
-            if not (self._folder / "log").is_file() or keys > _LARGEST:
+            keys = sum(path.stat().st_size for path in self.folder.glob("keys-*"))
+            if not (self.folder / "log").is_file() or keys > _LARGEST:
                 return None
-            summary = dataclasses.asdict(Ledger(self._folder).summary())
+            return summed_up(self.folder)
         except (OSError, TacitError):
             return self._summary
-        return {name: value for name, value in summary.items() if name != "each"}
+
+
+def summed_up(folder: Path) -> dict[str, Any]:
+    """What a party's ledger comes to over all examples, and nothing about single ones."""
+    from tacit.ledger.ledger import Ledger
+
+    summary = dataclasses.asdict(Ledger(folder).summary())
+    del summary["each"]
+    return summary

@@ -27,7 +27,9 @@ def seconds(text: str) -> float | None:
 
 def rate_now(lines: Sequence[Line]) -> float | None:
     """Turns in a second lately, waiting included; None where a run does not move."""
-    lately = _since_start(lines[-_LATELY:])
+    lately: list[Line] = []  # since the run was last started and had prepared
+    for line in lines[-_LATELY:]:
+        lately = [] if line[2] == "preparing" else [*lately, line]
     if len(lately) < 2 or lately[-1][2] not in (*_MOVING, "waiting"):
         return None
     took = lately[-1][0] - lately[0][0]
@@ -76,9 +78,3 @@ def _stalls(lines: Sequence[Line]) -> list[tuple[float, float, str]]:
         else:
             stalls.append((before[0], after[0], why))
     return stalls
-
-
-def _since_start(lines: Sequence[Line]) -> Sequence[Line]:
-    """Of some lines those since the run was last started and had prepared."""
-    starts = [place for place, line in enumerate(lines) if line[2] == "preparing"]
-    return lines[starts[-1] + 1 :] if starts else lines

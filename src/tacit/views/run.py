@@ -36,31 +36,18 @@ _CARD = (
 
 
 class RunReader:
-    """Everything a run's folder tells.
-
-    Attributes:
-        place: where it is.
-        series: every curve, by group and name; only added to, unless the run was set back.
-        pace: when which turn was done.
-        decisions: of its gate.
-        events: of its log, the last thousand.
-        report: as `report.json` has it; None where there is none.
-        status: as `tacit status` tells it.
-        problems: what could not be read.
-
-    Args:
-        place: of the run.
-    """
+    """Everything a run's folder tells."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
+        self.place = place  # where it is
+        # every curve, by group and name; only added to, unless the run was set back
         self.series: dict[str, Series] = {}
-        self.pace: list[Line] = []
-        self.decisions: list[dict[str, Any]] = []
-        self.events: list[dict[str, Any]] = []
-        self.report: dict[str, Any] | None = None
-        self.status: dict[str, Any] = {}
-        self.problems: list[str] = []
+        self.pace: list[Line] = []  # when which turn was done
+        self.decisions: list[dict[str, Any]] = []  # of its gate
+        self.events: list[dict[str, Any]] = []  # of its log, the last thousand
+        self.report: dict[str, Any] | None = None  # as `report.json` has it; None where there is none
+        self.status: dict[str, Any] = {}  # as `tacit status` tells it
+        self.problems: list[str] = []  # what could not be read
         self.norms = NormsOverTime()
         self._ledger = LedgerGlance(place.path.parent.parent / "ledger")
         self._live, self._pace = Tail(place.path / LIVE), Tail(place.path / PACE)

@@ -29,27 +29,17 @@ def _numbers() -> array[float]:
 
 @dataclass
 class Series:
-    """Figures over steps, only added to.
+    """Figures over steps, only added to."""
 
-    Attributes:
-        name: of the curve.
-        group: what it is about.
-        measure: "leak_auc", "variance_read", or None for what is no leak.
-        x: steps.
-        y: figures; leak AUCs are folded, so that below 0.5 counts as much as above.
-        low: lower ends of intervals, where there are any.
-        high: upper ends.
-        raw: figures before they were folded, of looks.
-    """
-
-    name: str
-    group: Group
-    measure: str | None = None
-    x: array[float] = field(default_factory=_numbers)
+    name: str  # of the curve
+    group: Group  # what it is about
+    measure: str | None = None  # "leak_auc", "variance_read", or None for what is no leak
+    x: array[float] = field(default_factory=_numbers)  # steps
+    # figures; leak AUCs are folded, so that below 0.5 counts as much as above
     y: array[float] = field(default_factory=_numbers)
-    low: array[float] = field(default_factory=_numbers)
-    high: array[float] = field(default_factory=_numbers)
-    raw: array[float] = field(default_factory=_numbers)
+    low: array[float] = field(default_factory=_numbers)  # lower ends of intervals, where there are any
+    high: array[float] = field(default_factory=_numbers)  # upper ends
+    raw: array[float] = field(default_factory=_numbers)  # figures before they were folded, of looks
 
     def __len__(self) -> int:
         return len(self.x)

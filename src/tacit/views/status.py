@@ -40,21 +40,13 @@ def read(folder: str | Path) -> list[dict[str, Any]]:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """One run's status with its last events and the gate's last decision; of a damaged one what is known all the same.
-
-    Args:
-        folder: of the run.
-    """
+    """A run's status, its last events and the gate's last decision; of a damaged one what is known all the same."""
     status, events, decisions = read_all(folder)
     return {**status, "events": events[-5:], "gate": decisions[-1] if decisions else None}
 
 
 def read_all(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
-    """One run's status, all events of its log, and all that its gate decided.
-
-    Args:
-        folder: of the run.
-    """
+    """One run's status, all events of its log, and all that its gate decided."""
     path, problems = folder / STATUS, list[str]()
     try:
         status = json.loads(path.read_bytes())

@@ -24,23 +24,14 @@ _COSTS = ("untouched_rows", "stateless", "seconds")  # not what a model is worth
 
 
 class SweepReader:
-    """Everything a sweep's folder tells; of one that is going on, its finished waves.
-
-    Attributes:
-        place: where it is.
-        table: its rows, with the columns of `tacit.lab.sweeping.results`; None while there are none.
-        about: what the sweep was.
-        problems: what could not be read.
-
-    Args:
-        place: of the sweep.
-    """
+    """Everything a sweep's folder tells; of one that is going on, its finished waves."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
+        self.place = place  # where it is
+        # its rows, with the columns of `tacit.lab.sweeping.results`; None while there are none
         self.table: pl.DataFrame | None = None
-        self.about: dict[str, Any] = {}
-        self.problems: list[str] = []
+        self.about: dict[str, Any] = {}  # what the sweep was
+        self.problems: list[str] = []  # what could not be read
         self._trainings: list[dict[str, Any]] = []  # a row for each
         self._seen: tuple[Any, ...] | None = None
 

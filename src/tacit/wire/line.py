@@ -172,6 +172,14 @@ class Dialer:
         """End the link."""
         self._drop()
 
+    def reach(self) -> Link:
+        """A greeted link, which the caller closes, as soon as there is one."""
+        while True:
+            try:
+                return self._open()
+            except LinkError as error:
+                self._rest(str(error))
+
     def _open(self) -> Link:
         """The link that there is, or a new one, greeted."""
         if self._link is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tacit.errors import TacitError
 
-__all__ = ["Finding", "of_error"]
+__all__ = ["Finding", "of_error", "ok", "problem", "warning"]
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Finding:
     """What one check came to.
 
     Attributes:
-        name: what was checked.
+        name: what was checked; `examine` writes it in.
         verdict: "ok"; "warning" where it works but should be looked at; "problem" where something will not work.
         seen: what was found.
         do: what to do about it; empty where there is nothing to do.
@@ -31,11 +32,15 @@ class Finding:
         return asdict(self)
 
 
-def of_error(name: str, error: TacitError) -> Finding:
+ok, warning, problem = partial(Finding, "", "ok"), partial(Finding, "", "warning"), partial(Finding, "", "problem")
+
+
+def of_error(error: TacitError | OSError) -> Finding:
     """A problem, from an error whose message says what happened and after its last colon what to do."""
+    if not isinstance(error, TacitError):
+        return problem(f"{error.filename}: {error.strerror or error}", "look at who owns it")
     seen, colon, do = str(error).rpartition(": ")
-    if not colon or "\n" in str(error):
-        first, *rest = str(error).splitlines()
-        seen = " ".join([first, "; ".join(line.strip() for line in rest)]).rstrip()
-        return Finding(name, "problem", seen, "correct it as is said there")
-    return Finding(name, "problem", seen, do)
+    if colon and "\n" not in str(error):
+        return problem(seen, do)
+    first, *rest = str(error).splitlines()
+    return problem(" ".join([first, "; ".join(line.strip() for line in rest)]).rstrip(), "correct it as is said there")

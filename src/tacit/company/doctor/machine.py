@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tacit._version import __version__
-from tacit.company.doctor.finding import Finding
+from tacit.company.doctor.finding import Finding, ok, problem, warning
 
 __all__ = ["clock", "disk", "extras", "gpu", "versions"]
 
@@ -50,8 +50,8 @@ def versions() -> Finding:
             wrong.append(f"{needed.name} {installed} is not {needed.specifier}")
     if wrong:
         do = "install Tacit anew: make clean, then make demo, in its checkout"
-        return Finding("versions", "problem", f"{here}; {', '.join(wrong)}", do)
-    return Finding("versions", "ok", f"{here}; every package is within its bounds")
+        return problem(f"{here}; {', '.join(wrong)}", do)
+    return ok(f"{here}; every package is within its bounds")
 
 
 def required() -> list[Requirement]:
@@ -74,10 +74,10 @@ def extras() -> Finding:
     there = ", ".join(sorted(here)) or "none"
     missing = [f"{name} ({what})" for name, (_, what) in EXTRAS.items() if name not in here]
     if not missing:
-        return Finding("extras", "ok", f"installed: {there}")
+        return ok(f"installed: {there}")
     first = next(name for name in EXTRAS if name not in here)
     seen = f"installed: {there}; not installed: {', '.join(missing)}"
-    return Finding("extras", "ok", seen, f"where you want it: pip install -e '.[{first}]' in the checkout")
+    return ok(seen, f"where you want it: pip install -e '.[{first}]' in the checkout")
 
 
 def gpu() -> Finding:
@@ -85,12 +85,12 @@ def gpu() -> Finding:
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name(0)
         free, total = (size / 2**30 for size in torch.cuda.mem_get_info())
-        return Finding("GPU", "ok", f"{torch.cuda.device_count()} of CUDA: {name}, {free:.0f} of {total:.0f} GiB free")
+        return ok(f"{torch.cuda.device_count()} of CUDA: {name}, {free:.0f} of {total:.0f} GiB free")
     if Path("/dev/nvidia0").exists():
         built = "for CUDA " + torch.version.cuda if torch.version.cuda else "for the CPU alone"
         seen = f"there is an NVIDIA device, but torch can't use it; torch is built {built}"
-        return Finding("GPU", "warning", seen, "install a torch build for CUDA, or look at the driver with nvidia-smi")
-    return Finding("GPU", "ok", "none: training runs on the CPU")
+        return warning(seen, "install a torch build for CUDA, or look at the driver with nvidia-smi")
+    return ok("none: training runs on the CPU")
 
 
 def clock(now: datetime | None = None) -> Finding:
@@ -102,8 +102,8 @@ def clock(now: datetime | None = None) -> Finding:
     now = now or datetime.now(UTC)
     shown = f"it shows {now:%Y-%m-%d %H:%M:%S} UTC"
     if now < _OLDEST:
-        return Finding("clock", "problem", f"{shown}, which is long ago", "set it: certificates are valid by date")
-    return Finding("clock", "ok", f"{shown}; compare it with a watch, a peer's clock can't be seen from here")
+        return problem(f"{shown}, which is long ago", "set it: certificates are valid by date")
+    return ok(f"{shown}; compare it with a watch, a peer's clock can't be seen from here")
 
 
 def disk(folder: Path, needed: int | None = None) -> Finding:
@@ -117,19 +117,17 @@ def disk(folder: Path, needed: int | None = None) -> Finding:
     try:
         taken = _fsync(folder)
     except OSError as error:
-        return Finding(
-            "disk", "problem", f"{folder} can't be written ({error.strerror})", "look at who may write there"
-        )
+        return problem(f"{folder} can't be written ({error.strerror})", "look at who may write there")
     seen = f"{_size(free)} free in {folder}, a write is safe after {1000 * taken:.1f} ms"
     if needed is not None:
         seen += f"; a run takes up to about {_size(needed)}"
     if needed is not None and free < needed:
-        return Finding("disk", "problem", seen, "make room, or move the folder to a larger disk")
+        return problem(seen, "make room, or move the folder to a larger disk")
     if needed is not None and free < 2 * needed:
-        return Finding("disk", "warning", seen, "make room before a second run begins")
+        return warning(seen, "make room before a second run begins")
     if taken > _SLOW:
-        return Finding("disk", "warning", seen, "every step waits for the disk: put the folder on a local SSD")
-    return Finding("disk", "ok", seen)
+        return warning(seen, "every step waits for the disk: put the folder on a local SSD")
+    return ok(seen)
 
 
 def _fsync(folder: Path) -> float:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 
 from tacit.align.ids import read_ids
-from tacit.company.doctor.finding import Finding
+from tacit.company.doctor.finding import Finding, ok, problem, warning
 from tacit.company.folder import Folder
 from tacit.company.one_shot_label import mechanism_of
 from tacit.config import ODDS_BUDGET, Head, Learn, OneShotContract
@@ -38,12 +38,12 @@ def _learner(opened: Folder) -> Finding:
     head, learn = config.head or Head(), config.learn or Learn()
     kind, own = (head.kind, head.factory) if config.role == "label" else (learn.learner, learn.factory)
     if own is not None:
-        return Finding("learner", "ok", f"your own: {own}")
+        return ok(f"your own: {own}")
     if kind == "trees" and importlib.util.find_spec("lightgbm") is None:
         other = '[head] kind = "network"' if config.role == "label" else '[learn] learner = "linear"'
         do = f"pip install -e '.[trees]' in the checkout, or write {other} in party.toml"
-        return Finding("learner", "problem", "trees need the package lightgbm, which is not installed", do)
-    return Finding("learner", "ok", f"{kind}, and all that it needs is here")
+        return problem("trees need the package lightgbm, which is not installed", do)
+    return ok(f"{kind}, and all that it needs is here")
 
 
 def _limit(opened: Folder, agreed: OneShotContract) -> Finding:
@@ -52,16 +52,15 @@ def _limit(opened: Folder, agreed: OneShotContract) -> Finding:
     if opened.config.role == "label":
         made = mechanism_of(opened, agreed)  # which says what is wrong
         why = getattr(made, "why", "")
-        return Finding("limit", "ok", f"certified: {described(made)}" + (f"; {why}" if why else ""))
+        return ok(f"certified: {described(made)}" + (f"; {why}" if why else ""))
     if limit is None:
         seen = "none is set: the embedding is attacked before it leaves, and leaves whatever was read"
-        return Finding("limit", "warning", seen, "write limit = 0.6, the most that may be read of a column, or another")
+        return warning(seen, "write limit = 0.6, the most that may be read of a column, or another")
     if agreed.exchange.labels == "sums":
         seen = f"at most {limit:g} may be read of any column, and groups of rows that are alike tell more: in none of "
         seen += "our trials, from 2 groups to 1024, did they pass a limit of 0.6; nothing would leave"
-        do = 'agree on labels = "flips", or set no limit if your columns are no secret'
-        return Finding("limit", "warning", seen, do)
-    return Finding("limit", "ok", f"at most {limit:g} may be read of any column, else nothing leaves")
+        return warning(seen, 'agree on labels = "flips", or set no limit if your columns are no secret')
+    return ok(f"at most {limit:g} may be read of any column, else nothing leaves")
 
 
 def _state(opened: Folder) -> Finding:
@@ -71,9 +70,9 @@ def _state(opened: Folder) -> Finding:
     with tempfile.TemporaryFile(dir=above):  # an OSError where that can't be written
         pass
     if named:
-        return Finding("state outside the folder", "ok", f"TACIT_STATE = {where}, which can be written")
+        return ok(f"TACIT_STATE = {where}, which can be written")
     seen = f"{where}, which can be written; TACIT_STATE names no other place"
-    return Finding("state outside the folder", "ok", seen, "in a container, let TACIT_STATE name a volume that lasts")
+    return ok(seen, "in a container, let TACIT_STATE name a volume that lasts")
 
 
 def _coin_id(opened: Folder) -> Finding:
@@ -82,8 +81,8 @@ def _coin_id(opened: Folder) -> Finding:
     try:
         found = read_ids(opened.data, names, duplicates="error")
     except DataError as error:
-        return Finding("coin_id", "problem", f"{names}: {error}", "name columns that tell every row from all others")
-    return Finding("coin_id", "ok", f"{', '.join(names)}: {len(found.rows):,} rows, each its own")
+        return problem(f"{names}: {error}", "name columns that tell every row from all others")
+    return ok(f"{', '.join(names)}: {len(found.rows):,} rows, each its own")
 
 
 def _budget(opened: Folder) -> Finding:
@@ -92,7 +91,7 @@ def _budget(opened: Folder) -> Finding:
     budget, odds_budget = config.spendable, ODDS_BUDGET if config.odds_budget is None else config.odds_budget
     most = f"budget {'none' if budget is None else f'{budget:g}'}, odds_budget {odds_budget:g}"
     if not path.exists():
-        return Finding("budget", "ok", f"nothing has left yet; {most}")
+        return ok(f"nothing has left yet; {most}")
     book = Book(path, opened.secret)
     try:
         book.claim()
@@ -102,5 +101,5 @@ def _budget(opened: Folder) -> Finding:
     seen = f"spent: leak AUC {spent.auc:.3f}, odds {spent.odds:.3g} in {len(spent.releases)} exchanges; {most}"
     if (budget is not None and spent.auc >= budget - 1e-9) or spent.odds >= odds_budget - 1e-9:
         do = "labels that left can be sent again at the same limit; new limits need another budget in party.toml"
-        return Finding("budget", "warning", f"{seen}: nothing is left for the labels told most about", do)
-    return Finding("budget", "ok", seen)
+        return warning(f"{seen}: nothing is left for the labels told most about", do)
+    return ok(seen)

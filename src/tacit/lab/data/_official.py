@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.tables import scramble
+from tacit.align.batches import scramble
 from tacit.disk import storing
 from tacit.lab.data import avazu, criteo
 from tacit.lab.data.generated import AVAZU, CRITEO, Drawing, Drawn, Recipe

@@ -12,7 +12,8 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from tacit.align.tables import Columns, Encoder, Inputs, scramble
+from tacit.align.batches import scramble
+from tacit.align.tables import Columns, Encoder, Inputs
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows, Table

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align.arrays import new_file
+from tacit.align.batches import scramble
 from tacit.align.cache import MANIFEST, Making, Prepared, busy, emptied, reused
 from tacit.align.encoder import Coding, Columns, Scaling
-from tacit.align.tables import scramble
 from tacit.disk import make_folder
 from tacit.errors import DataError, UsageError
 from tacit.lab.data._cells import DAY

@@ -1,36 +1,19 @@
-"""What all embedding protections share: a name, an event, and checks on the way in."""
+"""What all embedding protections share: checks on the way in."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tacit.contracts import Event, NoiseSource, Regularizer
+from tacit.contracts import NoiseSource, Regularizer
 from tacit.errors import TensorError
+from tacit.protect.facts import Mechanism
 
 
-class BaseProtection:
-    """A frozen dataclass of options with the two halves of an `EmbeddingProtection`, each of which may stay as it is.
-
-    Its repr shows every option and is the same in every process, so that a resumed run can compare it.
-    """
-
-    @property
-    def name(self) -> str:
-        """The protection's name in configs, reports and tables: the name of its file."""
-        return type(self).__module__.rpartition(".")[2]
-
-    @functools.cached_property
-    def event(self) -> Event:
-        """What the ledger needs to know: the options that were given; of a module, what it shows of itself."""
-        options = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        shown = {key: repr(value) if isinstance(value, nn.Module) else value for key, value in options.items()}
-        return Event(self.name, {key: value for key, value in shown.items() if value is not None})
+class BaseProtection(Mechanism):
+    """The two halves of an `EmbeddingProtection`, each of which may stay as it is."""
 
     def transform(self, z: Tensor, noise: NoiseSource) -> Tensor:
         """The embedding itself: this protection only adds a loss."""
@@ -38,10 +21,6 @@ class BaseProtection:
 
     def regularizer(self, x: Tensor, z: Tensor, others: Sequence[Regularizer]) -> Regularizer | None:
         """None: this protection only changes the embedding."""
-        return None
-
-    def louder(self, factor: float) -> Self | None:
-        """The same with so many times the noise's power; None where it adds none."""
         return None
 
 

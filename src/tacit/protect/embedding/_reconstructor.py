@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +25,15 @@ class Reconstructing(Regularizer):
     Args:
         own: what this regularizer trains.
         borrowed: what another one trains; exactly one of the two is given.
-        learning_rate: of the Adam that trains its own.
+        options: the protection's own; its `learning_rate` is that of the Adam that trains `own`.
     """
 
-    def __init__(self, own: nn.Module | None, borrowed: nn.Module | None, learning_rate: float) -> None:
+    def __init__(self, own: nn.Module | None, borrowed: nn.Module | None, options: Any) -> None:
         super().__init__()
+        self.options = options
         self.own = own
         self._borrowed = (borrowed,)  # in a tuple, where no module looks for its parts
-        self.optimizer = None if own is None else torch.optim.Adam(own.parameters(), lr=learning_rate)
+        self.optimizer = None if own is None else torch.optim.Adam(own.parameters(), lr=options.learning_rate)
 
     @property
     def reconstructor(self) -> nn.Module:

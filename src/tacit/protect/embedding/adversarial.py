@@ -36,9 +36,7 @@ class Adversarial(BaseProtection):
 class _Adversary(Reconstructing):
     """Its loss is that of the reconstructor, at full strength; what reaches z is reversed and weighted."""
 
-    def __init__(self, own: nn.Module | None, borrowed: nn.Module | None, options: Adversarial) -> None:
-        super().__init__(own, borrowed, options.learning_rate)
-        self.options = options
+    options: Adversarial
 
     def forward(self, x: Tensor, z: Tensor, noise: NoiseSource) -> Tensor:
         """|R(z) - x|^2 of one batch."""

@@ -41,9 +41,7 @@ class NoiseRegularization(BaseProtection):
 class _Noisy(Reconstructing):
     """Two losses: the noise's, which reaches z alone, and the reconstructor's own, where it is not borrowed."""
 
-    def __init__(self, own: nn.Module | None, borrowed: nn.Module | None, options: NoiseRegularization) -> None:
-        super().__init__(own, borrowed, options.learning_rate)
-        self.options = options
+    options: NoiseRegularization
 
     def forward(self, x: Tensor, z: Tensor, noise: NoiseSource) -> Tensor:
         """weight |R(z) - N|^2 of one batch, and |R(z) - x|^2 for the reconstructor's sake."""

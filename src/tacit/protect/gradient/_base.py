@@ -9,14 +9,15 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from tacit.contracts import Event, Noise, NoiseSource, Protected, noise_source
+from tacit.contracts import Noise, NoiseSource, Protected, noise_source
 from tacit.errors import LabelsError, TensorError, UsageError
+from tacit.protect.facts import Mechanism
 
 Compute = TypeVar("Compute", bound=Callable[..., Any])
 
@@ -99,7 +100,7 @@ class Drawn:
     keep: Tensor | None = None
 
 
-class GradientProtection(abc.ABC):
+class GradientProtection(Mechanism, abc.ABC):
     """A protection of the gradient at the cut; pure, for one batch or a stack of batches, on any device.
 
     One batch is a gradient (batch, *cut) with labels (batch,); a stack is (stack, batch, *cut) with (stack, batch).
@@ -118,21 +119,6 @@ class GradientProtection(abc.ABC):
     @abc.abstractmethod
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
         """The noise for this batch."""
-
-    @property
-    def name(self) -> str:
-        """The protection's name in configs, reports and tables: the name of its file."""
-        return type(self).__module__.rpartition(".")[2]
-
-    @functools.cached_property
-    def event(self) -> Event:
-        """What the ledger needs to know about each batch that this protection answers.
-
-        Strengths that differ between the problems of a stack are no part of it: each replica's own protection has them.
-        """
-        options = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        told = {key: value for key, value in options.items() if value is not None and not isinstance(value, Tensor)}
-        return Event(self.name, told)
 
     def init(self) -> Any:
         """The state before the first step of a run; None where a protection remembers nothing."""
@@ -153,10 +139,6 @@ class GradientProtection(abc.ABC):
     def advanced(self, state: Any, steps: int) -> Any:
         """The state with its public step counter moved on, after so many updates whose tensors a replay has written."""
         return state
-
-    def louder(self, factor: float) -> GradientProtection | None:
-        """The same with so many times the noise's power; None where there is no strength that could be raised."""
-        return None
 
     def update(
         self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None

@@ -46,9 +46,24 @@ class Chain:
     def update(
         self, grad: Tensor, labels: Tensor, state: Any, noise: Noise, embedding: Tensor | None = None
     ) -> Protected:
-        """Each link protects what the one before it returned."""
-        return self._run(
-            grad, [lambda g, i=i: self.links[i].update(g, labels, state[i], noise, embedding) for i in self._places]
+        """Each link protects what the one before it returned.
+
+        Its report is the last link's, with the power that all links spent and the rows that none of them touched.
+        Powers add up because the noise of one link has mean zero whatever the link before it returned; a `clip` that
+        is not the first link takes some of it away again. Untouched rows are at most as many as the best link left.
+        """
+        done: list[Protected] = []
+        for link, part in zip(self.links, state, strict=True):
+            done.append(link.update(done[-1].value if done else grad, labels, part, noise, embedding))
+        untouched = torch.stack([part.report["untouched_rows"] for part in done]).amin(0)
+        power = torch.stack([part.report["power"] for part in done]).sum(0)
+        valid = [part.report["valid"] for part in done if "valid" in part.report]
+        sound = torch.stack(valid).all(0) if valid else torch.ones_like(untouched, dtype=torch.bool)
+        return replace(
+            done[-1],
+            state=tuple(part.state for part in done),
+            event=Event("chain", parts=tuple(part.event for part in done)),
+            report={**done[-1].report, "power": power, "untouched_rows": untouched, "valid": sound},
         )
 
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
@@ -75,30 +90,6 @@ class Chain:
         return tuple(
             link.advanced(part, steps) if isinstance(link, GradientProtection | Chain) else part
             for link, part in zip(self.links, state, strict=True)
-        )
-
-    @property
-    def _places(self) -> range:
-        return range(len(self.links))
-
-    def _run(self, grad: Tensor, links: list[Any]) -> Protected:
-        """The last link's report, with the power that all links spent and the rows that none of them touched.
-
-        Powers add up because the noise of one link has mean zero whatever the link before it returned; a `clip` that
-        is not the first link takes some of it away again. Untouched rows are at most as many as the best link left.
-        """
-        done: list[Protected] = []
-        for link in links:
-            done.append(link(done[-1].value if done else grad))
-        untouched = torch.stack([part.report["untouched_rows"] for part in done]).amin(0)
-        power = torch.stack([part.report["power"] for part in done]).sum(0)
-        said = [part.report["valid"] for part in done if "valid" in part.report]
-        valid = torch.stack(said).all(0) if said else torch.ones_like(untouched, dtype=torch.bool)
-        return replace(
-            done[-1],
-            state=tuple(part.state for part in done),
-            event=Event("chain", parts=tuple(part.event for part in done)),
-            report={**done[-1].report, "power": power, "untouched_rows": untouched, "valid": valid},
         )
 
 

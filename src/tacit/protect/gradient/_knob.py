@@ -8,14 +8,16 @@ of the gradients, not certificates.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from tacit.errors import UsageError
 from tacit.protect.facts import Option
-from tacit.protect.gradient._base import Strength, fused, positive_number
+from tacit.protect.gradient._base import GradientProtection, Strength, fused, positive_number
 
 LEAK_AUC = Option("leak_auc", above=0.5, below=1.0, stronger="less", sweep=(0.95, 0.52), spaced="normal")
 SCALE = Option("scale", sweep=(0.01, 25.0))
@@ -46,17 +48,27 @@ def sum_kl_for(knob: str, value: float) -> float:
     return allowed
 
 
-def louder(knob: str, strength: Strength, sum_kl: Strength, factor: float) -> tuple[float, float]:
-    """A strength in its own spelling that allows so many times less, and the sumKL that it allows."""
-    if knob == "scale":
-        scale = float(strength) * factor
-        return scale, 1 / scale
-    allowed = float(sum_kl) / factor
-    if knob == "leak_auc":
-        return NormalDist().cdf((allowed / 2) ** 0.5), allowed
-    if knob == "detection_error":
-        return (2 - allowed**0.5) / 4, allowed
-    return allowed, allowed
+@dataclass(frozen=True)
+class Knobbed(GradientProtection):
+    """A protection with one strength, in one of several spellings, and a public step counter in its state."""
+
+    knob: str
+    strength: Strength
+    sum_kl: Strength  # what the strength allows
+
+    strengths = ("strength", "sum_kl")
+
+    def advanced(self, state: Any, steps: int) -> Any:
+        """The same averages and factors so many steps later."""
+        return replace(state, step=state.step + steps)
+
+    def louder(self, factor: float) -> Self:
+        """So many times the power that the strength stands for, in the same spelling."""
+        strength, allowed = float(self.strength) * factor, float(self.sum_kl) / factor
+        if self.knob == "scale":
+            return replace(self, strength=strength, sum_kl=1 / strength)
+        spelled = {"leak_auc": NormalDist().cdf((allowed / 2) ** 0.5), "detection_error": (2 - allowed**0.5) / 4}
+        return replace(self, strength=spelled.get(self.knob, allowed), sum_kl=allowed)
 
 
 def theorem_1(sum_kl: Tensor) -> Tensor:

@@ -43,11 +43,6 @@ class Moments:
         """From the negative to the positive mean.  (stack, width)"""
         return self.mean[:, 1] - self.mean[:, 0]
 
-    @property
-    def defined(self) -> Tensor:
-        """Whether a class has the two rows that a variance takes.  (stack, 2)"""
-        return self.count > 1.5
-
 
 def batch_moments(batch: Batch) -> tuple[Moments, Tensor]:
     """The moments of one batch, in its scaled units, and every row's distance from its class mean."""
@@ -68,19 +63,12 @@ def _packed(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Running:
-    """Running averages over a run, in the units of the gradient, in float64: they outlive any one batch's scale.
+    """Running averages over a run, in the units of the gradient, in float64: they outlive any one batch's scale."""
 
-    Attributes:
-        step: how many batches were seen; an ordinary number, because it is public and must not be waited for.
-        packed: decayed counts, and averages over rows, as `Moments` has them.  (stack, 2, 2 + width)
-        peak: the largest squared norm of a row in the recent past.  (stack,)
-        exponents: the power of the gradient's unit that each entry is measured in: 0, 2, 1, 1, ...
-    """
-
-    step: int
-    packed: Tensor
-    peak: Tensor
-    exponents: Tensor
+    step: int  # how many batches were seen; an ordinary number, because it is public and must not be waited for
+    packed: Tensor  # decayed counts, and averages over rows, as `Moments` has them. (stack, 2, 2 + width)
+    peak: Tensor  # the largest squared norm of a row in the recent past. (stack,)
+    exponents: Tensor  # the power of the gradient's unit that each entry is measured in: 0, 2, 1, 1, ...
 
     @classmethod
     def start(cls, step: int, batch: Batch) -> Running:

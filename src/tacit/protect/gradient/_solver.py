@@ -35,23 +35,14 @@ STEPS = 48  # enough for every bracket that any input can give: 40 were, on mill
 
 
 class Solution(NamedTuple, Generic[Number]):
-    """Variances of the optimal noise, along the line that joins the class means and in each direction across it.
+    """Variances of the optimal noise, along the line that joins the class means and in each direction across it."""
 
-    Attributes:
-        along_neg: the noise of the negative class along the line.
-        across_neg: the noise of the negative class in each other direction.
-        along_pos: the noise of the positive class along the line.
-        across_pos: the noise of the positive class in each other direction.
-        sum_kl: the sum of both KL divergences that this noise leaves, under the isotropic Gaussian model.
-        power: what the noise costs, p tr(N_pos) + (1 - p) tr(N_neg).
-    """
-
-    along_neg: Number
-    across_neg: Number
-    along_pos: Number
-    across_pos: Number
-    sum_kl: Number
-    power: Number
+    along_neg: Number  # the noise of the negative class along the line
+    across_neg: Number  # the noise of the negative class in each other direction
+    along_pos: Number  # the noise of the positive class along the line
+    across_pos: Number  # the noise of the positive class in each other direction
+    sum_kl: Number  # the sum of both KL divergences that this noise leaves, under the isotropic Gaussian model
+    power: Number  # what the noise costs, p tr(N_pos) + (1 - p) tr(N_neg)
 
 
 Excess = Callable[[Any, Any, Problem], Any]  # how far a t is above the one that is looked for

@@ -24,30 +24,21 @@ Known = GradientProtection | Chain  # what can be stacked: others do not say wha
 
 
 class Answer(NamedTuple):
-    """What a stack of protections returns, in the caller's order of replicas.
+    """What a stack of protections returns, in the caller's order of replicas."""
 
-    Attributes:
-        value: the protected gradients, a new tensor.  (replicas, batch, *cut)
-        state: what the next call of `update` needs.
-        report: figures of this call: power, untouched_rows, valid and stateless, each (replicas,). A protection that
-            never falls back to stateless noise has 0 there.
-    """
-
-    value: Tensor
-    state: tuple[Any, ...]
+    value: Tensor  # the protected gradients, a new tensor. (replicas, batch, *cut)
+    state: tuple[Any, ...]  # what the next call of `update` needs
+    # figures of this call: power, untouched_rows, valid and stateless, each (replicas,). A protection that never falls
+    # back to stateless noise has 0 there
     report: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Stacked:
-    """See `stacked`.
+    """See `stacked`."""
 
-    Attributes:
-        protections: of the replicas, in the caller's order.
-        groups: which replicas are computed together; groups in the order of their first replica.
-    """
-
-    protections: tuple[Known, ...]
+    protections: tuple[Known, ...]  # of the replicas, in the caller's order
+    # which replicas are computed together; groups in the order of their first replica
     groups: tuple[tuple[int, ...], ...]
     _there: dict[torch.device, _Placed] = field(default_factory=dict, init=False, repr=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from tacit.protect.gradient._knob import (
     LEAK_AUC,
     SCALE,
     SUM_KL,
-    louder,
+    Knobbed,
     model_figures,
     stateless_variance,
     sum_kl_for,
@@ -30,15 +30,10 @@ FACTS = Facts(strengths=(SCALE, SUM_KL, DETECTION_ERROR, LEAK_AUC), noise=True)
 
 
 @dataclass(frozen=True)
-class Marvell(GradientProtection):
-    """See `marvell`."""
+class Marvell(Knobbed):
+    """See `marvell`; for `scale`, `sum_kl` is what it leaves of a pure shift of the means."""
 
-    knob: str
-    strength: Strength
-    sum_kl: Strength  # what the strength allows; for `scale`, what it leaves of a pure shift of the means
     warmup: int
-
-    strengths = ("strength", "sum_kl")
 
     def fresh(self) -> int:
         """A batch on its own counts as the first one after the warm-up."""
@@ -47,15 +42,6 @@ class Marvell(GradientProtection):
     def steps_to_change(self, state: Running | int | None) -> int | None:
         """After the warm-up every step is like the one before it."""
         return None if isinstance(state, Running) and state.step >= self.warmup else 0
-
-    def advanced(self, state: Running, steps: int) -> Running:
-        """The same averages so many steps later."""
-        return replace(state, step=state.step + steps)
-
-    def louder(self, factor: float) -> Marvell:
-        """So many times the power that the strength stands for."""
-        strength, sum_kl = louder(self.knob, self.strength, self.sum_kl, factor)
-        return replace(self, strength=strength, sum_kl=sum_kl)
 
     def draw(self, batch: Batch, state: Running | int | None, source: NoiseSource) -> Drawn:
         """Noise along and across the line of the means, of other variance for each class."""

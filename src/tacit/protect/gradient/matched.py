@@ -19,7 +19,7 @@ labels, as do the weights behind later gradients, and what these tell is not bou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ from tacit.protect.gradient._base import (
     per_problem,
     whole_number,
 )
-from tacit.protect.gradient._knob import LEAK_AUC, SCALE, louder, model_figures, sum_kl_for
+from tacit.protect.gradient._knob import LEAK_AUC, SCALE, Knobbed, model_figures, sum_kl_for
 from tacit.protect.gradient._moments import DECAY
 
 REFRESH = 16  # steps between two decompositions, once a run is on its way
@@ -54,23 +54,14 @@ FACTS = Facts(strengths=(LEAK_AUC, SCALE), others=(Option("visits", int),), nois
 
 @dataclass(frozen=True)
 class Factors:
-    """What the hot path needs of a shape, for slopes in units of their running size, in the batch's dtype.
+    """What the hot path needs of a shape, for slopes in units of their running size, in the batch's dtype."""
 
-    Attributes:
-        root: makes noise that leaves a sumKL of 1 of standard normal rows, symmetric.  (stack, rank, rank)
-        rest: the same in each other coordinate.  (stack,)
-        whiten: the inverses.  (stack, rank, rank)
-        whiten_rest: likewise.  (stack,)
-        power: the expected squared length of that noise.  (stack,)
-        basis: the coordinates that are meant, as `Spread` has them; None for all.  (stack, width, rank)
-    """
-
-    root: Tensor
-    rest: Tensor
-    whiten: Tensor
-    whiten_rest: Tensor
-    power: Tensor
-    basis: Tensor | None
+    root: Tensor  # makes noise that leaves a sumKL of 1 of standard normal rows, symmetric. (stack, rank, rank)
+    rest: Tensor  # the same in each other coordinate. (stack,)
+    whiten: Tensor  # the inverses. (stack, rank, rank)
+    whiten_rest: Tensor  # likewise. (stack,)
+    power: Tensor  # the expected squared length of that noise. (stack,)
+    basis: Tensor | None  # the coordinates that are meant, as `Spread` has them; None for all. (stack, width, rank)
 
 
 @dataclass(frozen=True)
@@ -85,16 +76,11 @@ class State:
 
 
 @dataclass(frozen=True)
-class Matched(GradientProtection):
-    """See `matched`."""
+class Matched(Knobbed):
+    """See `matched`; `sum_kl` is what the strength allows over all visits, for `scale` in one."""
 
-    knob: str
-    strength: Strength
-    sum_kl: Strength  # what the strength allows over all visits; for `scale`, in one
     visits: int
     warmup: int
-
-    strengths = ("strength", "sum_kl")
 
     @property
     def row_kl(self) -> Strength:
@@ -114,15 +100,6 @@ class Matched(GradientProtection):
         if state.factors is None:
             return 0
         return next(steps for steps in range(REFRESH) if _due(state.step - self.warmup + steps))
-
-    def advanced(self, state: State, steps: int) -> State:
-        """The same averages and factors so many steps later."""
-        return replace(state, step=state.step + steps)
-
-    def louder(self, factor: float) -> Matched:
-        """So many times the power that the strength stands for."""
-        strength, sum_kl = louder(self.knob, self.strength, self.sum_kl, factor)
-        return replace(self, strength=strength, sum_kl=sum_kl)
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
         """A product of a draw and one of the rows; every few steps the factors are made anew."""

@@ -19,17 +19,11 @@ _LABELLED = 12  # bars that have room for their number
 
 @dataclass(frozen=True)
 class Mark:
-    """A place on a scale with a name of its own.
+    """A place on a scale with a name of its own."""
 
-    Attributes:
-        name: what it is.
-        value: where it is.
-        kind: "limit", or "other".
-    """
-
-    name: str
-    value: float
-    kind: str = "other"
+    name: str  # what it is
+    value: float  # where it is
+    kind: str = "other"  # "limit", or "other"
 
 
 def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *, title: str) -> Markup:
@@ -55,7 +49,9 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
     for value in measure.marks:
         place = measure.share(value)
         drawn.append(line(place, axis - 6 / height, place, axis + 6 / height, "axis"))
-        drawn.append(text(f"{value:.1f}", place, 1, "tick", dy=-22, anchor=_edge(place)))
+        drawn.append(
+            text(f"{value:.1f}", place, 1, "tick", dy=-22, anchor={0.0: "start", 1.0: "end"}.get(place, "middle"))
+        )
     drawn += [
         text(measure.lowest, 0, 1, "tick", dy=-5, anchor="start"),
         text(measure.highest, 1, 1, "tick", dy=-5, anchor="end"),
@@ -136,7 +132,3 @@ def _binned(visits: Mapping[int, int]) -> list[tuple[int, int, int]]:
     for times, examples in visits.items():
         bars[(times - low) // wide] += examples
     return [(low + wide * i, min(low + wide * (i + 1) - 1, high), number) for i, number in enumerate(bars)]
-
-
-def _edge(place: float) -> str:
-    return "start" if place == 0 else "end" if place == 1 else "middle"

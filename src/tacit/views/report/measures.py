@@ -7,28 +7,19 @@ from dataclasses import dataclass
 
 from tacit.views.report.document import Leak, Measured, Report
 
-__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure", "upper_end"]
+__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure", "upper_end", "without_messages"]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A scale from "nothing is learnt" to "everything is known".
+    """A scale from "nothing is learnt" to "everything is known"."""
 
-    Attributes:
-        name: of the figure.
-        chance: where nothing is learnt.
-        lowest: that end in words.
-        highest: the other end, which is 1, in words.
-        secret: what the attacker is after.
-        marks: that the scale has.
-    """
-
-    name: str
-    chance: float
-    lowest: str
-    highest: str
-    secret: str
-    marks: Sequence[float]
+    name: str  # of the figure
+    chance: float  # where nothing is learnt
+    lowest: str  # that end in words
+    highest: str  # the other end, which is 1, in words
+    secret: str  # what the attacker is after
+    marks: Sequence[float]  # that the scale has
 
     @property
     def title(self) -> str:
@@ -71,19 +62,12 @@ MEASURES: dict[Measured, Measure] = {
 
 @dataclass(frozen=True)
 class Judged:
-    """A figure as a limit judges it: what the messages add to a coin flip.
+    """A figure as a limit judges it: what the messages add to a coin flip."""
 
-    Attributes:
-        value: the estimate.
-        low: lower end of its interval.
-        high: upper end.
-        baseline: what the attacker has without any message, where that was taken off.
-    """
-
-    value: float
-    low: float
-    high: float
-    baseline: float | None = None
+    value: float  # the estimate
+    low: float  # lower end of its interval
+    high: float  # upper end
+    baseline: float | None = None  # what the attacker has without any message, where that was taken off
 
 
 def judged(leak: Leak) -> Judged:
@@ -94,6 +78,11 @@ def judged(leak: Leak) -> Judged:
     most = leak.high if leak.quantile is None else leak.quantile  # which was taken of the difference to the baseline
     value, low, high = (max(chance, chance + end - leak.baseline) for end in (leak.value, leak.low, most))
     return Judged(value, min(low, value), max(high, value), leak.baseline)
+
+
+def without_messages(leak: Leak) -> float:
+    """What the attacker reaches without any message."""
+    return MEASURES[leak.measure].chance if leak.baseline is None else leak.baseline
 
 
 def upper_end(leak: Leak) -> float:

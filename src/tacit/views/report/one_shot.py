@@ -13,6 +13,11 @@ from tacit.views.report.words import STAMPS, Headline, decimals
 __all__ = ["content"]
 
 _LONGEST = 400  # letters of exact parameters that are shown; report.json has all
+_QUESTIONS = {
+    "variance": "its variance", "lowest": "its lowest values", "highest": "its highest values", "codes": "its codes",
+    "rare categories": "its rare categories", "codes told apart": "a set of its codes",
+    "values told apart": "a set of its values",
+}  # fmt: skip
 
 
 def content(report: Report) -> dict[str, object]:
@@ -83,14 +88,7 @@ def asked(question: str) -> str:
     >>> asked("highest"), asked("category 7")
     ('its highest values', 'category 7')
     """
-    words = {"variance": "its variance", "lowest": "its lowest values", "highest": "its highest values"}
-    return {
-        **words,
-        "codes": "its codes",
-        "rare categories": "its rare categories",
-        "codes told apart": "a set of its codes",
-        "values told apart": "a set of its values",
-    }.get(question, question)
+    return _QUESTIONS.get(question, question)
 
 
 def _columns(release: Released, limit: float | None) -> list[tuple[ColumnRead, Markup, bool]]:

@@ -76,7 +76,8 @@ def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) ->
     values = [value for curve in shown for value in curve.values if value is not None]
     steps = [step for curve in shown for step in curve.steps]
     across, up = Axis(min(steps), max(steps)), zoomed(measure, values, limit)
-    drawn = grid_across(up, ticks(up.low, up.high, 6), "{:.2f}") + labels_below(across, _round_steps(across), "{:,.0f}")
+    whole = [mark for mark in ticks(across.low, across.high, 5) if mark == int(mark)]
+    drawn = grid_across(up, ticks(up.low, up.high, 6), "{:.2f}") + labels_below(across, whole, "{:,.0f}")
     for place, curve in reversed(list(enumerate(shown))):
         points = [
             None if value is None else (across.share(step), 1 - up.share(value)) for step, value in _thinned(curve)
@@ -96,10 +97,6 @@ def zoomed(measure: Measure, values: Sequence[float], limit: float | None) -> Ax
     most = max([*values, *([] if limit is None else [limit]), measure.chance + 0.08])
     high = next((mark for mark in (measure.chance + 0.1 * i for i in range(1, 11)) if mark >= most + 0.01), 1.0)
     return Axis(min(measure.chance, *values), min(high, 1.0))
-
-
-def _round_steps(across: Axis) -> Sequence[float]:
-    return [mark for mark in ticks(across.low, across.high, 5) if mark == int(mark)]
 
 
 def _thinned(curve: LiveCurve) -> Sequence[tuple[int, float | None]]:

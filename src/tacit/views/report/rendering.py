@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
+from operator import methodcaller
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -26,10 +27,12 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
     Returns:
         The paths of the two files, the JSON first.
     """
-    texts = as_json(report), render(report)  # before anything is replaced: both files are new, or none is
+    contents = as_json(report).encode(), render(report).encode()  # before any is replaced: both are new, or none is
     paths = folder / "report.json", folder / "report.html"
-    for path, text in zip(paths, texts, strict=True):
-        _replace(path, text)
+    with storing(paths[0]):
+        folder.mkdir(parents=True, exist_ok=True)
+    for path, content in zip(paths, contents, strict=True):
+        replaced(path, methodcaller("write", content))
     return paths
 
 
@@ -73,9 +76,3 @@ def _template(name: str) -> Template:
     loader = PackageLoader("tacit.views.report", ".")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return made.get_template(name)
-
-
-def _replace(path: Path, text: str) -> None:
-    with storing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    replaced(path, lambda file: file.write(text.encode()))

@@ -34,40 +34,24 @@ _COLOURS = 7
 
 @dataclass(frozen=True)
 class Dot:
-    """One training, or one setting over all its trainings.
+    """One training, or one setting over all its trainings."""
 
-    Attributes:
-        leak: how much can be read.
-        worth: of the model.
-        name: that stands beside it.
-        across: the interval of the leak, where it is drawn.
-        up: the interval of the worth, where it is drawn.
-    """
-
-    leak: float
-    worth: float
-    name: str = ""
-    across: tuple[float, float] | None = None
-    up: tuple[float, float] | None = None
+    leak: float  # how much can be read
+    worth: float  # of the model
+    name: str = ""  # that stands beside it
+    across: tuple[float, float] | None = None  # the interval of the leak, where it is drawn
+    up: tuple[float, float] | None = None  # the interval of the worth, where it is drawn
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One of some pictures side by side, which share their families and what is upwards.
+    """One of some pictures side by side, which share their families and what is upwards."""
 
-    Attributes:
-        name: of the leak.
-        families: dots that belong together, from mild to strong.
-        leaks: the ends of the axis across.
-        limit: on the leak, where there is one.
-        ring: around the dot that was chosen, and whether it holds the limit.
-    """
-
-    name: str
-    families: Mapping[str, Sequence[Dot]]
-    leaks: Axis
-    limit: float | None = None
-    ring: tuple[Dot, bool] | None = None
+    name: str  # of the leak
+    families: Mapping[str, Sequence[Dot]]  # dots that belong together, from mild to strong
+    leaks: Axis  # the ends of the axis across
+    limit: float | None = None  # on the leak, where there is one
+    ring: tuple[Dot, bool] | None = None  # around the dot that was chosen, and whether it holds the limit
 
 
 def tradeoff(measure: Measure, moments: Sequence[Moment], figure: str, limit: float | None) -> Markup:

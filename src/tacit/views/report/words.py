@@ -33,23 +33,14 @@ _GRANTED = {
 
 @dataclass(frozen=True)
 class Headline:
-    """What the first page says.
+    """What the first page says."""
 
-    Attributes:
-        stamp: the verdict in two words.
-        tone: "good", "bad" or "open".
-        verdict: in one sentence.
-        meaning: what the figure means, a sentence each.
-        figure: the worst attack as the limit judges it; None where none ran.
-        under: what the figure is, where the template does not say it.
-    """
-
-    stamp: str
-    tone: str
-    verdict: str
-    meaning: tuple[str, ...]
-    figure: Judged | None
-    under: str = ""
+    stamp: str  # the verdict in two words
+    tone: str  # "good", "bad" or "open"
+    verdict: str  # in one sentence
+    meaning: tuple[str, ...]  # what the figure means, a sentence each
+    figure: Judged | None  # the worst attack as the limit judges it; None where none ran
+    under: str = ""  # what the figure is, where the template does not say it
 
 
 def headline(report: Report) -> Headline:

@@ -35,19 +35,12 @@ Times = Callable[[Sequence[float]], Sequence[float | None]]
 
 @dataclass(frozen=True)
 class Curve:
-    """Figures over steps.
+    """Figures over steps."""
 
-    Attributes:
-        name: with its group in front.
-        x: steps, rising.
-        y: figures.
-        times: when steps were done.
-    """
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    times: Times
+    name: str  # with its group in front
+    x: Sequence[float]  # steps, rising
+    y: Sequence[float]  # figures
+    times: Times  # when steps were done
 
 
 def later(curves: Iterable[Curve], tracker: Tracker) -> list[Point]:
@@ -65,11 +58,7 @@ def later(curves: Iterable[Curve], tracker: Tracker) -> list[Point]:
 
 
 def run_curves(run: RunReader) -> Iterator[Curve]:
-    """Every curve of a run.
-
-    Args:
-        run: its reader, refreshed.
-    """
+    """Every curve of a run, whose reader is refreshed."""
     times = _times(run)
     for name, series in run.series.items():
         yield Curve(name, series.x, series.y, times)
@@ -83,11 +72,7 @@ def run_curves(run: RunReader) -> Iterator[Curve]:
 
 
 def replica_curves(replica: dict[str, Any]) -> Iterator[Curve]:
-    """Every curve of one training of a sweep.
-
-    Args:
-        replica: by `SweepReader.replica`, not thinned.
-    """
+    """Every curve of one training of a sweep, which is not thinned."""
     for curve in replica["curves"]:
         for ending, key in (("", "y"), (".low", "low"), (".high", "high")):
             known = [(x, y) for x, y in zip(curve["x"], curve.get(key, ()), strict=False) if y is not None]

@@ -31,9 +31,6 @@ def facts_of(reader: RunReader) -> dict[str, object]:
 
     They are read from the party's folder, where its settings still are those of this run; else there are only the few
     that the run tells of itself. Addresses, and where keys and data lie, are not among them.
-
-    Args:
-        reader: of the run, refreshed.
     """
     card = reader.card()
     facts: dict[str, object] = {name: card[name] for name in _CARD if card[name] is not None}

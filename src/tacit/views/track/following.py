@@ -32,18 +32,14 @@ _REPORTS = ("report.json", "report.html")
 class Following(ABC):
     """Runs and sweeps under some folders; those that begin later are found as well, and none that is gone is awaited.
 
-    Attributes:
-        readers: of what there is, by id.
-        problems: what could not be read, by id; the rest goes on.
-
     Args:
         roots: parties' folders, runs, sweeps, or any folder above them. Where none is found it is a `UsageError`.
     """
 
     def __init__(self, roots: Sequence[Path | str]) -> None:
         self._roots = list(roots)
-        self.readers: dict[str, Reader] = {}
-        self.problems: dict[str, str] = {}
+        self.readers: dict[str, Reader] = {}  # of what there is, by id
+        self.problems: dict[str, str] = {}  # what could not be read, by id; the rest goes on
         self._look()
         if not self.readers:
             raise UsageError(
@@ -81,10 +77,6 @@ class Following(ABC):
 class Export(Following):
     """Runs and sweeps brought to trackers, each training to one of its own.
 
-    Attributes:
-        brought: how many figures of each run, or training of a sweep, by its id.
-        names: of the same.
-
     Args:
         roots: as of `Following`.
         open_tracker: opens the tracker of a run, or of one training of a sweep.
@@ -92,8 +84,8 @@ class Export(Following):
 
     def __init__(self, roots: Sequence[Path | str], open_tracker: Open) -> None:
         super().__init__(roots)
-        self.brought: dict[str, int] = {}
-        self.names: dict[str, str] = {}
+        self.brought: dict[str, int] = {}  # how many figures of each run, or training of a sweep, by its id
+        self.names: dict[str, str] = {}  # of the same
         self._open = open_tracker
         self._trackers: dict[str, Tracker] = {}  # of runs that are not over: others hold no file open
         self._filed: dict[str, float] = {}

@@ -30,9 +30,6 @@ _STATES = {"running": "RUNNING", "finished": "FINISHED", "stopped": "KILLED"}
 class MLflow(Tracker):
     """One run of an experiment, called as a `TensorBoard` is: with a step and its figures.
 
-    Attributes:
-        id: MLflow's own of the run.
-
     Args:
         uri: a folder, or an address as MLflow reads them: `https://mlflow.example.org`.
         run: the name of this run.
@@ -55,7 +52,7 @@ class MLflow(Tracker):
             tags, same = ({}, None) if place is None else ({_PLACE: place}, f"tags.`{_PLACE}` = '{place}'")
             earlier = [] if same is None else self._client.search_runs([where], filter_string=same, max_results=1)
             kept = earlier[0] if earlier else self._client.create_run(where, tags=tags, run_name=run)
-        self.id: str = kept.info.run_id
+        self.id: str = kept.info.run_id  # MLflow's own of the run
         self._params: dict[str, str] = dict(kept.data.params)
         self._tags: dict[str, str] = dict(kept.data.tags)
         self._unknown = set(kept.data.metrics)  # there, but up to which step is not asked yet

@@ -24,8 +24,7 @@ import polars as pl
 
 from tacit.disk import replaced, storing
 from tacit.errors import UsageError
-from tacit.views.reading import Reader, RunReader, SweepReader, frame
-from tacit.views.tables import FIGURES
+from tacit.views.reading import FIGURES, Reader, RunReader, SweepReader, frame
 from tacit.views.track.following import Following
 
 __all__ = ["SCHEMAS", "Tables"]

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from tacit.disk import locked, storing
-from tacit.errors import StorageError, UsageError
+from tacit.errors import UsageError
 from tacit.views.track.tracker import Point, State, Tracker, needed
 
 __all__ = ["TensorBoard"]
 
 _FILE = "events.out.tfevents."
-_LOCK = ".tacit-track.lock"
+_LOCK = ".tacit-track.lock"  # ends with the process: two that write the same run would write every point twice
+_BUSY = "another process writes this run already: stop that one, or choose another folder"
 _HEAD = 12  # bytes: the length of an event and its check
 _CHECK = 4  # bytes behind it
 _TEXT = "/text_summary"  # TensorBoard's own ending of the names of texts
@@ -54,7 +55,7 @@ class TensorBoard(Tracker):
         self.path = Path(folder) / run.replace("/", "-")
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock: int | None = _locked(self.path)
+            self._lock: int | None = locked(self.path / _LOCK, _BUSY)
             self._reached = _read(_earlier(self.path), self._events)
         self._file: IO[bytes] | None = None  # begun with the first event, so that where nothing is new none is left
 
@@ -141,18 +142,6 @@ class TensorBoard(Tracker):
                 self._file = _new(self.path)
                 self._write(self._events.Event(wall_time=clock.time(), file_version="brain.Event:2"))
             self._records.RecordWriter(self._file).write(event.SerializeToString())
-
-
-def _locked(folder: Path) -> int:
-    """A lock that ends with the process: two that write the same run would write every point twice."""
-    try:
-        return locked(folder / _LOCK)
-    except StorageError as error:
-        if not isinstance(error.__cause__, BlockingIOError):
-            raise
-        raise StorageError(
-            f"{folder}: another process writes this run already: stop that one, or choose another folder"
-        ) from None
 
 
 def _earlier(folder: Path) -> list[Path]:

@@ -52,12 +52,6 @@ _ONWARDS = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tacit<
 class Access:
     """The token of one server, and the names by which it may be called.
 
-    Attributes:
-        token: whoever has it may look.
-        session: what the cookie holds, from which the token can't be told.
-        cookie: the cookie's name.
-        address: of the page, with the token.
-
     Args:
         host: that the server listens at; a browser may also call it by any loopback name.
         port: of the server. Cookies know no ports, so the cookie's name says which one it is for.
@@ -65,8 +59,9 @@ class Access:
     """
 
     def __init__(self, *, host: str, port: int, token: str | None = None) -> None:
-        self.token = secrets.token_urlsafe(32) if token is None else token
-        self.cookie = f"tacit-{port}"
+        self.token = secrets.token_urlsafe(32) if token is None else token  # whoever has it may look
+        self.cookie = f"tacit-{port}"  # the cookie's name
+        # what the cookie holds, from which the token can't be told
         self.session = hmac.digest(self.token.encode(), b"cookie of the live page", hashlib.sha256).hex()
         self._names = {"localhost", host.lower()}
         self._everywhere = host in ("0.0.0.0", "::")
@@ -74,6 +69,7 @@ class Access:
         if self._everywhere:
             called = socket.gethostname()
             self._names.add(called.lower())
+        # of the page, with the token
         self.address = f"http://{f'[{called}]' if ':' in called else called}:{port}/?token={self.token}"
 
     def knows(self, host: str) -> bool:
@@ -106,12 +102,7 @@ class Access:
 
 
 class Guard:
-    """Lets a request through to the app if it may pass, and sees that every answer says how it may be used.
-
-    Args:
-        app: what is guarded.
-        access: who may look.
-    """
+    """Lets a request through to the app if it may pass, and sees that every answer says how it may be used."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -169,7 +160,15 @@ def is_loopback(host: str) -> bool:
 def token_in(path: Path) -> str:
     """The token in a file that only its owner can read; where there is no file, one is made with a fresh token."""
     if not path.exists():
-        return _kept(path, secrets.token_urlsafe(32))
+        token = secrets.token_urlsafe(32)
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as made:
+                made.write(token + "\n")
+        except OSError as error:
+            raise UsageError(
+                f"--token-file {path} can't be made ({error.strerror}): name a file in a folder that exists"
+            ) from None
+        return token
     if not path.is_file():
         raise UsageError(f"--token-file {path} is no file: name one, or a new one in a folder that exists")
     with path.open("rb") as opened:
@@ -182,16 +181,4 @@ def token_in(path: Path) -> str:
             f"--token-file {path} holds no token ({_LONG} or more letters, digits, - and _, nothing else): name a new "
             "file, and one is made there"
         )
-    return token
-
-
-def _kept(path: Path, token: str) -> str:
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UsageError(
-            f"--token-file {path} can't be made ({error.strerror}): name a file in a folder that exists"
-        ) from None
-    with os.fdopen(file, "w") as opened:
-        opened.write(token + "\n")
     return token

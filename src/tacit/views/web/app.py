@@ -52,12 +52,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_app(shelf: Shelf, access: Access) -> ASGIApp:
-    """The server's app, guarded.
-
-    Args:
-        shelf: the places that it shows.
-        access: who may look.
-    """
+    """The server's app, guarded."""
     answers = _Answers(shelf)
     page = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.suffix in _MEDIA}
     routes = [

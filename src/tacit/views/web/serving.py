@@ -26,11 +26,6 @@ _GRACE = 2  # seconds for answers that are under way when the server stops
 class Dashboard:
     """A server of the live page, which has its port from the start.
 
-    Attributes:
-        access: its token and its address.
-        port: where it listens.
-        shelf: the places that it shows.
-
     Args:
         roots: folders under which runs and sweeps are looked for.
         host: to listen at.
@@ -49,11 +44,11 @@ class Dashboard:
         every: float = 3.0,
     ) -> None:
         self._socket = listen(host, port)
-        self.port: int = self._socket.getsockname()[1]
+        self.port: int = self._socket.getsockname()[1]  # where it listens
         # localhost may stand for two addresses, and at the other one somebody else may listen, who would get the token
         called = self._socket.getsockname()[0] if host == "localhost" else host
-        self.access = Access(host=called, port=self.port, token=token)
-        self.shelf = Shelf(roots, every=every)
+        self.access = Access(host=called, port=self.port, token=token)  # its token and its address
+        self.shelf = Shelf(roots, every=every)  # the places that it shows
         config = uvicorn.Config(
             make_app(self.shelf, self.access),
             http="h11",

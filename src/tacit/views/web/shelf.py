@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,13 @@ _LIGHT = 5_000  # points that a reader weighs besides its curves
 
 @dataclass(frozen=True)
 class Glance:
-    """A place in short: what a list of many needs, kept when its reader is not.
+    """A place in short: what a list of many needs, kept when its reader is not."""
 
-    Attributes:
-        card: as the reader makes it.
-        text: the same as JSON.
-        leaks: the last figure of every leak curve, as name and figure.
-        waiting: since when a run waits for its peer, in seconds since 1970.
-    """
-
-    card: dict[str, Any]
-    text: bytes
+    card: dict[str, Any]  # as the reader makes it
+    text: bytes  # the same as JSON
+    # the last figure of every leak curve, as name and figure
     leaks: list[tuple[str, float]] = field(default_factory=list)
-    waiting: float | None = None
+    waiting: float | None = None  # since when a run waits for its peer, in seconds since 1970
 
 
 @dataclass
@@ -55,31 +49,21 @@ class _Slot:
     used: float = 0.0
 
 
+@dataclass
 class Shelf:
     """Places by their ids. Ids are all that a client can name, so no path of its own choice is ever opened.
 
     A reader keeps its curves, so that the next look costs only what is new; where all together keep too much, those
     that were used longest ago are let go.
-
-    Args:
-        roots: folders under which runs and sweeps are looked for.
-        every: seconds after which they are looked for again.
-        points: that all readers together may keep.
-        now: a clock that never goes back.
     """
 
-    def __init__(
-        self,
-        roots: Sequence[Path],
-        *,
-        every: float = 3.0,
-        points: int = _POINTS,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._roots = list(roots)
-        self._every = every
-        self._points = points
-        self._now = now
+    roots: Sequence[Path]  # folders under which runs and sweeps are looked for
+    _: KW_ONLY
+    every: float = 3.0  # seconds after which they are looked for again
+    points: int = _POINTS  # that all readers together may keep
+    now: Callable[[], float] = time.monotonic  # a clock that never goes back
+
+    def __post_init__(self) -> None:
         self._slots: dict[str, _Slot] = {}
         self._finding = threading.Lock()
         self._next = -math.inf
@@ -91,14 +75,13 @@ class Shelf:
         """
         if self._finding.acquire(blocking=self._next == -math.inf):
             try:
-                began = self._now()
+                began = self.now()
                 if began >= self._next:
                     self._slots = {
-                        place.id: self._slots.get(place.id) or _Slot(place, reader(place))
-                        for place in find(self._roots)
+                        place.id: self._slots.get(place.id) or _Slot(place, reader(place)) for place in find(self.roots)
                     }
-                    ended = self._now()
-                    self._next = ended + max(self._every, _SHARE * (ended - began))
+                    ended = self.now()
+                    self._next = ended + max(self.every, _SHARE * (ended - began))
             finally:
                 self._finding.release()
         return [slot.place for slot in self._slots.values()]
@@ -138,7 +121,7 @@ class Shelf:
             try:
                 yield readers
             except DAMAGE as error:
-                where = ", ".join(map(str, self._roots))
+                where = ", ".join(map(str, self.roots))
                 raise DataError(
                     f"what is under {where} can't be put side by side ({error!r}): see each alone"
                 ) from error
@@ -178,14 +161,14 @@ class Shelf:
             held = sum(map(len, slot.reader.series.values()))
         else:
             held = 0 if slot.reader.table is None else slot.reader.table.height * slot.reader.table.width
-        slot.weight, slot.used = _LIGHT + held, self._now()
+        slot.weight, slot.used = _LIGHT + held, self.now()
 
     def _let_go(self) -> None:
         """Forget what the readers keep that were used longest ago, until the rest is light enough; one always stays."""
         kept = sorted((slot for slot in list(self._slots.values()) if slot.weight), key=lambda slot: slot.used)
         weight = sum(slot.weight for slot in kept)
         for slot in kept[:-1]:
-            if weight <= self._points:
+            if weight <= self.points:
                 return
             if slot.lock.acquire(blocking=False):  # one that is being read is in use
                 try:
