@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.align.cache import prepare
 from tacit.align.encoder import Columns, Inputs
-from tacit.align.ids import read_ids
+from tacit.align.ids import Ids, read_ids
 from tacit.company.align import Aligned
 from tacit.company.folder import Folder
 from tacit.company.status import Telling
@@ -91,7 +92,7 @@ def id_hashes(
         columns: which must name each of them.
         duplicates: what to do where two rows of the table, aligned or not, are called alike.
     """
-    found = read_ids(folder.data, columns, duplicates=duplicates)
+    found = _ids_of(folder, tuple(columns), duplicates)
     place = np.full(found.report.total, -1, np.int64)
     place[found.rows] = np.arange(len(found.rows))
     wanted = place[np.asarray(rows.rows)]
@@ -99,6 +100,12 @@ def id_hashes(
         row = int(np.asarray(rows.rows)[wanted < 0][0])
         raise DataError(f"row {row} of {folder.data} has no {', '.join(columns)}: fill it in, or leave the row out")
     return found.hashes[wanted]
+
+
+@lru_cache(maxsize=2)
+def _ids_of(folder: Folder, columns: tuple[str, ...], duplicates: Literal["drop", "error"]) -> Ids:
+    """The ids of the party's whole table, read once for as long as the folder is open: that takes seconds."""
+    return read_ids(folder.data, columns, duplicates=duplicates)
 
 
 def columns_of(folder: Folder) -> Columns:
