@@ -70,6 +70,8 @@ _SLOW = (
     "one_shot/test_companies.py::test_another_run_and_another_partner_get_the_same_bits",
     "one_shot/test_companies.py::test_labels_are_reissued_for_all_rows_at_the_price_of_all",
     "papers/",
+    "serve/test_predict.py",
+    "serve/test_predict_killed.py",
     "test_examples.py",
     "torture/",
     "views/report/test_browser.py",
