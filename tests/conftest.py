@@ -90,6 +90,8 @@ _SLOW = (
     "protect/embedding/test_against_a_decoder.py",
     "protect/test_fused.py",
     "protect/test_solver.py::test_a_million_extreme_problems_are_solved_to_their_optimum",
+    "serve/test_predict.py",
+    "serve/test_predict_killed.py",
     "test_examples.py",
     "testing/test_conformance.py::test_each_fault_is_caught_by_exactly_the_check_meant_for_it",
     "torture/",

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.align import tables
 from tacit.company import split_run
 from tacit.company.align import align
 from tacit.company.folder import Folder
@@ -30,6 +31,9 @@ from tacit.company.train import train, train_one_shot
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
 from tacit.one_shot import exchange
+from tacit.serve import job
+from tacit.serve.predict import predict
+from tacit.serve.telling import Telling
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
 from tests.torture.echoing import echo
@@ -51,13 +55,14 @@ class Start:
     Attributes:
         folder: of the party.
         events: the file that is told what happens.
-        verb: "align", "train", or to come with the party's certificate and behave badly: "intrude" into a training, or
-            "echo" products in an alignment.
+        verb: "align", "train", "predict", or to come with the party's certificate and behave badly: "intrude" into a
+            training, or "echo" products in an alignment.
         kill_at: the point at which the process ends itself with SIGKILL; "" for none.
         count: at which pass of that point.
         version: what the code is to call its own version; "" for what it is.
-        how: what an intruder does.
-        chunk: bytes of an embedding that are sent at a time in one exchange; 0 for as many as always.
+        how: what an intruder does; or the file to be scored and that of its scores, one a line, and how to match.
+        chunk: bytes of an embedding that are sent at a time in one exchange or for a prediction, which then scores 256
+            rows at a time; 0 for as many as always.
     """
 
     folder: str
@@ -113,14 +118,16 @@ def work(start: Start) -> int:
     os.environ["TACIT_STATE"] = state_of(start.folder)
     if start.version:
         split_run.__version__ = start.version  # type: ignore[attr-defined]
-    exchange.CHUNK = start.chunk or exchange.CHUNK
     try:
         if start.verb == "align":
             align(start.folder)
         elif start.verb == "train":
             _watch_answers(events)
+            exchange.CHUNK = start.chunk or exchange.CHUNK
             way = train_one_shot if Folder(start.folder).terms.mode == "one_shot" else train
             way(start.folder, trace=_Points(start, events))
+        elif start.verb == "predict":
+            _predict(start, Telling(trace=_Points(start, events)))
         else:
             found = echo(start.folder) if start.verb == "echo" else intrude(start.folder, start.how)
             events.tell("intruded", found=found)
@@ -130,6 +137,14 @@ def work(start: Start) -> int:
         return FAILED
     events.tell("ended")
     return 0
+
+
+def _predict(start: Start, telling: Telling) -> None:
+    match, *files = start.how.split("\n")
+    if start.chunk:
+        job.CHUNK = start.chunk
+        tables._SMALLEST = tables._LARGEST = 256
+    predict(start.folder, *map(Path, files), match="keyed" if match == "keyed" else "private", telling=telling)
 
 
 def _watch_answers(events: _Events) -> None:

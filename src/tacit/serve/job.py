@@ -20,15 +20,17 @@ from tacit.disk import make_folder, opened, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.parts import store_json
 
-__all__ = ["Inbox", "Job", "rows_of_chunk", "stored_rows"]
+__all__ = ["CHUNK", "Inbox", "Job", "rows_of_chunk", "stored_rows"]
 
-_CHUNK = 1 << 24  # bytes of a message
+CHUNK = 1 << 24
+"""Bytes of a message, at most."""
+
 _NAME = re.compile(r"[0-9a-f]{32}")
 
 
 def rows_of_chunk(width: int) -> int:
     """Rows of a message, of so many bytes each."""
-    return max(1, _CHUNK // width)
+    return max(1, CHUNK // width)
 
 
 class Job:

@@ -116,10 +116,11 @@ class Asking:
     def check(self) -> None:
         """What can't be scored is told before anybody is asked for anything."""
         check_columns(self.source, [*self.ids_columns, *self.scorer.columns])
-        if self.job.matched is not None or not self.scorer.columns:
+        if self.job.matched is not None:  # it was all looked at before
             return
+        _ = self.ids
         done = 0
-        for block in blocks(self.source, list(self.scorer.columns)):
+        for block in blocks(self.source, list(self.scorer.columns)) if self.scorer.columns else ():
             encoded(self.scorer.encoder, block, np.arange(done, done + len(block)))
             done += len(block)
             self.telling.progress("checking columns", done, self.total)

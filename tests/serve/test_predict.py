@@ -1,0 +1,234 @@
+"""A file is scored by two companies: real folders, real TLS."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from tacit.company import sealed_log
+from tacit.contracts import Message
+from tacit.errors import DataError, RefusedError, UsageError
+from tacit.one_shot.shipments import Shipments
+from tacit.serve import conversation, predict_features
+from tacit.serve.predict import predict
+from tacit.serve.scores import Written
+from tacit.wire.codec import control
+from tests.serve.files import OverError, copied, expected, to_score, together
+
+
+@pytest.fixture(name="world")
+def _world(exchanged, tmp_path):
+    return copied(exchanged.path, tmp_path)
+
+
+def sealed(world, name):
+    return sealed_log.read(world / name / "runs" / "small" / "predictions.jsonl")
+
+
+def test_scores_are_those_of_both_halves_in_one_place_bit_for_bit(world):
+    table = to_score(world, world / "new.parquet")
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert done["airline"] == Written(world / "scores.parquet", 703, 700, 3, 0), done
+    delivered = done["airport"]
+    assert (delivered.rows, delivered.known) == (702, 700)
+    written = pl.read_parquet(world / "scores.parquet")
+    scores, joint = expected(world, table)
+    assert written["id"].equals(table["id"], null_equal=True)
+    assert np.array_equal(written["score"].to_numpy(), scores)
+    assert written["basis"].to_list() == np.where(joint, "joint", "fallback").tolist()
+    reasons = dict(written.filter(pl.col("basis") == "fallback").select("id", "reason").iter_rows())
+    assert reasons == {
+        "x1": "not every party has this id", "x2": "not every party has this id", None: "this row has no id",
+    }  # fmt: skip
+    assert not list((world / "airline" / "runs" / "small" / "predictions").glob("*/*")), "nothing is kept"
+    assert [(one["what"], one["to"], one["rows"]) for one in sealed(world, "airline")] == [("tokens", "airport", 702)]
+    (line,) = sealed(world, "airport")
+    assert (line["what"], line["to"], line["rows"], line["known"]) == ("embeddings", "airline", 702, 700)
+    book = Shipments(world / "airport" / "embeddings")
+    assert [one.rows for one in book.all()] == [900, 700]
+    assert book.versions() == {1: 900}, "what had left in training leaves again as it was, and tells nothing new"
+
+
+def test_privately_matched_and_without_a_fallback_as_csv(world):
+    table = to_score(world, world / "new.csv", rows=400)
+    done = together(world, world / "new.csv", world / "scores.csv", airline={"fallback": False})
+    assert done["airline"] == Written(world / "scores.csv", 403, 400, 0, 3), done
+    assert done["airport"].rows == 400, "of the others it does not know that they are asked for"
+    written = pl.read_csv(world / "scores.csv")
+    scores, _ = expected(world, table, fallback=False)
+    assert np.array_equal(written["score"].to_numpy(), scores, equal_nan=True)
+    assert written["id"].to_list() == table["id"].to_list()
+
+
+def test_new_rows_of_another_table_are_entered_in_the_book(world):
+    new = pl.read_parquet(world / "airport" / "data.parquet").head(50).with_columns(pl.col("id") + "n")
+    new.write_parquet(world / "table.parquet")
+    asked = pl.DataFrame({"id": new["id"], "plane": np.zeros(50)})
+    asked.write_parquet(world / "new.parquet")
+    done = together(
+        world, world / "new.parquet", world / "scores.parquet", match="keyed",
+        airport={"source": world / "table.parquet"},
+    )  # fmt: skip
+    assert done["airline"].joint == 50, done
+    assert Shipments(world / "airport" / "embeddings").versions() == {1: 950}
+
+
+def test_a_split_training(split, tmp_path):
+    world = copied(next(iter(split.values())).path.parent, tmp_path)
+    pl.DataFrame({"id": [3, 59, 777, 60]}).write_parquet(world / "new.parquet")
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert done["airline"] == Written(world / "scores.parquet", 4, 2, 0, 2), done
+    written = pl.read_parquet(world / "scores.parquet")
+    assert written["score"].is_null().to_list() == [False, False, True, True]
+    assert written["basis"].to_list() == ["joint", "joint", "none", "none"]
+    with pytest.raises(UsageError, match="leaves no model for rows without a partner"):
+        predict(world / "airline", world / "new.parquet", world / "others.parquet", fallback=True)
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "match"),
+    [
+        ({"id": ["f1", "f2"]}, "has no column 'plane'"),
+        ({"plane": [1.0]}, "has no column 'id'"),
+        ({"id": ["f1", "f2"], "plane": ["far", "near"]}, "'plane' holds 'far' in row 0"),
+        ({"id": ["f1", "f2", "f1"], "plane": [0.0, 0.0, 0.0]}, "rows 0 and 2 have the same id"),
+        ({"id": [None], "plane": [0.0]}, "no row has an id"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_before_anybody_is_asked(world, table, match):
+    pl.DataFrame(table).write_parquet(world / "new.parquet")
+    with pytest.raises(DataError, match=match):
+        predict(world / "airline", world / "new.parquet", world / "scores.parquet")
+    assert not (world / "scores.parquet").exists()
+
+
+def test_wrong_arguments(world):
+    to_score(world, world / "new.parquet")
+    with pytest.raises(UsageError, match="which gets no scores"):
+        predict(world / "airport", out=world / "scores.parquet")
+    with pytest.raises(UsageError, match="say which file"):
+        predict(world / "airline", world / "new.parquet")
+    with pytest.raises(UsageError, match="is there already"):
+        predict(world / "airline", world / "new.parquet", world / "new.parquet")
+    with pytest.raises(UsageError, match=r"\.parquet or \.csv"):
+        predict(world / "airline", world / "new.parquet", world / "scores.json")
+    with pytest.raises(UsageError, match="there is no folder"):
+        predict(world / "airline", world / "new.parquet", world / "none" / "scores.csv")
+    with pytest.raises(DataError, match="is no file"):
+        predict(world / "airline", world / "nothing.parquet", world / "scores.csv")
+    pl.DataFrame({"id": ["f1"], "port": ["p1"]}).write_parquet(world / "table.parquet")
+    with pytest.raises(DataError, match="has no column 'wind', 'rain'"):
+        predict(world / "airport", world / "table.parquet")
+
+
+@pytest.mark.parametrize(
+    ("airport", "field", "match"),
+    [({"match": "private"}, "match", "give --match the same word"), ({}, "model", "not of one training")],
+)
+def test_what_differs_is_named_and_nothing_is_sent(world, monkeypatch, airport, field, match):
+    to_score(world, world / "new.parquet")
+    if field == "model":
+        release = world / "airport" / "runs" / "small" / "release" / "codes.npy"
+        np.save(release, np.load(release)[::-1])
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed", airport=airport)
+    assert isinstance(done["airport"], RefusedError), done
+    assert done["airport"].field == field
+    assert match in str(done["airport"])
+    assert isinstance(done["airline"], OverError)
+    assert not sealed(world, "airline")
+    assert not sealed(world, "airport")
+
+
+def test_a_half_that_has_changed_is_refused_by_its_owner_and_by_the_peer(world):
+    to_score(world, world / "new.parquet")
+    (world / "airline" / "runs" / "small" / "halves.json").write_text(json.dumps({"airport": "00" * 32}))
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert isinstance(done["airline"], RefusedError), done
+    assert done["airline"].field == "half"
+    (world / "airport" / "runs" / "small" / "halves.json").write_text(json.dumps({"airport": "00" * 32}))
+    with pytest.raises(DataError, match="the half of airport is another one"):
+        predict(world / "airport")
+
+
+# --- a peer that lies ------------------------------------------------------------------------------------------------
+
+
+class Lying:
+    """A link on which every embedding is replaced by something else."""
+
+    def __init__(self, link, change):
+        self._link, self._change = link, change
+
+    def __getattr__(self, name):
+        return getattr(self._link, name)
+
+    def send(self, message):
+        self._link.send(self._change(message) if message.kind == "embedding" else message)
+
+
+def _with(payload=None, **more):
+    return lambda message: Message(
+        more.get("step", message.step),
+        more.get("kind", message.kind),
+        message.payload if payload is None else payload(message.payload),
+        b"",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (_with(lambda rows: rows[:-1]), "embedding"),
+        (_with(lambda rows: torch.cat([rows, rows[:1]])), "embedding"),
+        (_with(lambda rows: rows[:, :-1]), "embedding"),
+        (_with(lambda rows: torch.full_like(rows, 2)), "embedding"),
+        (_with(step=5), "embedding"),
+        (_with(lambda rows: rows[:0].reshape(0, 32), kind="points"), "message"),
+    ],
+    ids=["too few rows", "too many rows", "narrow", "neither known nor unknown", "another part", "another kind"],
+)
+def test_a_feature_party_that_sends_something_else_is_refused(world, monkeypatch, change, field):
+    to_score(world, world / "new.parquet", rows=50)
+    inner = predict_features.meet
+    monkeypatch.setattr(
+        predict_features, "meet", lambda *a, **k: {name: Lying(link, change) for name, link in inner(*a, **k).items()}
+    )
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert isinstance(done["airline"], RefusedError), done
+    assert done["airline"].field == field
+    assert not (world / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"job": "../../../keys", "rows": 1, "matched": "", "have": 0}, "job"),
+        ({"job": "0" * 32, "rows": 10**9, "matched": "", "have": 0}, "rows"),
+        ({"job": "0" * 32, "rows": -1, "matched": "", "have": 0}, "rows"),
+        ({"job": "0" * 32, "rows": "1", "matched": "", "have": 0}, "rows"),
+        ({"job": "0" * 32, "rows": 1, "matched": "ab", "have": 0}, "matched"),
+        ({"job": 1}, "message"),
+    ],
+)
+def test_a_label_party_that_asks_for_something_else_is_refused(world, monkeypatch, said, field):
+    to_score(world, world / "new.parquet", rows=50)
+    inner = conversation.heard
+
+    def heard(link, kind, step, fields, telling, why):
+        if "job" in fields:
+            message = control("hello", 1, said)
+            link = type("Heard", (), {"peer": link.peer, "recv": lambda self, timeout: message})()
+        if "match" in fields:
+            return {"match": False}
+        return inner(link, kind, step, fields, telling, why)
+
+    monkeypatch.setattr(predict_features, "heard", heard)
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert isinstance(done["airport"], RefusedError), done
+    assert done["airport"].field == field
+    assert not sealed(world, "airport")
