@@ -21,8 +21,7 @@ from tacit.errors import StorageError, UsageError
 from tacit.models.optimizers import RowwiseAdam
 from tacit.protect import gradient
 from tacit.protect.gradient import chain
-from tacit.wire._tree import flatten, rebuild
-from tacit.wire.checkpoint import Checkpoints, load, save
+from tacit.wire.checkpoint import Checkpoints, flatten, load, rebuild, save
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_files import OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.seals import write_report
-from tacit.company.split_run import Progress, Trained, started
+from tacit.company.split_run import Progress, Trained, silent, started
 from tacit.company.status import Status, Telling
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
@@ -38,10 +38,10 @@ def train(
     folder: Folder | str | Path,
     party: LabelParty | FeatureParty | None = None,
     *,
-    progress: Progress = lambda *_: None,
+    progress: Progress = silent,
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
-    trace: Trace = lambda _: None,
+    trace: Trace = silent,
     after_restore: tuple[str, str] | None = None,
 ) -> Trained:
     """Train with the other parties of the contract. All run this at the same time, each with its own folder.

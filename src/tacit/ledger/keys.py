@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -83,7 +83,7 @@ def store_keys(folder: Path, keys: Keys, digest: str) -> None:
     """Keep a run's keys, under the name of their digest: runs over the same rows share a file."""
     path = _path(folder, digest)
     if not path.exists():
-        replaced(path, lambda file: _save(file, keys))
+        replaced(path, lambda file: np.save(file, np.ascontiguousarray(keys)))
 
 
 def load_keys(folder: Path, digest: str, *, check: bool = False) -> Keys:
@@ -104,10 +104,6 @@ def load_keys(folder: Path, digest: str, *, check: bool = False) -> Keys:
     if check and digest_of(keys) != digest:
         raise _damaged(path, "has changed since it was written")
     return keys
-
-
-def _save(file: IO[bytes], keys: Keys) -> Any:
-    return np.save(file, np.ascontiguousarray(keys))
 
 
 def _path(folder: Path, digest: str) -> Path:

@@ -7,7 +7,7 @@ from there and compared, and where the journal ends the peer is asked. There is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
@@ -54,26 +54,29 @@ class AnsweringLine(Line, Protocol):
         """Tell the peer that it is refused, and end the link; raise an alarm at home."""
 
 
+L = TypeVar("L", bound=Line)
+
 CONFIRMED = Message(1, "done", torch.empty(0, dtype=torch.uint8), b"")
 """What a feature party says when the last answer is durable; the label party says it back."""
 
 
-class AskingChannel:
-    """The feature party's end: one open request at a time, made durable before it is sent.
+class _Channel(Generic[L]):
+    """What both ends share.
 
     Args:
         exchange: what was said so far.
-        line: the way to the label party. It must send the open request again over each new link.
-        turn: where this party's model stands: the turns before it are not asked again.
+        line: the way to the peer; a feature party's must send the open request again over each new link.
+        turn: where this party's model stands: the turns before it are neither asked nor computed again.
         trace: told of each point that a step passes.
-        judge: looks at an answer before it is written down; what it finds wrong ends the run, and nothing has changed.
-        leaving: called when a new request is durable, before it is sent.
+        judge: looks at what comes before it is written down; where it finds something wrong, nothing has changed: a
+            wrong answer ends the run, a wrong request is refused.
+        leaving: called when a new message is durable, before it is sent.
     """
 
     def __init__(
         self,
         exchange: Exchange,
-        line: AskingLine,
+        line: L,
         *,
         turn: int,
         trace: Trace = lambda point: None,
@@ -84,6 +87,10 @@ class AskingChannel:
         self.line = line
         self.turn = turn
         self._trace, self._judge, self._leaving = trace, judge, leaving
+
+
+class AskingChannel(_Channel[AskingLine]):
+    """The feature party's end: one open request at a time, made durable before it is sent."""
 
     def send(self, message: Message) -> None:
         """Write a request down and send it; one that was written down before must come out the same."""
@@ -134,32 +141,8 @@ class AskingChannel:
             return answer
 
 
-class AnsweringChannel:
-    """The label party's end: a repeated request gets the stored bytes, a changed one is refused.
-
-    Args:
-        exchange: what was said so far.
-        line: the way to one feature party.
-        turn: where this party's model stands: the turns before it are not computed again.
-        trace: told of each point that a step passes.
-        judge: looks at a request before it is written down; what it finds wrong is refused, and nothing has changed.
-        leaving: called when a new answer is durable, before it is sent.
-    """
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        line: AnsweringLine,
-        *,
-        turn: int,
-        trace: Trace = lambda point: None,
-        judge: Judge = lambda message: None,
-        leaving: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.exchange = exchange
-        self.line = line
-        self.turn = turn
-        self._trace, self._judge, self._leaving = trace, judge, leaving
+class AnsweringChannel(_Channel[AnsweringLine]):
+    """The label party's end: a repeated request gets the stored bytes, a changed one is refused."""
 
     def recv(self, kind: str, step: int) -> Message:
         """The request of this turn, from the journal or from the peer; older ones are answered on the way."""

@@ -55,7 +55,8 @@ class _SummedGradients:
 
     def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
         x = _with_ones(views.embedding(view, "summed_gradients").double())
-        sums = torch.stack([a.mT @ b.double() for a, b in zip(x, _sent(view), strict=True)])
+        # gradients with batches of one size, as sums of gradients that shrink would drown the later ones
+        sums = torch.stack([a.mT @ b.double() for a, b in zip(x, views.scaled(views.gradient(view)), strict=True)])
         told = sums @ views.leading(sums.flatten(0, 1)[None])[0]  # (steps, columns)
         white, equations = _whitened(x, told)
         size = _rms(equations)
@@ -70,11 +71,6 @@ def _least_squares(normal: Tensor, told: Tensor) -> Tensor:
     """The shortest solution; found on a CPU, where alone torch has the solver that takes singular equations."""
     solved: Tensor = torch.linalg.lstsq(normal.cpu(), told.cpu()[:, None], driver="gelsd").solution
     return solved.to(normal.device)
-
-
-def _sent(view: View) -> Tensor:
-    """Gradients with batches of one size, as sums of gradients that shrink would drown the later ones."""
-    return views.scaled(views.gradient(view))
 
 
 def _with_ones(z: Tensor) -> Tensor:
