@@ -34,7 +34,7 @@ from tacit.views.exchange import part_left
 from tacit.views.reading import RunReader, find
 from tacit.views.report.rendering import read, render
 from tacit.views.track.curves import run_curves
-from tacit.views.track.facts import facts_of
+from tacit.views.track.following import facts_of
 
 from .companies import Companies, table
 

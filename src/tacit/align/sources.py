@@ -145,15 +145,17 @@ def scan(path: Path) -> pl.LazyFrame:
     """A file by the end of its name, not yet read. Text stays text: '042' is not 42."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: pass one .parquet, .csv or .tsv file")
+    kind = _suffix(path)
+    if kind not in (".parquet", ".pq", *_SEPARATORS):
+        raise DataError(
+            f"{path} is neither .parquet nor .csv nor .tsv: use a .parquet, .csv or .tsv file; convert it, or pass a "
+            "polars table"
+        )
     if not path.is_file():
         raise DataError(f"{path} can't be read (it is no file): check the path, or put it there")
-    if _suffix(path) in (".parquet", ".pq"):
-        return pl.scan_parquet(path, glob=False)
-    if _suffix(path) in _SEPARATORS:
-        return pl.scan_csv(path, glob=False, infer_schema=False, separator=_SEPARATORS[_suffix(path)])
-    raise DataError(
-        f"{path} is neither .parquet nor .csv nor .tsv: use a .parquet, .csv or .tsv file, or pass a polars table"
-    )
+    if kind in _SEPARATORS:
+        return pl.scan_csv(path, glob=False, infer_schema=False, separator=_SEPARATORS[kind])
+    return pl.scan_parquet(path, glob=False)
 
 
 def _suffix(path: str | Path) -> str:

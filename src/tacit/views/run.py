@@ -14,12 +14,10 @@ from tacit.errors import DataError, TacitError
 from tacit.views.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.views.finding import Place
 from tacit.views.ledger import LedgerGlance
-from tacit.views.norms import NormsOverTime
 from tacit.views.pacing import Line, pace_of, rate_now
 from tacit.views.report.rendering import read as read_report
-from tacit.views.series import Cells, Group, Series, by_protection, finite
-from tacit.views.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, alive, read_all
-from tacit.views.tailing import Tail
+from tacit.views.series import Cells, Group, NormsOverTime, Series, by_protection, finite
+from tacit.views.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, Tail, alive, read_all
 
 __all__ = ["RunReader"]
 

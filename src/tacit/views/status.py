@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tacit.company import sealed_log
 from tacit.errors import StorageError, UsageError
 
-__all__ = ["GATE", "LIVE", "LOGS", "PACE", "REPORT", "STATUS", "alive", "read", "read_all", "read_run"]
+__all__ = ["GATE", "LIVE", "LOGS", "PACE", "REPORT", "STATUS", "Tail", "alive", "read", "read_all", "read_run"]
 
 STATUS, LIVE, GATE, PACE, REPORT = "status.json", "live.jsonl", "gate.jsonl", "pace.jsonl", "report.json"
 LOGS = ("log.older.jsonl", "log.jsonl")
@@ -136,3 +137,50 @@ def _left(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if event["event"] == "left" and all(type(event.get(name)) is kind for name, kind in _LEFT.items()):
             left.setdefault((event["what"], event["to"]), {name: event[name] for name in _LEFT})
     return list(left.values())
+
+
+class Tail:
+    """The lines of a file that have not been read yet.
+
+    A line that is not finished is left for the next time. A file that was written anew, or is shorter than before, is
+    read from its beginning; whoever keeps what was read before must forget it then.
+
+    Args:
+        path: of the file, which may not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place = 0
+        self._inode = -1
+
+    def anew(self) -> bool:
+        """Whether all lines before are void, because the file is gone, another one, or shorter; then it starts over."""
+        try:
+            stat = self._path.stat()
+            inode, size = stat.st_ino, stat.st_size
+        except OSError:
+            inode, size = -1, 0
+        over = self._place > 0 and (inode != self._inode or size < self._place)
+        if over:
+            self._place = 0
+        self._inode = inode
+        return over
+
+    def fresh(self) -> Iterator[dict[str, Any]]:
+        """The new lines, a piece of the file at a time."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._place)
+                for text in file:
+                    if not text.endswith(b"\n"):
+                        return
+                    self._place += len(text)
+                    try:
+                        line = json.loads(text)
+                    except (ValueError, RecursionError):
+                        continue
+                    if isinstance(line, dict):
+                        yield line
+        except OSError:  # not there, or not for us: as if it were empty
+            return

@@ -12,7 +12,7 @@ from tacit.lab.sweeping.results import as_table, write
 from tacit.views.finding import find
 from tacit.views.reading import RunReader
 from tacit.views.track import Export, Tables, TensorBoard
-from tacit.views.track.facts import facts_of
+from tacit.views.track.following import facts_of
 
 ROOM = 1e-6  # TensorBoard keeps figures as float32
 

@@ -7,9 +7,11 @@ there. A run that was killed repeats steps bit for bit, so what is there already
 from __future__ import annotations
 
 import math
+import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +20,18 @@ from tacit.views import reading
 from tacit.views.pacing import seconds
 from tacit.views.reading import DAMAGE, Place, Reader, RunReader, SweepReader, damage
 from tacit.views.track.curves import Curve, later, replica_curves, run_curves
-from tacit.views.track.facts import facts_of
 from tacit.views.track.tracker import State, Tracker
 
-__all__ = ["Export", "Following", "Open", "state_of"]
+__all__ = ["Export", "Following", "Open", "facts_of", "state_of"]
 
 Open = Callable[[str, str], Tracker]
 """Opens a tracker, given an id that stays the same and a name to be read."""
 
 _REPORTS = ("report.json", "report.html")
+_CARD = ("run", "party", "role", "mode", "epochs", "measure", "limit")
+_OWN = (  # of party.toml; not where data, keys and peers are
+    "limit", "on_limit", "model", "training", "protect", "odds", "budget", "odds_budget", "learn", "head",
+)  # fmt: skip
 
 
 class Following(ABC):
@@ -174,3 +179,36 @@ def _bring_norms(run: RunReader, tracker: Tracker) -> None:
             for number, counts in enumerate(classes["counts"]):
                 edges = np.linspace(low, high, len(counts) + 1).tolist()
                 tracker.histogram(f"log10_norm/{which}/class_{number}", step, edges, counts)
+
+
+def facts_of(reader: RunReader) -> dict[str, object]:
+    """The facts of a run, by dotted names such as "cut.widths.airport" or "protect.gradient.name".
+
+    They are read from the party's folder, where its settings still are those of this run; else there are only the few
+    that the run tells of itself. Addresses, and where keys and data lie, are not among them.
+    """
+    card = reader.card()
+    facts: dict[str, object] = {name: card[name] for name in _CARD if card[name] is not None}
+    folder = reader.place.path.parent.parent
+    contract, own = _toml(folder / "contract.toml"), _toml(folder / "party.toml")
+    if contract.get("run") == card["run"]:
+        facts |= contract
+        facts |= {name: value for name, value in own.items() if name.partition(".")[0] in _OWN}
+    versions = ((reader.report or {}).get("subject") or {}).get("versions") or {}
+    return facts | {f"versions.{name}": version for name, version in versions.items()}
+
+
+def _toml(path: Path) -> dict[str, object]:
+    """A file's values by dotted names; nothing where it can't be read, for facts are told where they are known."""
+    try:
+        return dict(_flat(tomllib.loads(path.read_text())))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
