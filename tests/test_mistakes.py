@@ -19,7 +19,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.company import meeting
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.folder import Folder
 from tacit.errors import RefusedError
 from tacit.wire import certificates

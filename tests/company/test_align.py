@@ -11,8 +11,7 @@ from tacit._version import __version__
 from tacit.align import psi
 from tacit.align.curve import Engine
 from tacit.align.history import History
-from tacit.company.align import aligned, store
-from tacit.company.alignment import read
+from tacit.company.align import aligned, read, store
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, dial, said_hello
 from tacit.cut.handshake import PROTOCOL, Hello

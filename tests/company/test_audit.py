@@ -13,7 +13,7 @@ from tacit.audit import standard
 from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
 from tacit.cli.audit import audit
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.audit import audit_run, find_run
 from tacit.company.folder import Folder
 from tacit.company.train import train

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from tacit.align.batches import Plan
 from tacit.company import sealed_log
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder

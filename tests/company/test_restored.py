@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.audit import audit_run
 from tacit.company.folder import Folder
 from tacit.company.run_record import overrides

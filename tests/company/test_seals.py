@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tacit.company import sealed_log, seals
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.folder import Folder
 from tacit.company.gate import GATE, decisions

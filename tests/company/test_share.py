@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tacit.audit.metrics.leak_auc import auc
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.folder import Folder
 from tacit.company.label_run import LEAST
 from tacit.company.train import train

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.split_run import silent
 from tacit.company.train import train
 

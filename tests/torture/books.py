@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from tacit.align.batches import Plan
-from tacit.company.alignment import read
+from tacit.company.align import read
 from tacit.ledger import log
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.log import Reader

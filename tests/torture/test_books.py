@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.align.batches import Plan, digest
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.contracts import Event
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run

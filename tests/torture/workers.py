@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.align import tables
+from tacit.align import sources
 from tacit.company import split_run
 from tacit.company.align import align
 from tacit.company.folder import Folder
@@ -143,7 +143,7 @@ def _predict(start: Start, telling: Telling) -> None:
     match, *files = start.how.split("\n")
     if start.chunk:
         job.CHUNK = start.chunk
-        tables._SMALLEST = tables._LARGEST = 256
+        sources._SMALLEST = sources._LARGEST = 256
     predict(start.folder, *map(Path, files), match="keyed" if match == "keyed" else "private", telling=telling)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.company.alignment import FILE, Aligned, read
+from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
 from tacit.disk import make_folder, opened, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError

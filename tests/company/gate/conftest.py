@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from safetensors.torch import load_file
 
-from tacit.company.alignment import store
+from tacit.company.align import store
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
 from tacit.company.train import train
