@@ -1,5 +1,6 @@
 """Trained companies in folders of a test's own, files to be scored, and what the scores must be."""
 
+import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import polars as pl
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.serve.predict import predict
 from tacit.serve.telling import Telling
+from tests.torture.workers import state_of
 from tests.torture.world import free_port
 
 
@@ -18,10 +20,11 @@ class OverError(Exception):
 
 
 def copied(source, folder):
-    """Both companies' folders once more, at another port."""
+    """Both companies' folders once more, at another port, with what was counted apart from them."""
     port = free_port()
     for name in ("airline", "airport"):
         shutil.copytree(source / name, folder / name)
+        shutil.copytree(os.environ["TACIT_STATE"], state_of(folder / name))
         settings = folder / name / "party.toml"
         settings.write_text(re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", settings.read_text()))
     return folder

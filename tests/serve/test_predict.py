@@ -1,6 +1,7 @@
 """A file is scored by two companies: real folders, real TLS."""
 
 import json
+import shutil
 
 import numpy as np
 import polars as pl
@@ -9,18 +10,21 @@ import torch
 
 from tacit.company import sealed_log
 from tacit.contracts import Message
-from tacit.errors import DataError, RefusedError, UsageError
+from tacit.errors import DataError, RefusedError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipments
 from tacit.serve import conversation, predict_features
 from tacit.serve.predict import predict
 from tacit.serve.scores import Written
 from tacit.wire.codec import control
 from tests.serve.files import OverError, copied, expected, to_score, together
+from tests.torture.workers import state_of
 
 
 @pytest.fixture(name="world")
-def _world(exchanged, tmp_path):
-    return copied(exchanged.path, tmp_path)
+def _world(exchanged, tmp_path, monkeypatch):
+    world = copied(exchanged.path, tmp_path)
+    monkeypatch.setenv("TACIT_STATE", state_of(world / "airport"))
+    return world
 
 
 def sealed(world, name):
@@ -73,6 +77,21 @@ def test_new_rows_of_another_table_are_entered_in_the_book(world):
     )  # fmt: skip
     assert done["airline"].joint == 50, done
     assert Shipments(world / "airport" / "embeddings").versions() == {1: 950}
+
+
+def test_a_book_that_forgot_what_left_for_a_prediction_lets_nothing_leave(world):
+    to_score(world, world / "new.parquet")
+    embeddings = world / "airport" / "embeddings"
+    shutil.copytree(embeddings, world / "before")
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert done["airline"].joint == 700, done
+    shutil.rmtree(embeddings)
+    shutil.copytree(world / "before", embeddings)
+    to_score(world, world / "more.parquet", rows=600)
+    refused = together(world, world / "more.parquet", world / "again.parquet", match="keyed")["airport"]
+    assert isinstance(refused, StorageError), refused
+    assert "book of embeddings has 1 entries, and 2 were made" in str(refused)
+    assert [line["rows"] for line in sealed(world, "airport")] == [702], "nothing more has left"
 
 
 def test_a_split_training(split, tmp_path):

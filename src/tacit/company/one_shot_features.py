@@ -50,7 +50,7 @@ from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
 from tacit.wire.tally import EMBEDDINGS, Tally
 
-__all__ = ["FeatureOutcome", "home_of", "row_keys", "shown", "train_features"]
+__all__ = ["FeatureOutcome", "counted_book", "home_of", "row_keys", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -115,7 +115,7 @@ def train_features(
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
-    with _counted_book(folder, restored):
+    with counted_book(folder, restored):
         pass  # it knows of everything that left
     check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
@@ -353,12 +353,12 @@ def _enter(
     run, count = run_id(contract, rows), len(leaving)
     version, keys = version_of(run, leaving), _row_keys(folder, rows)[:count]
     shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
-    with _counted_book(folder) as book:
+    with counted_book(folder) as book:
         return book.enter(run, keys, shipment, leaving, seen)
 
 
 @contextmanager
-def _counted_book(folder: Folder, restored: Callable[[str], None] | None = None) -> Iterator[Shipments]:
+def counted_book(folder: Folder, restored: Callable[[str], None] | None = None) -> Iterator[Shipments]:
     """The party's book of what left; how many entries it has is counted apart from the folder, before anything leaves.
 
     What it has forgotten would not be attacked together with what leaves next.

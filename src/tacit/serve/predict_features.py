@@ -22,12 +22,12 @@ from tacit.align.sources import blocks, check_columns
 from tacit.company.align import Aligned, aligned, store
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet
-from tacit.company.one_shot_features import row_keys
+from tacit.company.one_shot_features import counted_book, row_keys
 from tacit.contracts import Link, Message
 from tacit.errors import DataError, LinkError, RefusedError
 from tacit.one_shot.parts import part
 from tacit.one_shot.records import Keys
-from tacit.one_shot.shipments import Shipment, Shipments, version_of
+from tacit.one_shot.shipments import Shipment, version_of
 from tacit.serve.conversation import feature_limits, following, heard, private_match, purpose, record
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
@@ -228,12 +228,12 @@ class Delivering:
 
     def _enter(self, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int) -> None:
         """Write down what is about to leave, before it does."""
+        if isinstance(self.embedder, ExchangeEmbedder):
+            self._ship(self.embedder, peer, job, whole, known)
         record(
             self.where, job.name, "embeddings", peer,
             rows=asked.count, known=known, bytes=asked.count * (1 + self.embedder.width), version=self.embedder.version,
         )  # fmt: skip
-        if isinstance(self.embedder, ExchangeEmbedder):
-            self._ship(self.embedder, peer, job, whole, known)
 
     def _ship(self, half: ExchangeEmbedder, peer: str, job: Job, whole: NDArray[np.uint8], known: int) -> None:
         """Into the book of embeddings, by which later releases are attacked together with what has left."""
@@ -248,5 +248,6 @@ class Delivering:
                     ids = read_ids(table, self._ids_columns)
                     yield row_keys(self.folder, ids.hashes), np.asarray(whole[at, 1 : 1 + form.width])
 
-        Shipments(self.folder.path / "embeddings").add(name, shipment, batches())
+        with counted_book(self.folder) as book:
+            book.add(name, shipment, batches())
         self.telling.trace("entered")
