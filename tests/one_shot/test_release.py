@@ -10,6 +10,7 @@ import torch
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
+from tacit.one_shot import release
 from tacit.one_shot.questions import LEAST
 from tacit.one_shot.release import attack_release
 
@@ -229,6 +230,18 @@ def test_many_numbers_tell_no_less_than_the_first_of_them():
     assert wide.decoder.endswith("of the first 8")
     assert wide.read.value > 0.4
     assert wide.read.value == pytest.approx(narrow.read.value, abs=0.02)
+
+
+def test_where_few_different_embeddings_are_known_well_nothing_is_learnt(monkeypatch):
+    inputs = rows()
+    codes = ranks(inputs.numeric[:, 1].numpy() + noise(1), 16)
+    looked_up = audit(codes, inputs)
+    monkeypatch.setattr(release, "PLENTY", 10**6)
+    learnt = audit(codes, inputs)
+    assert {finding.decoder for finding in looked_up.findings} <= {"exact", "nearest", "together"}
+    assert "the 16 different embeddings" in looked_up.notes[0]
+    assert looked_up.worst == pytest.approx(learnt.worst, abs=0.01)
+    assert looked_up.numbers == pytest.approx(learnt.numbers, abs=0.005)
 
 
 def test_fresh_noise_on_equal_rows_is_noticed():

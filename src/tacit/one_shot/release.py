@@ -35,6 +35,9 @@ GIVEN = 8_000
 FIRST = 8
 """Decoders that learn get lost in many numbers: of a wider embedding they also read so many, the first ones, alone."""
 
+PLENTY = 100
+"""Known rows for each different embedding, on average, whose mean says all there is: nothing is left to be learnt."""
+
 _ANSWERS = 60_000_000  # answers of known rows that are looked up at most
 
 
@@ -179,14 +182,18 @@ class _Attack:
         return found | alone | {"together": decoders.together(list(found.values()), numbers)}
 
     def _decoders(self, fine: Floats, looked_up: Rows, asked: Rows) -> dict[str, Callable[[], Floats]]:
-        """All that read some of an embedding's numbers."""
+        """All that read some of an embedding's numbers; those that learn only where looking up does not do."""
         fit, answers, level = self.drawn.fit, self.answers[: len(self.drawn.fit)], fine.astype(np.uint8)
         numbers, table = len(self.questions.numbers), self.table
         if fine.shape[1] < self.z.shape[1]:
             table = decoders.Table.look_up(self.z[looked_up, : fine.shape[1]], self.z[asked, : fine.shape[1]])
-        return {
+        found: dict[str, Callable[[], Floats]] = {
             "exact": lambda: decoders.exact(table, self.answers),
             "nearest": lambda: decoders.nearest(fine[looked_up], self.answers, fine[asked], table, seed=self.seed),
+        }
+        if len(looked_up) >= PLENTY * len(table.counts):
+            return found
+        return found | {
             "forest": lambda: decoders.forest(level[fit], answers, level[asked], seed=self.seed),
             "network": lambda: decoders.network(level[fit], answers, level[asked], numbers=numbers, seed=self.seed),
         }
@@ -354,6 +361,11 @@ def _notes(found: tuple[Finding, ...], attack: _Attack) -> tuple[str, ...]:
         for place, name in enumerate(questions.names[: questions.inputs.numeric.shape[1]])
         if place not in questions.numbers
     ]
+    if "network" not in attack.beliefs:
+        notes.append(
+            f"the {len(attack.table.counts)} different embeddings have {PLENTY} known rows each or more, on average: "
+            "these are looked up, and nothing is learnt from them"
+        )
     few = [finding.read.high for finding in found if not finding.counted]
     if few:
         notes.append(
