@@ -40,7 +40,9 @@ def entered(folder, name, *, steps=10**9, power=1.0):
     where.mkdir(parents=True, exist_ok=True)
     store(where, run=RUN, id="a", seed=5, digest="d", rows=np.arange(200))
     role = "features" if name == FEATURES else "label"
-    run = Run(RUN, "c", "a", role, 200, 16, 2, 5, 0.2)
+    run = Run(
+        name=RUN, contract="c", alignment="a", role=role, count=200, batch_size=16, epochs=2, seed=5, test_share=0.2
+    )
     done = {"train": 0, "evaluate": 0}
     with Ledger(folder / name / "ledger") as ledger:
         book = ledger.begin(run, None)
