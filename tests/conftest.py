@@ -72,6 +72,7 @@ _SLOW = (
     "papers/",
     "serve/test_predict.py",
     "serve/test_predict_killed.py",
+    "serve/test_predict_three.py",
     "test_examples.py",
     "torture/",
     "views/report/test_browser.py",
