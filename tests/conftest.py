@@ -92,6 +92,7 @@ _SLOW = (
     "protect/test_solver.py::test_a_million_extreme_problems_are_solved_to_their_optimum",
     "serve/test_predict.py",
     "serve/test_predict_killed.py",
+    "serve/test_predict_three.py",
     "test_examples.py",
     "testing/test_conformance.py::test_each_fault_is_caught_by_exactly_the_check_meant_for_it",
     "torture/",
@@ -114,6 +115,7 @@ _LONG = (
     "lab/test_sweep_cluster.py::test_two_workers_find_what_one_process_finds",
     "lab/test_sweep.py::test_a_wave_trains_where_there_is_neither_polars_nor_ray",
     "one_shot/test_certificate_attacked.py::test_two_companies_and_two_runs",
+    "serve/test_predict_memory.py",
     "test_examples.py::test_the_example_trains_and_says_what_leaked[three_parties]",
     "torture/test_torture.py::test_short_form",
 )

@@ -12,6 +12,7 @@ from tacit.cli._coins import print_coins, print_shipments, shipped_of, told_of
 from tacit.cli._options import Folder, Json, Quiet, Run, party_of
 from tacit.cli._show import leak, plain
 from tacit.cli._tables import console, print_table
+from tacit.cli.predict import predicted_of, print_predictions
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def ledger(
 
     Of one-shot trainings it shows the book of a label party: every release, and the bound that all of them together
     have come to, by unit; there --check draws every bit that ever left again, from the secret and the frozen labels. Of
-    a feature party it shows which embeddings left, and of how many rows in several versions.
+    a feature party it shows which embeddings left, and of how many rows in several versions. Of either it shows what
+    left for predictions.
 
     Works while a training is going on. Exit code 1 where the worst case is above the budget, 2 where the ledger is
     damaged.
@@ -46,32 +48,37 @@ def ledger(
 
     party = party_of(run, folder)
     where = party / "ledger"
-    coins, shipped = told_of(party, check=check), shipped_of(party)
+    coins, shipped, predicted = told_of(party, check=check), shipped_of(party), predicted_of(party)
     if not (where / "log").exists():
         if coins is None and shipped is None:
             raise UsageError(f"{party} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
         if as_json:
-            typer.echo(json.dumps({"coins": coins, "embeddings": shipped}, indent=2))
+            typer.echo(json.dumps({"coins": coins, "embeddings": shipped, "predictions": predicted}, indent=2))
         else:
-            _print_books(coins, shipped, quiet=quiet)
+            _print_books(coins, shipped, predicted, quiet=quiet)
         return
     book = Ledger(where)
     checked = book.check() if check else None
     found = book.summary()
     if as_json:
-        typer.echo(json.dumps({**_plain(found, checked), "coins": coins, "embeddings": shipped}, indent=2))
+        books = {"coins": coins, "embeddings": shipped, "predictions": predicted}
+        typer.echo(json.dumps({**_plain(found, checked), **books}, indent=2))
     else:
         _print(found, checked, quiet=quiet)
-        _print_books(coins, shipped, quiet=quiet)
+        _print_books(coins, shipped, predicted, quiet=quiet)
     if found.budget is not None and found.worst_case is not None and found.worst_case > found.budget:
         raise typer.Exit(1)
 
 
-def _print_books(coins: dict[str, Any] | None, shipped: dict[str, Any] | None, *, quiet: bool) -> None:
+def _print_books(
+    coins: dict[str, Any] | None, shipped: dict[str, Any] | None, predicted: list[dict[str, Any]], *, quiet: bool
+) -> None:
     if coins is not None:
         print_coins(coins, quiet=quiet)
     if shipped is not None:
         print_shipments(shipped)
+    if predicted:
+        print_predictions(predicted)
 
 
 def _plain(found: Summary, checked: Checked | None) -> dict[str, Any]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._options import Folder, Json, Quiet, party_folder
 from tacit.cli._progress import one_bar
+from tacit.cli._show import plain
+from tacit.cli._tables import print_table
 from tacit.cli.run import alarm_of, waiting_of
 
 
@@ -95,3 +97,24 @@ def predict(
         alone = f", {done.fallback:,} by the fallback" if done.fallback else ""
         none = f", {done.none:,} have no score" if done.none else ""
         typer.echo(f"{done.path} has {done.rows:,} rows: {done.joint:,} scored jointly{alone}{none}")
+
+
+def predicted_of(party: Path) -> list[dict[str, Any]]:
+    """What left for predictions, of all runs of a party, oldest first."""
+    from tacit.company import sealed_log
+    from tacit.serve.conversation import PREDICTIONS
+
+    found = [
+        {"run": path.parent.name, **line}
+        for path in sorted(party.glob(f"runs/*/{PREDICTIONS}"))
+        for line in sealed_log.read(path)
+    ]
+    return sorted(found, key=lambda line: str(line["time"]))
+
+
+def print_predictions(predicted: list[dict[str, Any]]) -> None:
+    """A line for each."""
+    head = ("run", "time", "what left", "to", "rows", "known there")
+    names = ("run", "time", "what", "to", "rows")
+    lines = [(*(plain(str(line[name])) for name in names), str(line.get("known", ""))) for line in predicted]
+    print_table("Predictions: what was sent for them", head, lines, words=(0, 1, 2, 3))
