@@ -65,6 +65,8 @@ _SLOW = (
     "company/test_two_companies.py",
     "docs/test_blocks.py",
     "docs/test_site.py",
+    "hidden_sums/test_distinguisher.py",
+    "hidden_sums/test_states.py::test_a_kill_at_any_state_gives_the_same_bytes",
     "lab/test_sweep_interrupted.py",
     "one_shot/test_certificate_attacked.py",
     "one_shot/test_companies.py::test_another_run_and_another_partner_get_the_same_bits",
