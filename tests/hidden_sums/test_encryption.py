@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from tacit.errors import LabelsError, ProtocolError
+from tacit.errors import LabelsError
 from tacit.hidden_sums import _library, encryption
 from tacit.hidden_sums import points as p
 from tacit.hidden_sums.decryption import decrypt_sums
@@ -101,12 +101,10 @@ def test_a_row_under_another_key_is_refused(made, monkeypatch):
 def test_what_is_no_point_or_scalar_is_refused(made):
     wrong = made.a.copy()
     wrong[0] = 0
-    with pytest.raises(ProtocolError):
-        accepted(replace(made, a=wrong))
+    assert not accepted(replace(made, a=wrong))
     large = made.c0.copy()
     large[0] = 255
-    with pytest.raises(ProtocolError):
-        accepted(replace(made, c0=large))
+    assert not accepted(replace(made, c0=large))
 
 
 @pytest.mark.parametrize("labels", [[0, 2], [-1, 0], [[0, 1]], [], [0.0, 1.0]])

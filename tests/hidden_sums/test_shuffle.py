@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from tacit.errors import ProtocolError, UsageError
+from tacit.errors import UsageError
 from tacit.hidden_sums import points as p
 from tacit.hidden_sums.decryption import decrypt_sums
 from tacit.hidden_sums.encryption import secret_key
@@ -90,8 +90,22 @@ def test_what_is_no_point_or_scalar_is_refused(of, shuffle):
     for name, wrong in (("c", 0), ("s_hat", 255)):
         value = getattr(shuffle, name).copy()
         value[2] = wrong
-        with pytest.raises(ProtocolError):
-            accepted(of, replace(shuffle, **{name: value}))
+        assert not accepted(of, replace(shuffle, **{name: value}))
+
+
+def test_every_equation_is_computed_whatever_is_wrong(of, shuffle, monkeypatch):
+    sums = []
+    honest = p.weighted_sum
+    monkeypatch.setattr("tacit.hidden_sums.shuffle.weighted_sum", lambda *args: sums.append(0) or honest(*args))
+    counts = set()
+    for name, wrong in (("t", None), ("a", 0), ("c_hat", 0), ("s", 255), ("s_prime", 255), ("s_hat", 1)):
+        value = getattr(shuffle, name).copy()
+        if wrong is not None:
+            value[1] = wrong
+        sums.clear()
+        accepted(of, replace(shuffle, **{name: value}))
+        counts.add(len(sums))
+    assert counts == {8}
 
 
 # --- a prover that cheats, and does everything else as the pseudo-code says, challenges included  ---

@@ -115,3 +115,12 @@ def test_a_state_that_was_damaged_is_not_begun_anew(pair, tmp_path):
 def test_labels_and_sums_are_in_no_file_that_others_may_read(pair, tmp_path):
     pair.label.answer(0, pair.features.batch(0, some_groups()))
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_one_at_a_time_answers_from_a_folder(tmp_path):
+    pair = Pair(tmp_path, noise=lambda *_: pair.label.answer(0, b"another"))  # while the first one is being answered
+    pair.meet()
+    batch = pair.features.batch(0, some_groups())
+    with pytest.raises(StorageError, match="another process"):
+        pair.label.answer(0, batch)
+    assert states(tmp_path) == {"partition-0": "checked"}

@@ -23,7 +23,7 @@ from tacit.hidden_sums.points import (
     Encoded,
     Points,
     base,
-    decode,
+    decode_any,
     encode,
     is_zero,
     negated,
@@ -150,14 +150,13 @@ def check_labels(labels: EncryptedLabels, weights: bytes, context: bytes) -> tup
         labels: as they came, decoded to arrays of the right shapes.
         weights: a secret of the feature party, for the random numbers.
         context: what the labels are for.
-
-    Raises:
-        ProtocolError: something in it is no point or no scalar.
     """
     count = len(labels.a)
-    pk, a, b = decode(labels.pk), decode(labels.a), decode(labels.b)
-    t = [decode(each) for each in labels.t]
-    c0, s = below_order(labels.c0), [below_order(each) for each in labels.s]
+    points = [decode_any(each) for each in (labels.pk, labels.a, labels.b, *labels.t)]
+    scalars = [below_order(each) for each in (labels.c0, *labels.s)]
+    good = all(is_good for _, is_good in (*points, *scalars))
+    pk, a, b, *t = (each for each, _ in points)
+    c0, *s = (each for each, _ in scalars)
     c = labels.challenge(context)
     c_branch = [c0, [(c - each) % ORDER for each in c0]]
     seen = Transcript("labels seen", labels.c0.tobytes() + labels.s.tobytes() + c.to_bytes(32, "big")).digest()
@@ -175,4 +174,4 @@ def check_labels(labels: EncryptedLabels, weights: bytes, context: bytes) -> tup
         product(pk, for_pk),
         negated(weighted_sum(np.concatenate(t), drawn)),
     ]
-    return (a, b) if is_zero(total(np.concatenate(sums)))[0] else None
+    return (a, b) if good and is_zero(total(np.concatenate(sums)))[0] else None

@@ -17,7 +17,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import make_folder, replaced
+from tacit.disk import locked, make_folder, replaced
 from tacit.errors import ProtocolError, RefusedError, StorageError, UsageError
 from tacit.hidden_sums.decryption import decrypt_sums
 from tacit.hidden_sums.encryption import EncryptedLabels, encrypt, secret_key
@@ -110,6 +112,10 @@ class LabelSide:
 
     def commitment(self) -> bytes:
         """The encrypted labels with their proofs, the same bytes whenever it is asked for."""
+        with self._alone():
+            return self._commitment()
+
+    def _commitment(self) -> bytes:
         path, seal = self._folder / "labels", self._folder / "labels.json"
         facts = self._facts()
         if seal.exists():
@@ -160,6 +166,10 @@ class LabelSide:
             self._agreement.check_partition(partition)
         except ProtocolError:
             raise refusal() from None
+        with self._alone():
+            return self._answer(partition, batch)
+
+    def _answer(self, partition: int, batch: bytes) -> bytes:
         digest = hashlib.sha256(batch).hexdigest()
         state = self._read(partition)
         if state is None:
@@ -200,11 +210,20 @@ class LabelSide:
         if self._points is None:
             shapes = EncryptedLabels.shapes(self._agreement.rows)
             size = sum(int(np.prod(shape)) for shape in shapes.values())
-            made = EncryptedLabels(**arrays_of(shapes, self.commitment()[:size]))
+            made = EncryptedLabels(**arrays_of(shapes, self._commitment()[:size]))
             self._points = (
                 decode(made.pk), decode(made.a), decode(made.b), shuffle_generators(self._agreement.rows)
             )  # fmt: skip
         return self._points
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else answers from this folder meanwhile: of two batches at a time both could be the first."""
+        lock = locked(self._folder / "lock")
+        try:
+            yield
+        finally:
+            os.close(lock)
 
     # --- on the disk -------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from tacit.hidden_sums._library import ENCODED, POINT, encoded, library
 from tacit.hidden_sums.scalars import ORDER, Scalars, scalars_of
 
 __all__ = [
-    "ENCODED", "Encoded", "Points", "Table", "addresses_of", "base", "decode", "encode", "generators", "is_zero",
-    "negated", "product", "products_of_base", "sums_of_each", "total", "weighted_sum",
+    "ENCODED", "Encoded", "Points", "Table", "addresses_of", "base", "decode", "decode_any", "encode", "generators",
+    "is_zero", "negated", "product", "products_of_base", "sums_of_each", "total", "weighted_sum",
 ]  # fmt: skip
 
 Points = NDArray[np.uint8]
@@ -40,11 +40,15 @@ _BASE = bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815
 
 
 def decode(encoded: Encoded) -> Points:
-    """Points from a peer, each checked to be on the curve.
+    """Points from bytes, each checked to be on the curve; what is none is a `ProtocolError`."""
+    points, good = decode_any(encoded)
+    if not good:
+        raise ProtocolError("what should be points of secp256k1 are none")
+    return points
 
-    Raises:
-        ProtocolError: one of them is no point. All are looked at before.
-    """
+
+def decode_any(encoded: Encoded) -> tuple[Points, bool]:
+    """Points from a peer, and whether all of them are; in the place of one that is none stands G, to go on with."""
     loaded = library()
     parse, context = loaded.lib.secp256k1_ec_pubkey_parse, loaded.context
     result = np.zeros((len(encoded), POINT), np.uint8)
@@ -53,8 +57,8 @@ def decode(encoded: Encoded) -> Points:
     for place in range(len(encoded)):
         good &= parse(context, target + place, raw[ENCODED * place : ENCODED * place + ENCODED], ENCODED) == 1
     if not good:
-        raise ProtocolError("what should be points of secp256k1 are none")
-    return result
+        result[is_zero(result)] = base()[0]
+    return result, good
 
 
 def encode(points: Points) -> Encoded:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ProtocolError, TacitError, UsageError
+from tacit.errors import TacitError, UsageError
 from tacit.hidden_sums._library import library
 
 __all__ = ["ORDER", "Scalars", "added", "below_order", "ints_of", "keyed", "multiplied", "negatives", "scalars_of"]
@@ -35,12 +35,10 @@ def ints_of(scalars: NDArray[np.uint8]) -> list[int]:
     return [int.from_bytes(raw[at : at + size], "big") for at in range(0, len(raw), size)]
 
 
-def below_order(scalars: Scalars) -> list[int]:
-    """A peer's numbers; one of `ORDER` or more has a second spelling and is a `ProtocolError`."""
+def below_order(scalars: Scalars) -> tuple[list[int], bool]:
+    """A peer's numbers, and whether all are below `ORDER`: a larger one is a second spelling of another."""
     numbers = ints_of(scalars)
-    if max(numbers, default=0) >= ORDER:
-        raise ProtocolError("what should be scalars are not all below the order of the group")
-    return numbers
+    return numbers, max(numbers, default=0) < ORDER
 
 
 def keyed(secret: bytes, count: int, *parts: bytes) -> Scalars:

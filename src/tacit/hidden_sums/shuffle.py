@@ -34,7 +34,7 @@ from tacit.hidden_sums.points import (
     Table,
     addresses_of,
     base,
-    decode,
+    decode_any,
     encode,
     generators,
     is_zero,
@@ -262,27 +262,25 @@ def _plus(*points: Points) -> Points:
 def check_shuffle_proof(of: Input, shuffle: Shuffle, weights: bytes) -> tuple[Points, Points] | None:
     """`CheckShuffleProof`: the shuffled ciphertexts, or None if they are not proven to be a shuffle of the input.
 
-    All equations are computed, whatever came out of those before; none of it depends on a secret of the label party's
-    but for the weights.
+    All equations are computed, whatever came out of those before, and whatever was no point or no scalar; nothing of it
+    depends on a secret of the label party's but for the weights.
 
     Args:
         of: what was to be shuffled.
         shuffle: as it came, in arrays of the right shapes.
         weights: a secret of the verifier's, for random numbers that the prover does not know.
-
-    Raises:
-        ProtocolError: something in it is no point or no scalar.
     """
-    a_prime, b_prime, c, c_hat, t_hat, t = (
-        decode(each) for each in (shuffle.a, shuffle.b, shuffle.c, shuffle.c_hat, shuffle.t_hat, shuffle.t)
-    )
-    s, s_hat, s_prime = (below_order(each) for each in (shuffle.s, shuffle.s_hat, shuffle.s_prime))
+    points = [decode_any(each) for each in (shuffle.a, shuffle.b, shuffle.c, shuffle.c_hat, shuffle.t_hat, shuffle.t)]
+    scalars = [below_order(each) for each in (shuffle.s, shuffle.s_hat, shuffle.s_prime)]
+    good = all(is_good for _, is_good in (*points, *scalars))
+    a_prime, b_prime, c, c_hat, t_hat, t = (each for each, _ in points)
+    s, s_hat, s_prime = (each for each, _ in scalars)
     transcript, u = of.u(shuffle)
     ch = of.challenge(transcript, shuffle)
     c_bar = _plus(total(c), negated(total(of.h)))
     u_all = reduce(lambda left, right: left * right % ORDER, ints_of(u))
     c_star = _plus(c_hat[-1:], negated(product(of.h_chain, u_all)))
-    c_tilde, a_tilde, b_tilde = (weighted_sum(points, u) for points in (c, of.a, of.b))
+    c_tilde, a_tilde, b_tilde = (weighted_sum(each, u) for each in (c, of.a, of.b))
     t_prime = [
         _plus(product(base(), s[0]), product(c_bar, -ch)),
         _plus(product(base(), s[1]), product(c_star, -ch)),
@@ -295,7 +293,8 @@ def check_shuffle_proof(of: Input, shuffle: Shuffle, weights: bytes) -> tuple[Po
     seen.add("c", ch.to_bytes(32, "big"))
     rho = keyed(weights, len(of.a), b"rho", of.context, seen.digest())[:, :SHORT]
     differences.append(_chain_difference(of, c_hat, t_hat, (s_hat, s_prime), ch, rho))
-    return (a_prime, b_prime) if is_zero(np.concatenate(differences)).all() else None
+    holds = bool(is_zero(np.concatenate(differences)).all())
+    return (a_prime, b_prime) if good and holds else None
 
 
 def _chain_difference(
