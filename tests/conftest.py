@@ -72,6 +72,8 @@ _SLOW = (
     "lab/test_delays.py::test_two_processes_learn_how_late_flights_come",
     "lab/data/test_streaming.py::test_memory_does_not_grow_with_the_rows",
     "lab/test_one_shot_choosing.py",
+    "hidden_sums/test_distinguisher.py",
+    "hidden_sums/test_states.py::test_a_kill_at_any_state_gives_the_same_bytes",
     "lab/test_sweep_interrupted.py",
     "lab/test_sweep_memory.py",
     "one_shot/test_certificate_attacked.py",

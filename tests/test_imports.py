@@ -22,6 +22,7 @@ ALLOWED = {
     "wire": {"disk", "contracts", "errors"},
     "audit": {"contracts", "errors", "dependence", "plugins"},
     "cut": {"disk", "contracts", "errors", "align", "wire"},
+    "hidden_sums": {"disk", "errors"},
     "ledger": {"disk", "contracts", "errors", "align", "protect", "wire"},
     "testing": {"contracts", "errors", "protect", "wire"},  # the contract suite alone
     "one_shot": {

@@ -48,8 +48,6 @@ CHUNK = 1 << 28
 
 PROTOCOL = 1
 
-_FAR = 12.0  # deviations of a sum's noise that never come up
-
 _EQUAL = {
     "protocol": "install the same version of Tacit on both sides",
     "version": "install the same version of Tacit on both sides",
@@ -236,7 +234,7 @@ class Asking:
         if not isinstance(self.mechanism, Sums):
             raise ProtocolError(f"{self.line.peer} flips labels, and sums were agreed on")
         found = np.split(answer.payload.numpy(), np.cumsum(counts)[:-1])
-        far = _FAR * float(self.mechanism.variance) ** 0.5
+        far = self.mechanism.reach
         for partition, sums in zip(groups.T, found, strict=True):
             if ((sums < -far) | (sums > np.bincount(partition) * self.mechanism.span + far)).any():
                 raise ProtocolError(f"{self.line.peer} sent sums that no labels and no noise of its own give")

@@ -34,6 +34,7 @@ _PARTS = 1 << 16  # variances are whole parts of this
 _MOST = {"partitions": 256, "groups": 1 << 20, "classes": 1024, "span": 1023, "rows": 1024}
 _LITTLE = 64 * _PARTS  # a variance below which the formula is off by more than 1e-5
 _WIDEST = 20_000  # standard deviation of a sum over all partitions whose distribution is computed, in seconds
+_FAR = 12.0  # deviations of the noise that never come up
 _LEAST = {"partitions": 1, "groups": 2, "classes": 2, "span": 1, "rows": 1}
 
 
@@ -163,10 +164,6 @@ class Sums:
             run: that it is for.
             units: (rows,), as of `check`.
         """
-        if not isinstance(secret, bytes) or len(secret) < 32:
-            raise UsageError("sums: the secret is too short: pass at least 32 random bytes")
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < self.partitions:
-            raise ProtocolError(f"partition {number!r}: {self.partitions} are agreed, counted from 0")
         labels = self._checked_labels(labels)
         groups = self.check(partition, len(labels), units)
         where = partition.astype("<i8")
@@ -176,11 +173,33 @@ class Sums:
             totals = np.zeros((groups, self.classes), np.int64)
             np.add.at(totals, (where[labels >= 0], labels[labels >= 0]), 1)
         whole = hashlib.sha256(where.tobytes()).digest()
-        parts = (b"tacit sums 1", self.series.encode(), run.encode(), number.to_bytes(8, "little"), whole)
-        bits = KeyedBits(secret, *parts)
-        noise = [discrete_gaussian(bits, self.variance) for _ in range(totals.size)]
-        noisy: NDArray[np.int64] = totals + np.array(noise, np.int64).reshape(totals.shape)
+        noisy: NDArray[np.int64] = totals + self.noise(secret, whole, totals.shape, number=number, run=run)
         return noisy
+
+    def noise(self, secret: bytes, whole: bytes, shape: tuple[int, ...], *, number: int, run: str) -> NDArray[np.int64]:
+        """The noise of an answer: the same for the same question, and nothing to do with that of another one.
+
+        Args:
+            secret: as of `answer`.
+            whole: a digest of all that was asked: of a partition, or of the batch that hides one.
+            shape: of the sums.
+            number: as of `answer`.
+            run: that it is for.
+        """
+        if not isinstance(secret, bytes) or len(secret) < 32:
+            raise UsageError("sums: the secret is too short: pass at least 32 random bytes")
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < self.partitions:
+            raise ProtocolError(f"partition {number!r}: {self.partitions} are agreed, counted from 0")
+        bits = KeyedBits(
+            secret, b"tacit sums 1", self.series.encode(), run.encode(), number.to_bytes(8, "little"), whole
+        )
+        drawn = [discrete_gaussian(bits, self.variance) for _ in range(math.prod(shape))]
+        return np.array(drawn, np.int64).reshape(shape)
+
+    @property
+    def reach(self) -> int:
+        """How far from 0 noise never comes: 12 deviations, once in 10**32 times."""
+        return math.ceil(_FAR * math.sqrt(self.variance))
 
     def _checked_labels(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         labels = np.asarray(labels)

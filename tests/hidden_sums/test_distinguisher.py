@@ -1,0 +1,92 @@
+"""Everything that the label party sees, and whether it can tell by it which of two groupings it was.
+
+The two differ in which of two rows of equal label are together, so that all sums are the same. The label party has its
+secret key, opens every single ciphertext, and knows every challenge. Stated test: a logistic regression on all of that
+learns from 200 runs and guesses 200 others, whose groupings are fair coins; the hits are compared with chance by the
+exact binomial test, at a false-alarm rate of 1 in a million. The same test notices a prover with short random numbers.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.linear_model import LogisticRegression
+
+from tacit.hidden_sums import shuffle
+from tacit.hidden_sums.decryption import decrypt_sums
+from tacit.hidden_sums.encryption import secret_key
+from tacit.hidden_sums.points import Table, decode
+from tacit.hidden_sums.scalars import ORDER, ints_of
+from tacit.hidden_sums.shuffle import Prover
+from tests.hidden_sums.sides import LABEL_SECRET, some_input
+
+LABELS = np.array([1, 1, 1, 0, 0, 0])
+WORLDS = np.array([[0, 0, 1, 0, 1, 1], [0, 1, 0, 0, 1, 1]])  # row 0 is with row 1, or with row 2: the same sums
+RUNS = 400
+
+
+def features(of, sent):
+    """What the label party knows of a run, in numbers: bytes, opened labels, and how well each row fits each place."""
+    labels = decrypt_sums(decode(sent.a), decode(sent.b), secret_key(LABEL_SECRET, of.context), 1)
+    transcript, challenges = of.u(sent)
+    ch = of.challenge(transcript, sent)
+    u, s_prime = ints_of(challenges), ints_of(sent.s_prime)
+    gap = np.array([[(s - ch * each) % ORDER / ORDER for each in u] for s in s_prime])  # (place, row): w' if it is this
+    near = -np.log2(gap + 2.0**-200) > 40  # too near to be chance
+    together = [
+        max((near[group, one].any() & near[group, other].any()) for group in (slice(0, 3), slice(3, 6)))
+        for one in range(6)
+        for other in range(one)
+    ]
+    raw = [getattr(sent, name)[:, -2:].reshape(-1) / 255 for name in ("a", "b", "c", "c_hat", "t_hat", "s_hat")]
+    return np.concatenate([*raw, labels, gap.reshape(-1), np.array(together, float)])
+
+
+@pytest.fixture(autouse=True)
+def _tables_once(monkeypatch):
+    """Tables are made once for all runs: they depend on public points alone."""
+    known = {}
+
+    def table(point, count):
+        if point.tobytes() not in known:
+            known[point.tobytes()] = Table(point, count)
+        return known[point.tobytes()]
+
+    monkeypatch.setattr(shuffle, "Table", table)
+
+
+def guesses(runs=RUNS):
+    """How many of the second half's groupings are guessed right."""
+    draw = np.random.default_rng(5)
+    of = some_input(LABELS)
+    worlds, seen = draw.integers(0, 2, runs), []
+    for number, world in enumerate(worlds):
+        groups = WORLDS[world]
+        order = draw.permutation(2)
+        psi = np.lexsort((draw.random(6), order[groups]))
+        prover = Prover(of, psi, b"distinguished" + number.to_bytes(19, "big"))
+        seen.append(features(of, prover.proof(*prover.re_encrypted())))
+    half = runs // 2
+    model = LogisticRegression(max_iter=500, C=0.1).fit(seen[:half], worlds[:half])
+    return int((model.predict(seen[half:]) == worlds[half:]).sum()), runs - half
+
+
+def test_the_label_party_guesses_at_chance():
+    hits, of = guesses()
+    assert binomtest(hits, of).pvalue > 1e-6
+
+
+def test_a_prover_with_short_random_numbers_is_noticed(monkeypatch):
+    honest = shuffle._Drawn.__init__
+
+    def short(self, *args):
+        honest(self, *args)
+        self.w_prime = [number >> 128 for number in self.w_prime]
+
+    monkeypatch.setattr(shuffle._Drawn, "__init__", short)
+    hits, of = guesses(100)
+    assert binomtest(hits, of, alternative="greater").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("world", [0, 1])
+def test_the_two_groupings_have_the_same_sums(world):
+    assert np.bincount(WORLDS[world], weights=LABELS).tolist() == [2, 1]
