@@ -101,6 +101,14 @@ def test_the_first_message_connects_and_greets(time):
     assert link.closed == 1
 
 
+def test_a_greeted_link_is_handed_out_as_soon_as_there_is_one(time):
+    greeted, link = [], Link(time)
+    line = dialer(time, [LinkError("nobody listens")] * 3 + [link], greet=greeted.append)
+    assert line.reach() is link
+    assert greeted == [link]
+    assert (len(line.attempts), link.closed) == (4, 0)
+
+
 def test_pauses_between_attempts_grow_to_ten_seconds_with_jitter_and_without_end(time):
     attempts = 40
     line = dialer(time, [LinkError("nobody listens")] * attempts + [Link(time, gradient(0))])

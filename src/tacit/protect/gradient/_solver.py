@@ -9,9 +9,8 @@ one equation in one unknown:
 - for a given power t along that line, its split x (quiet) and y (loud) is a closed form;
 - the price of power along the line fixes the noise z of the quiet class in each other direction.
 
-All unknowns are the increments x, y, z of the variances, not the total variances, so that nothing cancels where the
-noise is far below the variance that is there already. The same formula serves Python floats (one problem on a CPU,
-some tens of microseconds) and tensors (a stack of problems, on any device, without waiting for the device).
+The formula is in `_formula`. It serves Python floats (one problem on a CPU, some tens of microseconds) and tensors (a
+stack of problems, on any device, without waiting for the device).
 """
 
 from __future__ import annotations
