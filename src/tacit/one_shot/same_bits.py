@@ -43,5 +43,5 @@ def mixed(values: NDArray[np.float64], mix: NDArray[np.float64]) -> NDArray[np.f
     if len(values) % _BLOCK:
         full = np.zeros((blocks * _BLOCK, values.shape[1]))
         full[: len(values)] = values
-    product = full.reshape(blocks, _BLOCK, -1) @ mix
+    product = full.reshape(blocks, _BLOCK, values.shape[1]) @ mix
     return product.reshape(-1, mix.shape[1])[: len(values)].astype(np.float32)
