@@ -71,6 +71,7 @@ _SLOW = (
     "one_shot/test_certificate_attacked.py",
     "one_shot/test_companies.py::test_another_run_and_another_partner_get_the_same_bits",
     "one_shot/test_companies.py::test_labels_are_reissued_for_all_rows_at_the_price_of_all",
+    "one_shot/test_hidden_exchange.py",
     "papers/",
     "test_examples.py",
     "torture/",

@@ -24,7 +24,7 @@ __all__ = [
 
 KINDS = (
     "hello", "refusal", "commitment", "reveal", "points", "matches", "embedding", "gradient", "evaluation", "figures",
-    "done", "flips", "acknowledgement", "groups", "sums",
+    "done", "flips", "acknowledgement", "groups", "sums", "ciphertexts", "batch",
 )  # fmt: skip
 """The kinds of messages. The number on the wire is the place here, so new ones are added at the end."""
 
