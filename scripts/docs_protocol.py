@@ -39,8 +39,20 @@ _KINDS = {
         "one-shot: asked for with none; what is sent of each training row's label",
     ),
     "groups": ("features", "int64 (rows, partitions)", "0", "one-shot with sums: the group of each training row"),
-    "sums": ("label", "int64 (numbers,)", "0", "its answer: each group's sum of labels with noise"),
+    "sums": ("label", "int64 (numbers,)", "0, or partition", "its answer: each group's sum of labels with noise"),
     "tokens": ("label", "uint8 (up to 262144, 16)", "part", "predictions by key: tokens of the ids that are asked for"),
+    "ciphertexts": (
+        "both",
+        "uint8 (bytes,)",
+        "0",
+        "one-shot with hidden sums: asked for with none; each training row's label, encrypted, with proofs",
+    ),
+    "batch": (
+        "features",
+        "uint8 (bytes,)",
+        "partition",
+        "one-shot with hidden sums: the same, shuffled into groups, with a proof; sums are its answer",
+    ),
     "acknowledgement": (
         "label",
         "control",

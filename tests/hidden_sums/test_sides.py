@@ -175,7 +175,7 @@ def test_a_batch_is_for_its_partition_run_contract_and_labels(pair, tmp_path, mo
 
 def test_another_batch_for_an_answered_partition_is_refused_and_not_charged(tmp_path):
     charged = []
-    pair = Pair(tmp_path, charge=charged.append).meet()
+    pair = Pair(tmp_path, charge=lambda partition, _: charged.append(partition)).meet()
     groups = some_groups()
     batch = pair.features.batch(0, groups)
     answer = pair.label.answer(0, batch)
@@ -189,7 +189,7 @@ def test_another_batch_for_an_answered_partition_is_refused_and_not_charged(tmp_
 
 
 def test_a_budget_that_is_spent_stops_the_answer(tmp_path):
-    def charge(_):
+    def charge(*_):
         raise UsageError("budget")
 
     pair = Pair(tmp_path, noise=None, charge=charge).meet()
@@ -197,6 +197,16 @@ def test_a_budget_that_is_spent_stops_the_answer(tmp_path):
     for _ in range(2):
         with pytest.raises(UsageError, match="budget"):
             pair.label.answer(0, batch)
+
+
+def test_a_book_that_knows_another_batch_closes_the_partition(tmp_path):
+    def charge(*_):
+        raise RefusedError("hidden sums", "another batch")
+
+    pair = Pair(tmp_path, noise=None, charge=charge).meet()
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="closed"):
+            pair.label.answer(0, pair.features.batch(0, some_groups()))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def trace(state):
     if state == point:
         os.kill(os.getpid(), signal.SIGKILL)
 
-def charge(partition):
+def charge(partition, batch):
     with open(folder / "charges", "a") as file:
         file.write(f"{partition}\\n")
     trace(f"partition {partition} charged")
@@ -84,7 +84,7 @@ def states(folder):
 def test_the_states_are_on_the_disk_in_their_order(tmp_path):
     seen = []
 
-    def charge(partition):
+    def charge(partition, batch):
         seen.append(("charged", states(tmp_path)))
 
     def noise(partition, digest, count):

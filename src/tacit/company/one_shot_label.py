@@ -6,7 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,14 @@ from tacit.company.one_shot_common import ExchangeTelling, id_hashes, own_inputs
 from tacit.config import ODDS_BUDGET, Head, OneShotContract
 from tacit.contracts import Link, Message
 from tacit.errors import DataError, ProtocolError, RefusedError, UsageError
+from tacit.hidden_sums.label_side import LabelSide
+from tacit.hidden_sums.points import base
 from tacit.one_shot.book import Book, Terms, open_book
 from tacit.one_shot.certificate import Certificate, certify
 from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits, packed
 from tacit.one_shot.head import Head as Fitted
 from tacit.one_shot.head import fit_head, load_head
+from tacit.one_shot.hiding import agreement, noise_of
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.parts import guard, part, store_json
@@ -41,7 +45,12 @@ from tacit.wire.tally import COINS, Tally
 
 __all__ = ["Answers", "LabelOutcome", "mechanism_of", "train_label"]
 
-_LEFT = {"flips": "flipped labels", "sums": "sums of labels", "acknowledgement": "acknowledgement of its bytes"}
+_LEFT = {
+    "flips": "flipped labels",
+    "ciphertexts": "encrypted labels",
+    "sums": "sums of labels",
+    "acknowledgement": "acknowledgement of its bytes",
+}
 _FAREWELL = 20.0  # seconds in which a feature party that has sent everything may say that it has heard so
 
 
@@ -135,6 +144,7 @@ class Answers:
     mechanism: Mechanism
     restored: Callable[[str], None] | None = None
     sent: NDArray[Any] | None = None
+    _sides: dict[str, LabelSide] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, folder: Folder, restored: Callable[[str], None] | None = None) -> Answers:
@@ -159,6 +169,8 @@ class Answers:
             self._asked = Rows(keys[: self.train], units[: self.train], labels[: self.train])
             terms = self._terms(self.contract.feature_parties)
             if isinstance(self.mechanism, Sums):
+                if self.contract.exchange.labels == "hidden_sums":
+                    base()  # the library is there, or its absence is told now
                 names = [f"{self._run_id} {name}" for name in self.contract.feature_parties]
                 book.afford(names, self._asked, self.mechanism, terms)
                 return
@@ -169,6 +181,8 @@ class Answers:
         """The answer to a feature party's question; the same as often as it asks."""
         if not isinstance(self.mechanism, Sums):
             return Message(message.step, "flips", self._flips, b"")
+        if self.contract.exchange.labels == "hidden_sums":
+            return self._hidden(name, message)
         release, groups = f"{self._run_id} {name}", message.payload.numpy()
         try:
             with self._book() as book:
@@ -176,6 +190,33 @@ class Answers:
         except ProtocolError as error:
             raise RefusedError("groups", str(error)) from None
         return Message(message.step, "sums", torch.from_numpy(sent.copy()), b"")
+
+    def _hidden(self, name: str, message: Message) -> Message:
+        """Encrypted labels, or the sums of a batch; all partitions are charged before the first ciphertext leaves."""
+        run, none = f"{self._run_id} {name}", np.zeros((0, self.contract.exchange.partitions), np.int64)
+        if name not in self._sides:
+            assert isinstance(self.mechanism, Sums)
+            with self._book() as book:
+                book.release(run, self._asked, self.mechanism, self._terms((name,)), groups=none)
+                labels = np.maximum(book.frozen(run), 0)  # a row without a label adds nothing
+            self._sides[name] = LabelSide(
+                self.folder.run_folder(self.contract) / "hidden" / name,
+                self.folder.secret,
+                agreement(self.mechanism, self.contract.digest, run, self.train),
+                labels,
+                noise_of(self.mechanism, self.folder.secret, run),
+                charge=partial(self._answer_once, run),
+            )
+        if message.kind == "ciphertexts":
+            content = torch.frombuffer(bytearray(self._sides[name].commitment()), dtype=torch.uint8)
+            return Message(message.step, "ciphertexts", content, b"")
+        answer = self._sides[name].answer(message.step, message.payload.numpy().tobytes())
+        return Message(message.step, "sums", torch.from_numpy(np.frombuffer(answer, "<i8").astype(np.int64)), b"")
+
+    def _answer_once(self, run: str, partition: int, batch: bytes) -> None:
+        """Enter and count an answer before it is computed: an older copy of this folder must not give another one."""
+        with self._book() as book:
+            book.answer_once(run, partition, batch)
 
     def certificate(self) -> Certificate:
         """Of what was sent, with everything that was sent before."""
@@ -194,7 +235,7 @@ class Answers:
         tally = Tally(self.folder.coins_tally_path, self.restored, COINS)
         with (
             closing(open_book(self.folder.path / "coins", self.folder.secret)) as book,
-            tally.around(lambda: book.releases),
+            tally.around(lambda: book.counted),
         ):
             yield book
 

@@ -163,7 +163,7 @@ test_share = 0.2  # of the common rows, the last ones in their order, which nobo
 
 [exchange]
 width = 8  # numbers that each feature party sends of a row, 1 to 128: few tell little of its columns
-labels = "flips"  # each label is flipped once; "sums": sums over groups of rows, with noise, which show who is alike
+labels = "flips"  # each is flipped once; "sums": noisy sums over groups, which show who is alike; "hidden_sums": do not
 target = "classes"  # or "number", with low, high and cells
 classes = 2  # labels are 0, 1, ...
 # low = 0.0  # of a number: lower ones count as this one

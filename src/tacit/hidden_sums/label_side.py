@@ -31,7 +31,7 @@ from tacit.disk import locked, make_folder, replaced
 from tacit.errors import ProtocolError, RefusedError, StorageError, UsageError
 from tacit.hidden_sums.decryption import decrypt_sums
 from tacit.hidden_sums.encryption import EncryptedLabels, encrypt, secret_key
-from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of
+from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, size_of
 from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, Shuffle, check_shuffle_proof, shuffle_generators
@@ -80,7 +80,8 @@ class LabelSide:
         agreement: with the feature party.
         labels: 0 or 1 for each row, as they were frozen: another call with others is refused.
         noise: of each answer.
-        charge: enters a partition into the party's book; called before its answer is computed, and again after a kill.
+        charge: enters a partition, and the hash of its batch, into the party's book before the answer is computed, and
+            again after a kill; it may refuse another batch than it has.
         units: whose row each is, where the agreement says that there are units.
         trace: told which state was written, for tests.
     """
@@ -93,7 +94,7 @@ class LabelSide:
         labels: NDArray[Any],
         noise: Noise,
         *,
-        charge: Callable[[int], None] = lambda _: None,
+        charge: Callable[[int, bytes], None] = lambda *_: None,
         units: NDArray[Any] | None = None,
         trace: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -181,17 +182,18 @@ class LabelSide:
         return np.array(state.sums, "<i8").tobytes()
 
     def _answered(self, partition: int, batch: bytes, state: _State) -> _State:
+        digest = bytes.fromhex(state.batch)
         try:
             shuffled = self._checked(partition, batch)
+            if state.name == "asked":
+                self._enter(partition, _State("checked", state.batch))
+            self._charge(partition, digest)
         except ProtocolError as error:
             self._enter(partition, _State("dead", state.batch, why=str(error)))
             raise refusal() from None
-        if state.name == "asked":
-            self._enter(partition, _State("checked", state.batch))
-        self._charge(partition)
         sk = secret_key(self._secret, self._agreement.context("labels"))
         sums = decrypt_sums(*shuffled, sk, self._agreement.group)
-        noisy = sums + self._noise(partition, bytes.fromhex(state.batch), len(sums))
+        noisy = sums + self._noise(partition, digest, len(sums))
         return self._enter(partition, _State("answered", state.batch, tuple(noisy.tolist())))
 
     def _checked(self, partition: int, batch: bytes) -> tuple[Points, Points]:
@@ -209,8 +211,7 @@ class LabelSide:
         """Key, both halves of the ciphertexts, and generators."""
         if self._points is None:
             shapes = EncryptedLabels.shapes(self._agreement.rows)
-            size = sum(int(np.prod(shape)) for shape in shapes.values())
-            made = EncryptedLabels(**arrays_of(shapes, self._commitment()[:size]))
+            made = EncryptedLabels(**arrays_of(shapes, self._commitment()[: size_of(shapes)]))
             self._points = (
                 decode(made.pk), decode(made.a), decode(made.b), shuffle_generators(self._agreement.rows)
             )  # fmt: skip

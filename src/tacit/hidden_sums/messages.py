@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import ProtocolError, UsageError
 
-__all__ = ["Agreement", "arrays_of", "bytes_of"]
+__all__ = ["Agreement", "arrays_of", "bytes_of", "size_of"]
 
 
 class _Record(Protocol):
@@ -67,6 +67,11 @@ def bytes_of(record: _Record, rows: int) -> bytes:
     return b"".join(np.ascontiguousarray(getattr(record, name)).tobytes() for name in record.shapes(rows))
 
 
+def size_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """How many bytes a record has."""
+    return sum(int(np.prod(shape)) for shape in shapes.values())
+
+
 def arrays_of(shapes: Mapping[str, tuple[int, ...]], raw: bytes) -> dict[str, NDArray[np.uint8]]:
     """The arrays of a record from bytes of a peer.
 
@@ -74,8 +79,8 @@ def arrays_of(shapes: Mapping[str, tuple[int, ...]], raw: bytes) -> dict[str, ND
         ProtocolError: they have another length.
     """
     sizes = {name: int(np.prod(shape)) for name, shape in shapes.items()}
-    if len(raw) != sum(sizes.values()):
-        raise ProtocolError(f"a message of {len(raw)} bytes, where {sum(sizes.values())} were agreed on")
+    if len(raw) != size_of(shapes):
+        raise ProtocolError(f"a message of {len(raw)} bytes, where {size_of(shapes)} were agreed on")
     return dict(_cut(shapes, sizes, np.frombuffer(raw, np.uint8)))
 
 

@@ -111,7 +111,8 @@ class Book:
             rows: whose labels leave.
             mechanism: that is used.
             terms: what they are, who gets it, and what all releases together may come to.
-            groups: of the rows, for sums: one answer for good, as the first question of this run was.
+            groups: of the rows, for sums: one answer for good, as the first question of this run was; no rows where
+                groups are hidden, whose answers are not the book's.
                 (rows, partitions)
         """
         parameters = json.dumps(mechanism.parameters(), sort_keys=True)
@@ -127,6 +128,24 @@ class Book:
             sent = self._drawn(run_id, mechanism, rows.keys, labels, terms.coin, groups)
             self._enter(run_id, terms, mine, mechanism, rows.keys, sent, groups)
         return sent
+
+    def frozen(self, run_id: str) -> NDArray[np.int64]:
+        """The labels that a release of this run froze, in the order of its rows."""
+        release, parameters, series = self._db.execute(
+            "SELECT r.id, m.parameters, m.series FROM releases r JOIN mechanisms m ON m.id = r.mechanism"
+            " WHERE run_id = ?",
+            (run_id,),
+        ).fetchone()
+        return self._frozen(series, self._stored(release, read_mechanism(json.loads(parameters)))[0])
+
+    def answer_once(self, run_id: str, partition: int, batch: bytes) -> None:
+        """Enter the one batch that a partition of hidden sums is answered for; another one is refused for good."""
+        with self._transaction():
+            name = f"hidden {run_id} {partition}"
+            self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, batch.hex()))
+            (known,) = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        if known != batch.hex():
+            raise RefusedError("hidden sums", "another batch of this partition was answered")
 
     def afford(self, run_ids: Sequence[str], rows: Rows, mechanism: Mechanism, terms: Terms) -> None:
         """See that so many releases can be paid for, and enter nothing; those that are entered are."""
@@ -165,6 +184,8 @@ class Book:
         if not isinstance(mechanism, Sums):
             return self.coins(*coin).draw(mechanism, keys, labels)
         assert groups is not None
+        if not len(groups):  # hidden sums: what left is kept beside the run, and only labels and charges are here
+            return np.zeros(0, np.int64)
         answers = [
             mechanism.answer(self._secret, np.ascontiguousarray(partition), labels, number=number, run=run_id)
             for number, partition in enumerate(groups.T)
@@ -289,6 +310,12 @@ class Book:
     def releases(self) -> int:
         """How many there were."""
         return int(self._db.execute("SELECT COUNT(*) FROM releases").fetchone()[0])
+
+    @property
+    def counted(self) -> int:
+        """Releases and answers of hidden sums together: of a copy that is older than what left it is smaller."""
+        (answers,) = self._db.execute("SELECT COUNT(*) FROM facts WHERE name LIKE 'hidden %'").fetchone()
+        return self.releases + int(answers)
 
     def summary(self, delta: float = 0.0) -> Summary:
         """What was released and what it adds up to, by unit; where sums were, odds but for this probability."""

@@ -23,6 +23,11 @@ NOT_COVERED = (
 )
 """What no bound on messages bounds."""
 
+_ASSUMED = (
+    "as long as nobody computes discrete logarithms in the group secp256k1 or finds a structure in SHAKE256: who does "
+    "can open labels that were sent encrypted, for sums over hidden groups"
+)
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -41,6 +46,7 @@ class Certificate:
         after: how likely class 1 is after a 0 and after a 1 was sent, where one knows that share and nothing else.
         why: what decided, where the odds did and not the limit.
         delta: the probability with which the odds may be passed; 0 but for sums.
+        assumed: what else must hold, where sums over hidden groups were ever among what was sent; else empty.
     """
 
     mechanism: str
@@ -55,6 +61,7 @@ class Certificate:
     after: tuple[float, float] | None
     why: str
     delta: float = 0.0
+    assumed: str = ""
 
     @property
     def sentence(self) -> str:
@@ -65,7 +72,7 @@ class Certificate:
             "that this party has sent, knows all other labels and computes whatever they like tells which is which "
             f"with an AUC of at most {_up(self.total_auc)} (0.5 is a coin flip, 1 an open book); and the odds of any "
             f"label change by at most a factor of {_up(self.total_odds)}{but}. This is a bound, not a measurement; it "
-            "holds against any partner, honest or not."
+            f"holds against any partner, honest or not{self.assumed and ', ' + self.assumed}."
         )
 
     @property
@@ -80,9 +87,11 @@ class Certificate:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, sentences included."""
+        """For JSON, sentences included; what is assumed stands in the first of them."""
+        said = asdict(self)
+        del said["assumed"]
         return {
-            **asdict(self),
+            **said,
             "sentence": self.sentence,
             "posterior": self.posterior,
             "not_covered": list(NOT_COVERED),
@@ -99,6 +108,7 @@ def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None
         share: of class 1, of two classes.
         delta: the probability with which the odds of sums may be passed.
     """
+    sent = [mechanism.parameters(), *(release.parameters for release in total.releases)]
     after = mechanism.posterior(share) if share is not None and isinstance(mechanism, Flips) else None
     return Certificate(
         mechanism=described(mechanism),
@@ -113,6 +123,7 @@ def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None
         after=after,
         why=mechanism.why if isinstance(mechanism, Flips) else "",
         delta=delta if isinstance(mechanism, Sums) else total.delta,
+        assumed=_ASSUMED if any(mine["mechanism"] == "hidden sums" for mine in sent) else "",
     )
 
 

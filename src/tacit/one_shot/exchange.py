@@ -5,7 +5,8 @@
     feature party                                   label party
     hello                                     -->
                                               <--   hello, with the mechanism
-    flips (asked for), or groups of rows      -->
+    flips (asked for), or groups of rows,     -->
+    or ciphertexts (asked for), then batches
                                               <--   flips: what is sent of each training row's label; or sums of groups
     (learns, attacks its own embedding, as long as it likes; the link may break and come back)
     embedding: ranks of all rows              -->
@@ -35,6 +36,9 @@ from tacit._version import __version__
 from tacit.config import Exchange
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.hidden_sums.encryption import EncryptedLabels
+from tacit.hidden_sums.messages import size_of
+from tacit.hidden_sums.shuffle import Shuffle
 from tacit.one_shot.mechanisms import Mechanism, outcomes, read_mechanism
 from tacit.one_shot.parts import store_array
 from tacit.one_shot.sums import Sums
@@ -140,6 +144,9 @@ def unpacked(payload: torch.Tensor, count: int, classes: int) -> NDArray[Any]:
 def feature_limits(train: int, exchange: Exchange) -> dict[str, Limit]:
     """What may come to a feature party."""
     common = dict.fromkeys(("hello", "refusal", "acknowledgement", "done"), CONTROL)
+    if exchange.labels == "hidden_sums":
+        ciphertexts = Limit(torch.uint8, (size_of(EncryptedLabels.shapes(train)),))
+        return {**common, "ciphertexts": ciphertexts, "sums": Limit(torch.int64, (train // exchange.group_size,))}
     if exchange.labels == "sums":
         return {**common, "sums": Limit(torch.int64, (AtMost(exchange.partitions * train),))}
     return {**common, "flips": Limit(torch.uint8, (AtMost(2 * train),))}  # how many they are, the mechanism says
@@ -148,7 +155,10 @@ def feature_limits(train: int, exchange: Exchange) -> dict[str, Limit]:
 def label_limits(count: int, train: int, exchange: Exchange) -> dict[str, Limit]:
     """What may come to a label party, to the exact shape."""
     asked = {"flips": Limit(torch.uint8, (0,))}
-    if exchange.labels == "sums":
+    if exchange.labels == "hidden_sums":
+        batch = Limit(torch.uint8, (size_of(Shuffle.shapes(train)),))
+        asked = {"ciphertexts": Limit(torch.uint8, (0,)), "batch": batch}
+    elif exchange.labels == "sums":
         asked = {"groups": Limit(torch.int64, (train, exchange.partitions))}
     width = exchange.width
     return {
@@ -319,7 +329,7 @@ def answer_all(
 
 
 def _answer(name: str, message: Message, tell: Callable[[str, Message], Message], received: Received) -> Message:
-    if message.kind in ("flips", "groups"):
+    if message.kind in ("flips", "groups", "ciphertexts", "batch"):
         return tell(name, message)
     if message.kind == "embedding":
         said = received.take(name, message.step, message.payload.numpy())

@@ -34,9 +34,9 @@ def read_mechanism(parameters: Mapping[str, Any]) -> Mechanism:
         return Flips.read(parameters)
     if name == "number flips":
         return NumberFlips.read(parameters)
-    if name == "sums":
+    if name in ("sums", "hidden sums"):
         return Sums.read(parameters)
-    raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips, sums")
+    raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips, sums, hidden sums")
 
 
 def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None, delta: float = 0.005) -> Mechanism:
@@ -48,7 +48,7 @@ def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None
         odds: the factor by which its odds change at most.
         delta: with which probability sums may pass that factor.
     """
-    if exchange.labels == "sums":
+    if exchange.labels != "flips":
         if limit is None:
             raise UsageError("sums take a limit: set it, as 0.6")
         span = exchange.cells - 1 if exchange.target == "number" else 1
@@ -59,6 +59,7 @@ def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None
             groups=exchange.group_size,
             partitions=exchange.partitions,
             span=span,
+            hidden=exchange.labels == "hidden_sums",
         )
     if exchange.target == "number":
         assert exchange.low is not None  # the contract was checked
@@ -70,15 +71,16 @@ def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None
 def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
     """Refuse a peer's mechanism that is not of the kind that was agreed on: more outcomes would steer more."""
     if isinstance(mechanism, Sums):
-        said: tuple[Any, ...] = ("sums", mechanism.groups, mechanism.partitions, mechanism.classes, mechanism.span)
+        name = "hidden_sums" if mechanism.hidden else "sums"
+        said: tuple[Any, ...] = (name, mechanism.groups, mechanism.partitions, mechanism.classes, mechanism.span)
     elif isinstance(mechanism, NumberFlips):
         said = ("flips", mechanism.low, mechanism.high, mechanism.cells)
     else:
         said = ("flips", mechanism.classes)
     number = exchange.target == "number"
-    if exchange.labels == "sums":
+    if exchange.labels != "flips":
         span = exchange.cells - 1 if number else 1
-        agreed: tuple[Any, ...] = ("sums", exchange.group_size, exchange.partitions, 2, span)
+        agreed: tuple[Any, ...] = (exchange.labels, exchange.group_size, exchange.partitions, 2, span)
     else:
         agreed = ("flips", exchange.low, exchange.high, exchange.cells) if number else ("flips", exchange.classes)
     if said != agreed:
@@ -119,7 +121,8 @@ def odds_of(mechanism: Mechanism, delta: float) -> float:
 def described(mechanism: Mechanism) -> str:
     """In a few words, for people."""
     if isinstance(mechanism, Sums):
-        what = f"{mechanism.partitions} sums over groups of about {mechanism.groups} rows"
+        kind = "hidden groups of" if mechanism.hidden else "groups of about"
+        what = f"{mechanism.partitions} sums over {kind} {mechanism.groups} rows"
         return f"{what} at AUC {mechanism.auc:.4g}, noise of deviation {float(mechanism.variance) ** 0.5:.3g}"
     what = "numbers, each randomized once,"
     if isinstance(mechanism, Flips):

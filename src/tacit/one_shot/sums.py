@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
@@ -29,7 +29,7 @@ from tacit.one_shot.loss import Loss
 
 __all__ = ["Sums", "sums"]
 
-_NAME, _VERSION = "sums", 1
+_NAMES, _VERSION = ("sums", "hidden sums"), 1
 _PARTS = 1 << 16  # variances are whole parts of this
 _MOST = {"partitions": 256, "groups": 1 << 20, "classes": 1024, "span": 1023, "rows": 1024}
 _LITTLE = 64 * _PARTS  # a variance below which the formula is off by more than 1e-5
@@ -49,6 +49,7 @@ class Sums:
         classes: of the labels: one sum for two, one for each of more; 2 for numbers.
         span: numbers go from 0 to this; 1 for classes.
         rows: of one unit: how many groups it is in, times how many of its rows are in one of them, at most.
+        hidden: whether the label party sees no groups; the certificate then takes that proofs and ciphertexts hold.
     """
 
     scaled: int
@@ -57,6 +58,7 @@ class Sums:
     classes: int = 2
     span: int = 1
     rows: int = 1
+    hidden: bool = field(default=False, kw_only=True)
 
     @property
     def variance(self) -> Fraction:
@@ -95,9 +97,8 @@ class Sums:
     @property
     def series(self) -> str:
         """What makes answers comparable: nothing is nested here, so all that the mechanism is."""
-        return " ".join(
-            [_NAME, *(f"{name} {value}" for name, value in self.parameters().items() if name != "mechanism")]
-        )
+        said = self.parameters()
+        return " ".join([str(said.pop("mechanism")), *(f"{name} {value}" for name, value in said.items())])
 
     def check(self, partition: NDArray[Any], rows: int, units: NDArray[Any] | None = None) -> int:
         """How many groups a partition has that a peer sent; it may be anything.
@@ -211,7 +212,7 @@ class Sums:
     def parameters(self) -> dict[str, int | str]:
         """The mechanism for a peer or a ledger, for JSON."""
         sizes = {name: getattr(self, name) for name in _MOST}
-        return {"mechanism": _NAME, "version": _VERSION, "scaled": str(self.scaled), **sizes}
+        return {"mechanism": _NAMES[self.hidden], "version": _VERSION, "scaled": str(self.scaled), **sizes}
 
     @classmethod
     def read(cls, parameters: Mapping[str, Any]) -> Sums:
@@ -220,11 +221,12 @@ class Sums:
         Raises:
             ProtocolError: it is no such mechanism.
         """
-        check_parameters(parameters, _NAME, _VERSION, ("scaled", *_MOST))
+        hidden = parameters.get("mechanism") == _NAMES[True]
+        check_parameters(parameters, _NAMES[hidden], _VERSION, ("scaled", *_MOST))
         scaled, wrong = word_of(parameters["scaled"]), _wrong({name: parameters[name] for name in _MOST})
         if wrong or not scaled:
             raise ProtocolError(f"sums: {wrong or 'no noise'}")
-        found = cls(scaled, *(parameters[name] for name in _MOST))
+        found = cls(scaled, *(parameters[name] for name in _MOST), hidden=hidden)
         if found.copies * found.variance > _WIDEST**2:
             raise ProtocolError(f"sums: noise of variance {float(found.variance):.4g} is beyond what is computed")
         return found
@@ -240,6 +242,7 @@ def sums(
     classes: int = 2,
     span: int = 1,
     rows: int = 1,
+    hidden: bool = False,
 ) -> Sums:
     """The least noise that keeps a label to the limits over all partitions, whatever the groups are.
 
@@ -252,6 +255,7 @@ def sums(
         classes: of the labels.
         span: for numbers, which are whole from 0 to this (cells of a public range); with `classes` 2.
         rows: of one unit, as `Sums.rows` counts them.
+        hidden: whether the label party is to see no groups: the same noise, under another name.
 
     >>> mechanism = sums(0.6)
     >>> mechanism.auc <= 0.6, round(float(mechanism.variance), 1), round(mechanism.odds(0.005), 1)
@@ -276,7 +280,7 @@ def sums(
     first = copies * (rows * span) ** 2 / (2 * NormalDist().inv_cdf(float(allowed)) ** 2) * _PARTS
     if copies * first > _WIDEST**2 * _PARTS / 2:
         raise UsageError("sums: this needs more noise than can be certified: raise limit, or lower span or partitions")
-    return Sums(_least(math.ceil(first * (1 + 2.0**-30)), holds), *sizes.values())
+    return Sums(_least(math.ceil(first * (1 + 2.0**-30)), holds), *sizes.values(), hidden=hidden)
 
 
 def _least(first: int, holds: Callable[[int], bool]) -> int:

@@ -1,0 +1,78 @@
+"""Hidden sums as a mechanism of their own: agreed on, charged, certified, and turned into targets."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tacit.config import Exchange
+from tacit.errors import ProtocolError, RefusedError, UsageError
+from tacit.one_shot.book import Terms, open_book
+from tacit.one_shot.certificate import certify
+from tacit.one_shot.flips import flips
+from tacit.one_shot.hiding import averages_of_equal, equal_partitions
+from tacit.one_shot.mechanisms import check_agreed, read_mechanism
+from tacit.one_shot.records import Rows
+from tacit.one_shot.sums import sums
+
+
+@pytest.mark.parametrize("wrong", [{"classes": 3}, {"target": "number", "low": 0.0, "high": 1.0}, {"unit": "person"}])
+def test_hidden_sums_are_for_two_classes_and_rows(wrong):
+    assert Exchange(width=1, labels="hidden_sums").labels == "hidden_sums"
+    with pytest.raises(ValidationError, match="1 problems"):
+        Exchange(width=1, labels="hidden_sums", **wrong)
+
+
+def test_groups_are_of_one_size_and_fewer_rows_than_that_are_left_over(made_up):
+    groups = equal_partitions(made_up.inputs, 32, 3, seed=1)
+    assert groups.shape == (3000, 3)
+    for partition in groups.T:
+        assert np.bincount(partition[partition >= 0]).tolist() == [32] * 93
+        assert (partition < 0).sum() == 24
+    assert not np.array_equal(groups[:, 0], groups[:, 1])
+    within = [made_up.inputs.numeric.numpy()[groups[:, 0] == number].var() for number in range(93)]
+    assert np.mean(within) < 0.9 * made_up.inputs.numeric.numpy().var(), "rows of a group are alike"
+
+
+def test_a_row_gets_the_mean_of_its_groups_averages_and_of_all_where_it_was_left_over():
+    groups = np.array([[0, 1], [0, -1], [1, 0], [1, 0], [-1, 1]])
+    told = averages_of_equal(groups, [np.array([2, 0]), np.array([4, 2])], 2)
+    assert told.tolist() == [(1 + 1) / 2, (1 + 1.5) / 2, (0 + 2) / 2, (0 + 2) / 2, (0.5 + 1) / 2]
+
+
+def test_a_book_keeps_labels_and_charges_of_hidden_sums_and_answers_nothing_else_in_their_run(tmp_path):
+    book, mechanism = open_book(tmp_path, b"s" * 32), sums(0.6, groups=32, partitions=2, hidden=True)
+    keys = np.arange(640 * 16, dtype=np.uint64).view(np.uint8)[: 640 * 16].reshape(640, 16).copy()
+    rows = Rows(keys, keys, np.arange(640) % 3 - 1)
+    terms = Terms("run", ("airport",), "late", "classes 2", "row", ("id",), 0.62, None, delta=0.005)
+    none = np.zeros((0, 2), np.int64)
+    for _ in range(2):
+        assert len(book.release("a", rows, mechanism, terms, groups=none)) == 0
+    assert book.frozen("a").tolist() == rows.labels.tolist()
+    assert book.summary(0.005).auc == mechanism.auc == sums(0.6, groups=32, partitions=2).auc
+    later = certify(flips(0.6), 640, book.summary(0.005), None, 0.005)
+    assert "discrete logarithms" in later.sentence, "what flips add to was sent encrypted before"
+    with pytest.raises(RefusedError, match="other groups"):
+        book.release("a", rows, mechanism, terms, groups=np.zeros((640, 2), np.int64))
+    with pytest.raises(UsageError, match=r"budget = 0.62"):
+        book.release("b", rows, mechanism, terms, groups=none)
+    assert book.check().bits == 0
+    assert (book.releases, book.counted) == (1, 1)
+    for _ in range(2):
+        book.answer_once("a", 0, b"one")
+    book.answer_once("a", 1, b"other")
+    with pytest.raises(RefusedError, match="another batch"):
+        book.answer_once("a", 0, b"other")
+    assert (book.releases, book.counted) == (1, 3)
+    book.close()
+
+
+def test_hidden_sums_are_another_mechanism_than_open_ones():
+    mechanism, opened = sums(0.6, hidden=True), sums(0.6)
+    assert read_mechanism(mechanism.parameters()) == mechanism != opened
+    assert mechanism.series != opened.series
+    one, other = (each.noise(b"s" * 32, b"w" * 32, (40,), number=0, run="r") for each in (mechanism, opened))
+    assert one.tolist() != other.tolist()
+    for agreed, wrong in (("hidden_sums", opened), ("sums", mechanism)):
+        with pytest.raises(ProtocolError, match="where the contract says"):
+            check_agreed(wrong, Exchange(width=1, labels=agreed))
+    check_agreed(mechanism, Exchange(width=1, labels="hidden_sums"))
