@@ -292,6 +292,18 @@ def test_export_copies_what_is_ones_own_with_what_is_known_of_it(reported, tmp_p
         said(export, "--folder", reported.path / "airport", "--out", tmp_path / "theirs")
 
 
+def test_where_a_label_free_embedding_left_that_is_what_is_copied(reported, tmp_path):
+    copy = tmp_path / "airport"
+    shutil.copytree(reported.path / "airport", copy)
+    floor = copy / "runs" / "small" / "release" / "floor"
+    floor.mkdir()
+    (floor / "floor.json").write_text("{}")
+    said(export, "--folder", copy, "--out", tmp_path / "theirs")
+    assert (tmp_path / "theirs" / "floor" / "floor.json").read_text() == "{}"
+    assert (tmp_path / "theirs" / "ranks.json").exists()
+    assert not (tmp_path / "theirs" / "learned").exists(), "it is not what the partner has numbers of"
+
+
 def test_a_report_that_was_changed_keeps_the_model_in_unless_somebody_answers_for_it(reported, tmp_path):
     copy = tmp_path / "airline"
     shutil.copytree(reported.path / "airline", copy)

@@ -160,13 +160,16 @@ def parts_of(folder: Folder, where: Path) -> tuple[str, ...]:
         )
     if not (where / ("figures.json" if label else "delivered")).exists():
         raise UsageError(f"{where}: the training is not over; `tacit train` goes on where it was")
-    return ("head", "fallback") if label else ("learned",)
+    if label:
+        return ("head", "fallback")
+    floor = "release/floor"  # what left in place of what was learnt, where that told no less without any label
+    return (floor if (where / floor).exists() else "learned",)
 
 
 def _copied(where: Path, fresh: Path, parts: tuple[str, ...], about: dict[str, str]) -> None:
     for name in parts:
-        shutil.copytree(where / name, fresh / name, copy_function=shutil.copyfile)
-    if parts == ("learned",):
+        shutil.copytree(where / name, fresh / Path(name).name, copy_function=shutil.copyfile)
+    if (where / "release").exists():
         told = json.loads((where / "release" / "release.json").read_bytes())
         store_json(fresh / "ranks.json", {"form": told["form"], "ranks": told["ranks"]})
     if (where / "inputs" / "encoder.json").exists():  # a label party may have no columns of its own

@@ -129,8 +129,8 @@ def attack_groups(home: Home) -> ReleaseAudit:
     if home.limit is not None and not audit.holds(home.limit):
         raise LimitError(
             f"limit = {home.limit:g}: of the groups that sums would be asked for, decoders read up to "
-            f"{audit.worst:.3f} of a column, so nothing was sent: agree on a larger group_size or fewer partitions, or "
-            'on labels = "flips", which takes no groups; or withhold columns, or raise the limit'
+            f"{audit.worst:.3f} of a column, so nothing was sent: agree on labels = "
+            '"flips", which takes no groups, or "hidden_sums"; or withhold columns, or raise the limit'
         )
     return audit
 
