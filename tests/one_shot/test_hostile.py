@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company import one_shot_features, one_shot_label
+from tacit.company import departures, one_shot_label
 from tacit.company.align import aligned
 from tacit.company.run_record import overrides
 from tacit.company.train import train_one_shot
@@ -182,7 +182,7 @@ def test_an_older_copy_of_the_folder_is_refused_once_labels_have_left(companies,
 def sent_before(companies, *runs):
     """Embeddings of other rows that the airport has sent in earlier runs, in its book."""
     keys, codes = np.arange(160, dtype=np.uint8).reshape(10, 16), np.zeros((10, 1), np.uint8)
-    with one_shot_features.counted_book(companies.folder("airport")) as book:
+    with departures.counted_book(companies.folder("airport")) as book:
         for run in runs:
             book.enter(run, keys, Shipment(run, "airline", run, "1 number", 10, 0.1), codes)
     return book.path

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hmac
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ from tacit._version import __version__
 from tacit.align.encoder import Inputs
 from tacit.align.tables import inputs_digest
 from tacit.company.align import Aligned, aligned
+from tacit.company.departures import book_of, counted_book, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial
 from tacit.company.models import load_factory
@@ -47,15 +46,14 @@ from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
 from tacit.one_shot.parts import discard, guard, part, store_array, store_json
-from tacit.one_shot.records import Keys, keyed
+from tacit.one_shot.records import Keys
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
-from tacit.one_shot.shipments import Shipment, Shipments, version_of
+from tacit.one_shot.shipments import Shipment, version_of
 from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
-from tacit.wire.tally import EMBEDDINGS, Tally
 
-__all__ = ["FeatureOutcome", "counted_book", "home_of", "row_keys", "shown", "train_features"]
+__all__ = ["FeatureOutcome", "home_of", "shown", "train_features"]
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -325,7 +323,7 @@ def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[s
         shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
         folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
         progress=progress, groups=_groups(folder.run_folder(contract), len(inputs)),
-        before=_book(folder).before(_row_keys(folder, rows), run_id(contract, rows)),
+        before=book_of(folder).before(_row_keys(folder, rows), run_id(contract, rows)),
     )  # fmt: skip
 
 
@@ -342,11 +340,6 @@ def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 # --- what leaves -----------------------------------------------------------------------------------------------------
-
-
-def row_keys(folder: Folder, hashes: NDArray[np.uint8]) -> Keys:
-    """What the book of embeddings calls rows with these hashes of their ids, in every run."""
-    return keyed(hmac.digest(folder.secret, b"tacit embeddings 1", "sha256"), hashes, "row")
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
@@ -383,21 +376,6 @@ def _enter(
     shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
     with counted_book(folder) as book:
         return book.enter(run, keys, shipment, leaving, seen)
-
-
-@contextmanager
-def counted_book(folder: Folder, restored: Callable[[str], None] | None = None) -> Iterator[Shipments]:
-    """The party's book of what left; how many entries it has is counted apart from the folder, before anything leaves.
-
-    What it has forgotten would not be attacked together with what leaves next.
-    """
-    book = _book(folder)
-    with Tally(folder.embeddings_tally_path, restored, EMBEDDINGS).around(lambda: book.entries):
-        yield book
-
-
-def _book(folder: Folder) -> Shipments:
-    return Shipments(folder.path / "embeddings")
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:

@@ -10,7 +10,6 @@ bit that changes would prove a correction.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import sqlite3
@@ -29,7 +28,7 @@ from tacit.one_shot._tables import TABLES
 from tacit.one_shot.charges import Charges
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
-from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed
+from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed, padded, sealed
 from tacit.one_shot.sums import Sums
 
 __all__ = ["Book", "Terms", "open_book"]
@@ -292,16 +291,17 @@ class Book:
         sent: NDArray[Any],
         groups: NDArray[np.int64] | None,
     ) -> None:
-        seal = self._seal(run_id, json.dumps(mechanism.parameters(), sort_keys=True), keys, sent)
+        seal = sealed(self._secret, run_id, json.dumps(mechanism.parameters(), sort_keys=True), keys, sent)
         odds, partners = odds_of(mechanism, terms.delta), json.dumps(list(terms.partners))
-        asked = (run_id, _now(), terms.run, partners, mine, len(keys), mechanism.auc, odds, seal)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        asked = (run_id, now, terms.run, partners, mine, len(keys), mechanism.auc, odds, seal)
         names = "run_id, time, run, partners, mechanism, rows, auc, odds, seal"
         number = self._db.execute(f"INSERT INTO releases ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", asked).lastrowid
         chunks = range(0, max(len(sent), len(keys)), _CHUNK)
         each = [keys, sent] if groups is None else [keys, sent, groups]
         self._db.executemany(
             "INSERT INTO released (release, chunk, keys, sent, groups) VALUES (?, ?, ?, ?, ?)",
-            ((number, at // _CHUNK, *_bytes(each, at)) for at in chunks),
+            ((number, at // _CHUNK, *padded(each, at, _CHUNK)) for at in chunks),
         )
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class Book:
             drawn = self._drawn(
                 run_id, mechanism, keys, self._frozen(series, keys), (coin[0], coin[1], coin[2]), groups
             )
-            if not np.array_equal(drawn, sent) or seal != self._seal(run_id, parameters, keys, sent):
+            if not np.array_equal(drawn, sent) or seal != sealed(self._secret, run_id, parameters, keys, sent):
                 raise StorageError(
                     f"{self.path}: what the run {run!r} was sent is not what the secret and the frozen labels give: the"
                     " book was changed; bring it back as it was"
@@ -375,12 +375,6 @@ class Book:
             raise StorageError(f"{self.path}: labels of a release are missing: bring the book back as it was") from None
         return np.array(found, np.int64)
 
-    def _seal(self, run_id: str, parameters: str, keys: Keys, sent: NDArray[Any]) -> str:
-        said = hashlib.sha256()
-        for part in (run_id.encode(), parameters.encode(), keys.tobytes(), sent.tobytes()):
-            said.update(len(part).to_bytes(8, "big") + part)
-        return hmac.digest(self._secret, b"release" + said.digest(), "sha256").hex()
-
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All of it on the disk, or nothing."""
@@ -401,13 +395,3 @@ class Book:
             raise StorageError(
                 f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
             ) from error
-
-
-def _bytes(each: Sequence[NDArray[Any]], at: int) -> list[bytes | None]:
-    """The same rows of some arrays as bytes; None in the place of what is not there."""
-    found: list[bytes | None] = [array[at : at + _CHUNK].tobytes() for array in each]
-    return found + [None] * (3 - len(each))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import hmac
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.ledger.keys import digests
 
-__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms", "keyed"]
+__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms", "keyed", "padded", "sealed"]
 
 Keys = NDArray[np.uint8]
 """By which rows or units are known for good.  (rows, 16)"""
@@ -22,6 +23,20 @@ def keyed(secret: bytes, hashes: NDArray[np.uint8], what: str) -> Keys:
     """Keys of rows or units from the hashes of their ids: without the secret no id can be tried."""
     state = hashlib.blake2b(key=secret, digest_size=16, person=f"tacit {what}".encode()[:16])
     return np.frombuffer(digests(hashes, state), np.uint8).reshape(-1, 16)
+
+
+def sealed(secret: bytes, run_id: str, parameters: str, keys: Keys, sent: NDArray[Any]) -> str:
+    """What only the secret's owner can make of a release: a row of it that was changed by hand is noticed."""
+    whole = hashlib.sha256()
+    for part in (run_id.encode(), parameters.encode(), keys.tobytes(), sent.tobytes()):
+        whole.update(len(part).to_bytes(8, "big") + part)
+    return hmac.digest(secret, b"release" + whole.digest(), "sha256").hex()
+
+
+def padded(arrays: Sequence[NDArray[Any]], start: int, count: int) -> list[bytes | None]:
+    """The same rows of up to three arrays as bytes; None in the place of what is not there."""
+    rows: list[bytes | None] = [array[start : start + count].tobytes() for array in arrays]
+    return rows + [None] * (3 - len(arrays))
 
 
 @dataclass(frozen=True)

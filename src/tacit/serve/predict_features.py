@@ -20,9 +20,9 @@ from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import blocks, check_columns
 from tacit.company.align import Aligned, aligned, store
+from tacit.company.departures import counted_book, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet
-from tacit.company.one_shot_features import counted_book, row_keys
 from tacit.contracts import Link, Message
 from tacit.errors import DataError, LinkError, RefusedError
 from tacit.one_shot.parts import part
