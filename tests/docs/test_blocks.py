@@ -76,6 +76,7 @@ NOT_RUN = {
         "tacit init --role label airline": "the folder is there already; the tutorial of one exchange makes it",
         "tacit align --folder airline": TWO,
         "tacit train --folder airline": TWO,
+        "tacit predict new.parquet --out scores.parquet --folder airline": ELSEWHERE,
         "tacit demo --split": ELSEWHERE,
         "tacit demo --compare": ELSEWHERE,
         "tacit dashboard runs": SERVES,
