@@ -97,7 +97,7 @@ def hijacked(inputs, town, tenth=0.1):
 def test_a_hijack_by_labels_is_seen_though_means_look_harmless():
     inputs = rows()
     found = audit(ranks(hijacked(inputs, town=5)), inputs)
-    assert found.numbers < 0.1
+    assert found.numbers < 0.2
     assert found.codes < 0.35
     assert of(found, "town", "category 5").read.low > 0.9
     assert found.worst > 0.9
