@@ -98,7 +98,7 @@ def test_a_hijack_by_labels_is_seen_though_means_look_harmless():
     inputs = rows()
     found = audit(ranks(hijacked(inputs, town=5)), inputs)
     assert found.numbers < 0.2
-    assert found.codes < 0.35
+    assert found.codes < 0.5
     assert of(found, "town", "category 5").read.low > 0.9
     assert found.worst > 0.9
     assert not found.holds(0.5)
