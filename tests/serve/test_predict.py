@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tacit.company import sealed_log
+from tacit.company.audit import audit_run
 from tacit.contracts import Message
 from tacit.errors import DataError, RefusedError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipments
@@ -93,6 +94,8 @@ def test_a_book_that_forgot_what_left_for_a_prediction_lets_nothing_leave(world)
     assert isinstance(refused, StorageError), refused
     assert "book of embeddings has 1 entries, and 2 were made" in str(refused)
     assert [line["rows"] for line in sealed(world, "airport")] == [702], "nothing more has left"
+    with pytest.raises(StorageError, match="has 1 entries, and 2 were made"):
+        audit_run(world / "airport")
 
 
 def test_a_split_training(split, tmp_path):
