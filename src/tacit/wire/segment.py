@@ -24,8 +24,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
 from tacit.disk import Buffer
 from tacit.errors import StorageError, UsageError
 
@@ -177,6 +175,8 @@ def encode(segment: Segment, record: Record, parts: Sequence[memoryview], durabl
 
 def gmac(key: bytes, nonce: bytes, parts: Sequence[Buffer]) -> bytes:
     """A check of these bytes, 16 of them: it finds damage at memory speed and, with a public key, no malice."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # a worker of a sweep may lack it
+
     mac = Cipher(algorithms.AES(key), modes.GCM(nonce)).encryptor()
     for part in parts:
         mac.authenticate_additional_data(part)
