@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
-__all__ = ["COMPANY", "KINDS", "Coding", "Columns", "Scaling", "kind_of", "numbers", "require", "to_float", "values_of"]
-
 # Values are compared as one of these four kinds, so that a table reads alike whatever width its integers are stored in.
 KINDS: dict[str, type[pl.DataType]] = {
     "integer": pl.Int64,

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from tacit.errors import UsageError
 
-__all__ = ["Plan", "Task", "batches", "digest", "scramble", "shuffled"]
-
 _BLOCK = 1 << 16  # places that are worked out at a time
 _ROUNDS = 8
 _SMALL = 10

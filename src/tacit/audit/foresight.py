@@ -14,8 +14,6 @@ from tacit.audit.run import Finding, attack_all
 from tacit.audit.standard import STEERING, joined
 from tacit.contracts import Protection, View
 
-__all__ = ["QUICK", "Sent", "figures", "on_batches", "on_visits"]
-
 QUICK = chosen(lambda known: known.steers)
 """The attacks that steer: the strongest of those that take less than a second on some batches."""
 

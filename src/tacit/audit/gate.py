@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
-__all__ = ["Action", "Figure", "OnLimit", "Verdict", "decide", "grown"]
-
 Action = Literal["keep", "raise", "lower", "pause", "stop", "resume"]
 OnLimit = Literal["raise noise", "pause", "stop"]
 

@@ -8,8 +8,6 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
-__all__ = ["Norms", "norms_by_class"]
-
 BINS = 24
 
 

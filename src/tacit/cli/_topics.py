@@ -16,8 +16,6 @@ import tacit
 from tacit.cli._names import modules
 from tacit.errors import UsageError
 
-__all__ = ["KINDS", "Topic", "find", "text_of", "topics"]
-
 _ROOT = Path(tacit.__file__).parent
 _PAGES = {"explain": "Explanations", "tutorial": "Tutorials", "howto": "How-tos", "ref": "Reference", "": "Results"}
 _PLUGINS = {

@@ -25,8 +25,6 @@ from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
 from tacit.models.layers import glorot_linear
 
-__all__ = ["Half", "Joined", "build", "cuts_of", "describe", "first_seed", "load_factory", "optimizer", "try_out"]
-
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
 

@@ -24,8 +24,6 @@ from tacit.company.status import Telling
 from tacit.config import OneShotContract
 from tacit.errors import DataError
 
-__all__ = ["ExchangeTelling", "columns_of", "every_row", "id_hashes", "own_inputs", "run_id", "seed_of", "threads_of"]
-
 
 @dataclass(frozen=True)
 class ExchangeTelling(Telling):

@@ -53,8 +53,6 @@ from tacit.one_shot.shipments import Shipment, version_of
 from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
 
-__all__ = ["FeatureOutcome", "home_of", "shown", "train_features"]
-
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
 

@@ -43,8 +43,6 @@ from tacit.one_shot.target import Target, figures, read_target
 from tacit.wire.line import Desk
 from tacit.wire.tally import COINS, Tally
 
-__all__ = ["Answers", "LabelOutcome", "mechanism_of", "train_label"]
-
 _LEFT = {
     "flips": "flipped labels",
     "ciphertexts": "encrypted labels",

@@ -15,8 +15,6 @@ from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.tally import Tally
 
-__all__ = ["Durable"]
-
 
 @dataclass
 class Durable:

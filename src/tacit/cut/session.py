@@ -27,8 +27,6 @@ from tacit.wire.checkpoint import Checkpoint
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.exchange import Exchange
 
-__all__ = ["FeatureGuard", "FeatureSession", "LabelGuard", "LabelSession", "Measure", "Turned"]
-
 DIGITS = 2
 """Of shared figures: among 200 rows of a class, one row moves an AUC by half of the last digit at most."""
 

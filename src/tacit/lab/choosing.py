@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tacit.lab.data.rows import Data
 
-__all__ = ["Choice", "Point", "best", "check_attacks", "choose", "not_tried", "points"]
-
 
 @dataclass(frozen=True)
 class Point:

@@ -28,8 +28,6 @@ from tacit.testing import CHECKS, EMBEDDING_CHECKS, Outcome, Shielded, Subject, 
 from tacit.testing.loading import Loaded, load
 from tacit.testing.subject import require
 
-__all__ = ["Conformance", "Read", "run", "up_to"]
-
 USUAL = 0.6
 """The limit at which ours are made for comparison where none is set."""
 

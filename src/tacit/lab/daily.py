@@ -14,8 +14,6 @@ from tacit.lab.sweeping.judging import student
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Triple", "draw_days", "numbers_by_day", "of_settings"]
-
 Triple = tuple[str, str | None, float | None]
 """A setting as its protection, knob and strength."""
 

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS", "GREY", "SETTING", "Sheet", "colour_of", "label_of", "labelled", "needs_matplotlib", "others_of",
-    "shades", "styled",
-]  # fmt: skip
-
 SETTING = ("protection", "knob", "strength", "options")
 """The columns of results that name a setting, whatever its seed; options hold what it has beside its strength."""
 

@@ -20,8 +20,6 @@ from tacit.models import adam
 from tacit.protect.gradient.none import none
 from tacit.wire.record import Recorder, Transcript
 
-__all__ = ["Course", "Problem", "Trained", "Trial", "as_dict", "attack", "last_of", "problem_of", "train"]
-
 Progress = Callable[[str, int, int], None]
 """Told what is being done, the steps done and all steps."""
 

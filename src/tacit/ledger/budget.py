@@ -13,8 +13,6 @@ from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 from tacit.ledger.summary import auc_of, sum_kl_of
 
-__all__ = ["Remaining", "remaining"]
-
 _LEAST = 1e-9  # a sumKL below this takes more noise than numbers can hold
 
 

@@ -27,11 +27,6 @@ from typing import IO, Any
 from tacit.disk import locked, make_folder, replaced, storing, sync_file, write_at
 from tacit.errors import StorageError
 
-__all__ = [
-    "ANSWERS", "HEAD_SIZE", "Answer", "Frame", "Reader", "Writer", "begin", "damaged", "encode_answer", "encode_fact",
-    "read_answer", "read_fact", "read_head", "records",
-]  # fmt: skip
-
 VERSION = 1
 KINDS = ("train", "evaluate", "run", "event", "figures", "epoch", "budget", "told")  # "epoch": of older ledgers
 ANSWERS = ("train", "evaluate")

@@ -13,8 +13,6 @@ from tacit.align.batches import Plan, shuffled
 from tacit.errors import UsageError
 from tacit.ledger.log import ANSWERS
 
-__all__ = ["Declared", "Run"]
-
 _BLOCK = 1 << 22  # rows that are counted at a time
 
 

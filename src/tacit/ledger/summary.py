@@ -17,11 +17,6 @@ from tacit.ledger.keys import Keys
 from tacit.ledger.run import Declared
 from tacit.protect import embedding, gradient
 
-__all__ = [
-    "Promise", "RunSummary", "Spent", "Summary", "auc_of", "by_example", "embedding_sum_kl", "histogram", "promise",
-    "spent_in", "strange", "sum_kl_of",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class RunSummary:

@@ -9,8 +9,6 @@ from fractions import Fraction
 
 from gmpy2 import mpz  # type: ignore[import-untyped]
 
-__all__ = ["Atoms", "up"]
-
 
 def up(value: Fraction) -> float:
     """The smallest float that is not below an exact value.

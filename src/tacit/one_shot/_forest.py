@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from tacit.errors import DataError, TensorError, UsageError
 from tacit.one_shot._rows import Progress, Target, loss
 
-__all__ = ["Forest", "Growth"]
-
 _ROWS = 32768  # rows that are sent through the trees at once
 
 

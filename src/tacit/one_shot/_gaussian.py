@@ -12,8 +12,6 @@ from gmpy2 import mpfr
 
 from tacit.one_shot._lattice import product
 
-__all__ = ["BITS", "KeyedBits", "discrete_gaussian", "masses_of"]
-
 BITS = 96
 """`masses_of` gives probabilities in parts of 2**BITS."""
 

@@ -24,8 +24,6 @@ from gmpy2 import mpfr, mpz
 
 from tacit.one_shot._atoms import Atoms
 
-__all__ = ["Lattice", "product"]
-
 _BITS = 64
 _WHOLE = 1 << _BITS
 _STEP = Fraction(2049, 2048)

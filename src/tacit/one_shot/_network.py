@@ -17,18 +17,6 @@ from tacit.models import Columns
 from tacit.one_shot._rows import Progress, Target, loss, using_threads
 from tacit.one_shot.same_bits import in_blocks
 
-__all__ = [
-    "Fitting",
-    "Members",
-    "PictureTrunk",
-    "Scorer",
-    "TableTrunk",
-    "fit_scorer",
-    "same_draws",
-    "scores_of",
-    "units_of",
-]
-
 _SMALL = 0.4  # times the usual size of the first weights
 _FAR = 4.0  # deviations from a number's mean, beyond which it counts as so far
 

@@ -19,11 +19,6 @@ from tacit.config.contract import WIDEST
 from tacit.errors import LabelsError, UsageError
 from tacit.models.layers import count
 
-__all__ = [
-    "Progress", "Target", "alike", "fresh", "learnable", "loss", "matrix", "save_own", "sent_target", "softmax",
-    "table_of", "true_target", "unordered", "using_threads",
-]  # fmt: skip
-
 Progress = Callable[[str, int, int], None]
 """What is going on, how much of it is done, and of how much."""
 

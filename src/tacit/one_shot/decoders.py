@@ -20,23 +20,6 @@ from tacit.audit.fitting import Loss, trained
 from tacit.contracts import noise_source
 from tacit.one_shot._rows import alike
 
-__all__ = [
-    "FEW",
-    "LEVELS",
-    "Bag",
-    "Table",
-    "answered",
-    "exact",
-    "first_guess",
-    "forest",
-    "grouped",
-    "nearest",
-    "network",
-    "ranked",
-    "together",
-    "updates_for",
-]
-
 Codes = NDArray[np.generic]
 Bins = NDArray[np.uint8]
 Floats = NDArray[np.float32]

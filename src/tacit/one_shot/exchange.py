@@ -45,8 +45,6 @@ from tacit.one_shot.sums import Sums
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import DeskLine, Dialer, refused_by
 
-__all__ = ["CHUNK", "Asking", "Greeting", "answer_all", "feature_limits", "label_limits", "unpacked"]
-
 CHUNK = 1 << 28
 """Bytes of an embedding that are sent and acknowledged at a time."""
 

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import UsageError
 
-__all__ = ["FisherBound", "fisher_bound"]
-
 
 @dataclass(frozen=True)
 class FisherBound:

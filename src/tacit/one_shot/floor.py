@@ -31,8 +31,6 @@ from tacit.one_shot.findings import Z95
 from tacit.one_shot.questions import areas, shares
 from tacit.one_shot.same_bits import in_blocks
 
-__all__ = ["FLOORS", "Floor", "clusters", "pca", "waist", "worth"]
-
 Floats = NDArray[np.float32]
 Arrays = dict[str, NDArray[Any]]
 

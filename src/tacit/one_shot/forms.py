@@ -14,8 +14,6 @@ from tacit.errors import UsageError
 from tacit.one_shot.noise import with_noise
 from tacit.one_shot.ranks import Ranks
 
-__all__ = ["Coding", "Form", "shown"]
-
 
 @dataclass(frozen=True)
 class Form:

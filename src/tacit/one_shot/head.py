@@ -26,8 +26,6 @@ from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._network import Fitting, Scorer, TableTrunk, fit_scorer, same_draws, scores_of, units_of
 from tacit.one_shot._rows import Progress, Target, fresh, matrix, save_own, softmax, true_target, unordered
 
-__all__ = ["HEADS", "Head", "Shape", "fit_head", "load_head"]
-
 HEADS = ("trees", "network")
 """The heads that have a name; anything else is an object or a factory of the user's."""
 

@@ -26,8 +26,6 @@ from tacit.errors import UsageError
 from tacit.one_shot._atoms import Atoms, up
 from tacit.one_shot._lattice import Lattice
 
-__all__ = ["Loss"]
-
 _PAIRS = 1 << 13  # of outcomes that are multiplied out exactly: 64 releases of a coin and 64 more, just not
 _EXACT = 1 << 15  # bits of a probability that is kept exactly
 

@@ -24,8 +24,6 @@ from tacit.one_shot.mechanisms import Flipping, Mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.questions import areas
 
-__all__ = ["Added", "Area", "added", "canaries", "most_of_flips", "read_flips", "told_truth"]
-
 _SURE = 5.0  # deviations; above a bound by so many once in three million
 _LEAST = 10  # rows of either kind
 _ATTACKED = 60_000  # rows that a partner knows, and that it is judged on, at most

@@ -19,8 +19,6 @@ from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot.told_apart import Embedded, runs, steps, told_apart
 
-__all__ = ["LEAST", "TAIL", "Questions", "areas", "codes_read", "shares"]
-
 TAIL = 0.05
 """The share of the rows that a column's lowest and its highest numbers are, ties aside; more where rows are few."""
 

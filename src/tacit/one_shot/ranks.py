@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError, TensorError, UsageError
 
-__all__ = ["MOST", "Ranks"]
-
 MOST = 256
 """The most ranks that a number may have: a rank is one byte."""
 

@@ -15,8 +15,6 @@ from torch.nn import functional
 from tacit.align.encoder import Columns, Encoder, Inputs
 from tacit.errors import DataError, TensorError
 
-__all__ = ["Reader", "labels_of", "looked_for"]
-
 _FLAGGED = 0.01  # the share of missing numbers from which on that one is missing is a column of its own
 _PLACES = 8  # of a picture, each way, whose brightness decoders look for
 

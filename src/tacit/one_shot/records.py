@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from tacit.ledger.keys import digests
 
-__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms", "keyed", "padded", "sealed"]
-
 Keys = NDArray[np.uint8]
 """By which rows or units are known for good.  (rows, 16)"""
 

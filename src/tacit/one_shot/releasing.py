@@ -25,8 +25,6 @@ from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.shipments import Before
 
-__all__ = ["Home", "Released", "above_floor", "attack_groups", "release"]
-
 _GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
 _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
 

@@ -23,8 +23,6 @@ from tacit.disk import make_folder
 from tacit.errors import StorageError
 from tacit.one_shot.records import Keys
 
-__all__ = ["Before", "Shipment", "Shipments", "version_of"]
-
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shipments (
     id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partner TEXT NOT NULL,

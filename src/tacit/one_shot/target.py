@@ -15,8 +15,6 @@ from tacit.audit.metrics.leak_auc import auc
 from tacit.config import Exchange
 from tacit.errors import LabelsError
 
-__all__ = ["Target", "figures", "read_target"]
-
 _RARE = 0.5  # a rare class has no larger share
 
 

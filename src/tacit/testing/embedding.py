@@ -14,8 +14,6 @@ from tacit.protect.embedding import names
 from tacit.testing.form import check_event
 from tacit.testing.subject import CheckError, bits, finite, generator, require, seed_world
 
-__all__ = ["EMBEDDING_CHECKS", "Shielded"]
-
 _INPUTS = 5
 _SHAPES = ((16, (4,)), (8, (4, 3, 3)), (1, (4,)), (1, (1,)), (2, (7,)), (3, (300,)))
 _FROM_SOURCE = "draw everything from the source that is passed: noise.normal(z.shape, dtype=z.dtype, device=z.device)"

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from tacit.testing.subject import CheckError, global_randomness
 
-__all__ = ["Outcome", "asked", "examine", "where"]
-
 Examined = TypeVar("Examined")
 
 

@@ -15,8 +15,6 @@ from tacit.contracts import EmbeddingProtection, Protection
 from tacit.errors import UsageError
 from tacit.testing.examining import where
 
-__all__ = ["Loaded", "load"]
-
 
 @dataclass(frozen=True)
 class Loaded:

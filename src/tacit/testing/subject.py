@@ -14,11 +14,6 @@ from torch import Tensor
 
 from tacit.contracts import Noise, Protected, Protection
 
-__all__ = [
-    "Batch", "CheckError", "Subject", "bits", "finite", "generator", "global_randomness", "make_batch", "require",
-    "same", "same_tree", "seed_world",
-]  # fmt: skip
-
 
 class CheckError(Exception):
     """A check that did not pass.

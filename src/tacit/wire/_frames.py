@@ -28,8 +28,6 @@ from tacit.disk import Buffer, write_at
 from tacit.errors import StorageError
 from tacit.wire.segment import gmac
 
-__all__ = ["Frame", "read_frames", "write_frame"]
-
 _MAGIC = b"TACITREC"
 _FIXED = struct.Struct("<8sII16s")
 _KEY, _NONCE = b"tacit transcript", bytes(12)

@@ -22,8 +22,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tacit.errors import DataError, UsageError
 
-__all__ = ["DAYS", "MOST_DAYS", "Certificate", "Identity", "check_name", "create", "fingerprint", "read", "show"]
-
 LARGEST = 64 * 1024  # bytes of a file; ours have below 1,000
 DAYS, MOST_DAYS = 825, 1100  # that a certificate is valid, if nobody says otherwise, and at most
 SKEW = timedelta(hours=1)  # a new certificate is valid from an hour ago, for peers whose clocks are slow

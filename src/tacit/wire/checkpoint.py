@@ -19,8 +19,6 @@ from torch import Tensor
 from tacit.disk import Buffer, make_folder, remove, replaced, storing, write_at
 from tacit.errors import StorageError, UsageError
 
-__all__ = ["Checkpoint", "Checkpoints", "flatten", "load", "rebuild", "save"]
-
 _FORMAT = "tacit-checkpoint-1"
 _NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
 _DIGEST = b'"sha256":"'  # the digest stands behind it, and as zeros in what it covers

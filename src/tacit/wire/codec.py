@@ -24,11 +24,6 @@ from torch import Tensor
 from tacit.contracts import Message, raw_bytes
 from tacit.errors import ProtocolError, TensorError, UsageError
 
-__all__ = [
-    "CONTROL", "DEPTH", "DIMENSIONS", "DTYPES", "FRAME", "HEADER", "KINDS", "LONGEST", "Assembler", "AtMost", "Encoded",
-    "Limit", "control", "encode", "encoded", "frames", "read_control", "short_name", "wrong_numbers",
-]  # fmt: skip
-
 if sys.byteorder != "little":
     raise ImportError("tacit.wire.codec sends tensors as they lie in memory, least byte first: this machine's are not")
 

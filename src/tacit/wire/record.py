@@ -22,8 +22,6 @@ from tacit.disk import make_folder, opened, remove
 from tacit.errors import StorageError, UsageError
 from tacit.wire._frames import Frame, read_frames, write_frame
 
-__all__ = ["RecordedRun", "Recorder", "Transcript"]
-
 _VISITS = "visits"
 _PART = "last.part"
 _NAME = re.compile(r"last-(\d{12})")

@@ -29,22 +29,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tacit.disk import Buffer
 from tacit.errors import StorageError, UsageError
 
-__all__ = [
-    "HEAD_SIZE",
-    "LARGEST_TURN",
-    "Header",
-    "Record",
-    "Segment",
-    "claims",
-    "damaged",
-    "encode",
-    "gmac",
-    "head",
-    "headers",
-    "open_segment",
-    "parts_of",
-]
-
 KINDS = ("sent", "received", "answered", "note")
 VERSION = 1
 MAX_PEER = 255  # bytes

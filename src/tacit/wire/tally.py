@@ -14,8 +14,6 @@ from typing import NamedTuple
 from tacit.disk import locked, make_folder, sync_file, sync_folder, write_at
 from tacit.errors import StorageError
 
-__all__ = ["COINS", "EMBEDDINGS", "LEDGER", "MESSAGES", "Counted", "Tally"]
-
 _PATIENCE = 600.0  # seconds in which another run of the same party is done with a book
 
 Restored = Callable[[str], None]

@@ -18,8 +18,6 @@ from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Guess
 from tacit.errors import LabelsError
 
-__all__ = ["auc", "delong", "fold", "judged", "leak_auc"]
-
 _LACKING = "no batch holds both classes among the rows that count: take more rows or larger batches"
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _Z90 = 1.6448536269514722  # its 95% quantile

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from tacit.errors import TacitError
 
-__all__ = ["Finding", "of_error", "ok", "problem", "warning"]
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -29,8 +29,6 @@ from tacit.lab.data.faults import Faults
 if TYPE_CHECKING:  # a list of names needs no torch, and a machine for training needs no polars
     from tacit.lab.data.rows import Data
 
-__all__ = ["SOURCES", "Source", "load", "names"]
-
 
 @dataclass(frozen=True)
 class Source:

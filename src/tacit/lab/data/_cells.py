@@ -11,8 +11,6 @@ import polars as pl
 
 from tacit.align.encoder import to_float
 
-__all__ = ["DAY", "KINDS", "Cell", "Kept"]
-
 DAY = "tacit day"
 """The column that holds the day of each row, in days since 1970, where a file has days."""
 

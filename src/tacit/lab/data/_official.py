@@ -18,8 +18,6 @@ from tacit.disk import storing
 from tacit.lab.data import avazu, criteo
 from tacit.lab.data.generated import AVAZU, CRITEO, Drawing, Drawn, Recipe
 
-__all__ = ["WRITERS", "write"]
-
 _FIRST_DAY = date(2014, 10, 21)
 
 

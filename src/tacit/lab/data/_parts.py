@@ -15,8 +15,6 @@ from tacit.disk import replaced, storing
 from tacit.errors import DataError
 from tacit.lab.data._sources import ROW, Bad, Chunk, Position, Source
 
-__all__ = ["Parts", "parts"]
-
 _FORMAT = 1  # of the files; another one is made anew
 _ABOUT = "tacit"  # in the metadata of a part
 _SOURCE, _END = "source.json", "end.json"

@@ -11,8 +11,6 @@ import polars as pl
 
 from tacit.errors import DataError
 
-__all__ = ["ROW", "Bad", "Chunk", "Position", "Source", "found"]
-
 ROW = "tacit row"
 """The column that holds each row's number in the file, counted from 0; rows that were left out are counted too."""
 

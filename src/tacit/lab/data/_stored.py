@@ -16,8 +16,6 @@ from tacit.errors import DataError
 from tacit.lab.data._cells import KINDS
 from tacit.lab.data._sources import ROW, Bad, Chunk, Position, Source
 
-__all__ = ["Joined", "Stored"]
-
 CHUNK = 1 << 17
 """Rows that are read at once."""
 

@@ -21,8 +21,6 @@ from tacit.errors import DataError
 from tacit.lab.data._cells import KINDS
 from tacit.lab.data._sources import ROW, Bad, Chunk, Position
 
-__all__ = ["CHUNK", "Layout", "Text", "header"]
-
 CHUNK = 32 << 20
 """Bytes of text that are read at once; about 140,000 rows of Criteo."""
 

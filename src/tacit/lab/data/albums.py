@@ -11,8 +11,6 @@ from typing import Protocol
 
 from tacit.errors import DataError
 
-__all__ = ["Album", "Folders", "Tar"]
-
 _ENDS = (".jpg", ".jpeg", ".png")
 
 

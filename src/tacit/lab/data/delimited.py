@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.lab.data.faults import Faults
 
-__all__ = ["Text", "found", "parse", "read"]
-
 
 @dataclass(frozen=True)
 class Text:

@@ -29,11 +29,6 @@ from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Rows
 from tacit.lab.data.rows import Pictures as PictureInputs
 
-__all__ = [
-    "CLASSES", "FOLDER", "SIDE", "Fashion", "Pictures", "generated", "load", "pictures", "read_idx", "save",
-    "write_generated",
-]  # fmt: skip
-
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package puts the files."""
 

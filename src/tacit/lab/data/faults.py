@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tacit.errors import DataError, UsageError
 
-__all__ = ["Faults"]
-
 
 class Faults:
     """What a loader does about them.

@@ -21,11 +21,6 @@ from torch import Tensor
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data, Rows, Table
 
-__all__ = [
-    "AVAZU", "CHUNK", "CRITEO", "FULL_AVAZU", "FULL_CRITEO", "Drawing", "Drawn", "Recipe", "avazu", "criteo", "table",
-    "write",
-]  # fmt: skip
-
 FULL_CRITEO = (
     *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652),
     *(2173, 4, 7046547, 18, 15, 286181, 105, 142572),

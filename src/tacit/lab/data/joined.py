@@ -18,8 +18,6 @@ from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows, Table
 
-__all__ = ["DAY", "Joint", "Part", "Split"]
-
 DAY = "tacit day"
 """The column of the day of each row, where a table has one."""
 

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from tacit.errors import DataError
 
-__all__ = ["Data", "Pictures", "Rows", "Table"]
-
 
 @dataclass(frozen=True)
 class Rows:

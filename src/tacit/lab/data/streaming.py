@@ -35,8 +35,6 @@ from tacit.lab.data._sources import ROW, Bad, Source
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows, Table
 
-__all__ = ["Options", "Progress", "Schema", "cache_folder", "load", "shared"]
-
 Progress = Callable[[int, int], None]
 """Called with the work done and to do, in bytes of text or rows of Parquet, each of which counts three times."""
 

@@ -14,8 +14,6 @@ from tacit.errors import UsageError
 from tacit.lab.one_shot.settings import Family, Setting
 from tacit.lab.one_shot.trying import Trial
 
-__all__ = ["NEAR", "Advice", "Point", "advise", "points", "spelled"]
-
 _UNKNOWN = (
     "Decoders knew no other column of a row here. `tacit train` also asks what is added for somebody who knows all "
     "others, and sends less where that is over the limit: --given asks the same."

@@ -12,8 +12,6 @@ from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.floor import FLOORS
 from tacit.one_shot.learn import LEARNERS
 
-__all__ = ["CUT", "RIVALS", "Family", "Search", "Setting"]
-
 _DECIDE = ("label_limit", "head", "attack_rows", "given")
 
 Labels = Literal["flips", "sums", "none", "true", "raw", "alone", "split"]

@@ -23,8 +23,6 @@ from tacit.models import adam
 from tacit.protect.gradient import protection
 from tacit.wire.record import Recorder
 
-__all__ = ["Split", "split_trained"]
-
 EPOCHS = 5
 """How often each row is visited."""
 

@@ -31,8 +31,6 @@ from tacit.one_shot.release import attack_release
 from tacit.one_shot.sums import sums
 from tacit.one_shot.target import figures
 
-__all__ = ["FILE", "Trial", "try_all"]
-
 FILE = "one_shot.jsonl"
 """A line for each setting and seed that was tried."""
 

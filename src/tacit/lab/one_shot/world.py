@@ -15,8 +15,6 @@ from tacit.lab.data.rows import Data, Pictures, Table
 from tacit.one_shot.reading import looked_for
 from tacit.one_shot.target import Target
 
-__all__ = ["World", "world_of"]
-
 
 @dataclass(frozen=True)
 class World:

@@ -13,8 +13,6 @@ from tacit.errors import StorageError
 from tacit.lab.sweeping.wave import Wave
 from tacit.wire.checkpoint import load, save
 
-__all__ = ["SUFFIX", "Begun", "Keeping", "begun_in"]
-
 SUFFIX = ".checkpoint"
 _SPARE = 20  # times as long as the last one took the next one waits, so that a slow disk costs 5% at most
 

@@ -23,8 +23,6 @@ from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED
 from tacit.lab.sweeping.results import leak_column
 from tacit.wire.record import Transcript
 
-__all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "student", "utility", "wanted"]
-
 RECORDED = chosen(lambda known: known.sweep == "last batches")
 """What is tried at the cut on the last batches, on gradients, which the protection answers for, and not on embeddings,
 which every trained model pulls apart."""

@@ -17,11 +17,6 @@ from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.sweeping.settings import Setting
 
-__all__ = [
-    "PAPERS", "Paper", "Plan", "Recipe", "checked_rate", "cut_size", "device_named", "digest_of", "paper_of",
-    "recipe_for", "shortened",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Paper:

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from tacit.lab.choosing import Choice, Point
 
-__all__ = ["IDENTITY", "PLACE", "UTILITY", "WORST", "Sweep", "as_table", "leak_column", "leaks_of", "read", "write"]
-
 IDENTITY = ("replica", "protection", "knob", "strength", "options", "seed")
 """The columns that name a replica."""
 

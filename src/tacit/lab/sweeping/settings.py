@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from tacit.contracts import Protection
 from tacit.protect.gradient import protection
 
-__all__ = ["Option", "Setting"]
-
 Option = float | int | str | bool | None
 """What an option of a protection may be."""
 

@@ -23,8 +23,6 @@ from tacit.lab.sweeping.settings import Setting
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Store"]
-
 
 class Store:
     """What is kept of a sweep: in a folder, or in memory alone where there is none.

@@ -27,8 +27,6 @@ from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import in_blocks
 
-__all__ = ["Linear", "LinearBottom", "linear", "load"]
-
 _SHRINKS = (1.0, 10.0, 100.0, 1000.0, 10000.0)
 _FOLDS = 4
 _BASES = 3  # of a number

@@ -38,8 +38,6 @@ from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
 from tacit.one_shot.same_bits import mixed
 
-__all__ = ["Network", "NetworkBottom", "load", "network"]
-
 _BLOCK = 8192
 _MOST_MEMBERS = 64
 _WEIGHTS = "network.safetensors"

@@ -22,8 +22,6 @@ from tacit.one_shot._rows import Progress, fresh, learnable, matrix, save_own
 from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.learn.network import network
 
-__all__ = ["Own", "OwnBottom", "own"]
-
 _SCORES = ("transform", "decision_function", "predict_proba", "predict")
 
 

@@ -24,8 +24,6 @@ from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import mixed
 
-__all__ = ["Trees", "TreesBottom", "load", "trees"]
-
 _SAMPLE = 20_000  # rows from which directions are worked out
 _MANY_CODES = 64  # from here on the order of a column's codes says nothing to a tree
 _MOST_TREES = 1600  # of all folds and classes together: directions of more take longer than the trees

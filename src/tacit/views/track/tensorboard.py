@@ -20,8 +20,6 @@ from tacit.disk import locked, storing
 from tacit.errors import UsageError
 from tacit.views.track.tracker import Point, State, Tracker, needed
 
-__all__ = ["TensorBoard"]
-
 _FILE = "events.out.tfevents."
 _LOCK = ".tacit-track.lock"  # ends with the process: two that write the same run would write every point twice
 _BUSY = "another process writes this run already: stop that one, or choose another folder"

@@ -10,8 +10,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 from tacit.errors import UsageError
 
-__all__ = ["Point", "State", "Tracker", "needed"]
-
 State = Literal["running", "finished", "stopped"]
 """How a run stands when its tracker is closed; one that stopped may go on some day."""
 

@@ -28,24 +28,6 @@ from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import DAY, Joint, Split
 from tacit.lab.data.rows import Data
 
-__all__ = [
-    "AIRLINE_COLUMNS",
-    "AIRLINE_INPUTS",
-    "AIRPORT_COLUMNS",
-    "AIRPORT_INPUTS",
-    "DELAY_COLUMNS",
-    "FOLDER",
-    "MINUTES",
-    "Flights",
-    "airline",
-    "airport",
-    "generated",
-    "load",
-    "tables",
-    "with_delays",
-    "with_inputs",
-]
-
 FOLDER = Path(__file__).parent
 """Where the shipped tables lie."""
 
