@@ -20,17 +20,11 @@ QUICK = chosen(lambda known: known.steers)
 
 @dataclass(frozen=True)
 class Sent:
-    """Some batches of a training as the label party knows them.
+    """Some batches of a training as the label party knows them."""
 
-    Attributes:
-        view: what the feature party saw.
-        clean: the gradients before they were protected, in the shape of the view's.
-        embedding: that they belong to, likewise.
-    """
-
-    view: View
-    clean: Tensor
-    embedding: Tensor
+    view: View  # what the feature party saw
+    clean: Tensor  # the gradients before they were protected, in the shape of the view's
+    embedding: Tensor  # that they belong to, likewise
 
     def under(self, protect: Protection, state: Any, labels: Tensor, noise: torch.Generator) -> Sent:
         """The same batches as this protection would send them, one after the other from this state on."""

@@ -35,15 +35,10 @@ _ENDS = 1 << 20  # of 2**64: so little at either end is cut off
 
 @dataclass(frozen=True)
 class Lattice:
-    """Outcomes on the lattice.
+    """Outcomes on the lattice."""
 
-    Attributes:
-        first: the power that `masses` begin at.
-        masses: under the one label, of each power from `first` on, in parts of 2**64.
-    """
-
-    first: int
-    masses: tuple[int, ...]
+    first: int  # the power that `masses` begin at
+    masses: tuple[int, ...]  # under the one label, of each power from `first` on, in parts of 2**64
 
     @classmethod
     def over(cls, atoms: Atoms) -> Lattice:

@@ -25,15 +25,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Target:
-    """What is learnt: classes from 0 on, or numbers.
+    """What is learnt: classes from 0 on, or numbers."""
 
-    Attributes:
-        values: classes as int64, numbers as float64.  (rows,)
-        classes: how many there are; None for numbers.
-    """
-
-    values: NDArray[Any]
-    classes: int | None
+    values: NDArray[Any]  # classes as int64, numbers as float64. (rows,)
+    classes: int | None  # how many there are; None for numbers
 
     @property
     def outputs(self) -> int:

@@ -47,17 +47,11 @@ _ROUNDS = 12
 
 @dataclass(frozen=True)
 class Floor:
-    """An embedding without labels; it embeds any row alike.
+    """An embedding without labels; it embeds any row alike."""
 
-    Attributes:
-        name: one of `FLOORS`.
-        width: how many numbers a row gets.
-        arrays: all that decides an embedding.
-    """
-
-    name: str
-    width: int
-    arrays: Arrays
+    name: str  # one of `FLOORS`
+    width: int  # how many numbers a row gets
+    arrays: Arrays  # all that decides an embedding
 
     @property
     def digest(self) -> str:

@@ -28,13 +28,11 @@ class Ranks:
 
     An edge lies midway between two values of training rows, so that no training row sits on one and the last digit of
     a sum never decides a rank.
-
-    Attributes:
-        edges: for each number its edges, rising: rank r holds what lies from edge r - 1 on and below edge r.
-        values: for each number the mean of the training rows of each rank; one more than edges.
     """
 
+    # for each number its edges, rising: rank r holds what lies from edge r - 1 on and below edge r
     edges: tuple[tuple[float, ...], ...]
+    # for each number the mean of the training rows of each rank; one more than edges
     values: tuple[tuple[float, ...], ...]
 
     @classmethod

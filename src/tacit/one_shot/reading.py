@@ -21,18 +21,13 @@ _PLACES = 8  # of a picture, each way, whose brightness decoders look for
 
 @dataclass(frozen=True)
 class Reader:
-    """How rows of one kind are read: fitted on training rows, any other row is read alike.
+    """How rows of one kind are read: fitted on training rows, any other row is read alike."""
 
-    Attributes:
-        columns: the names: those of a table, x0, x1, ... of an array, c0, ... and x0, ... of `Inputs`; of pictures
-            the places that decoders look for.
-        encoder: of tables and arrays of numbers; None for pictures and for `Inputs`.
-        kind: in words.
-    """
-
+    # the names: those of a table, x0, x1, ... of an array, c0, ... and x0, ... of `Inputs`; of pictures the places that
+    # decoders look for
     columns: Columns
-    encoder: Encoder | None
-    kind: str
+    encoder: Encoder | None  # of tables and arrays of numbers; None for pictures and for `Inputs`
+    kind: str  # in words
 
     @classmethod
     def fit(cls, given: Any, train: NDArray[np.intp], what: str) -> Self:

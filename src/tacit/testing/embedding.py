@@ -21,13 +21,9 @@ _FROM_SOURCE = "draw everything from the source that is passed: noise.normal(z.s
 
 @dataclass(frozen=True)
 class Shielded:
-    """An embedding protection under examination.
+    """An embedding protection under examination."""
 
-    Attributes:
-        protection: what is examined.
-    """
-
-    protection: EmbeddingProtection
+    protection: EmbeddingProtection  # what is examined
 
     def rows(
         self, size: int = 16, cut: tuple[int, ...] = (4,), *, seed: int = 0, dtype: torch.dtype = torch.float32

@@ -20,17 +20,11 @@ Restored = Callable[[str], None]
 
 
 class Counted(NamedTuple):
-    """What is counted, in the words of a refusal.
+    """What is counted, in the words of a refusal."""
 
-    Attributes:
-        what: is counted.
-        behind: what an older copy has, and what there was.
-        remedy: what not to do, and what to do instead.
-    """
-
-    what: str
-    behind: str
-    remedy: str
+    what: str  # is counted
+    behind: str  # what an older copy has, and what there was
+    remedy: str  # what not to do, and what to do instead
 
 
 MESSAGES = Counted(

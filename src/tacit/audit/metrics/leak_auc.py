@@ -168,21 +168,13 @@ def _difference(one: _Ranked, two: _Ranked) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """Scores against each other: all that the figures of a guess need of them.
+    """Scores against each other: all that the figures of a guess need of them."""
 
-    Attributes:
-        positive: rows of class 1 that count.  (..., batch)
-        negative: rows of class 0 that count.
-        over: for each row, how many negatives score below it; equal ones count half.
-        under: the same for positives.
-        broken: batches that hold what can't be judged.  (...)
-    """
-
-    positive: Tensor
-    negative: Tensor
-    over: Tensor
-    under: Tensor
-    broken: Tensor
+    positive: Tensor  # rows of class 1 that count. (..., batch)
+    negative: Tensor  # rows of class 0 that count
+    over: Tensor  # for each row, how many negatives score below it; equal ones count half
+    under: Tensor  # the same for positives
+    broken: Tensor  # batches that hold what can't be judged. (...)
 
     def auc(self) -> Tensor:
         return _area(self.over, self.positive, self.negative).masked_fill(self.broken, torch.nan)

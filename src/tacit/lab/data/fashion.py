@@ -48,15 +48,10 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class Pictures:
-    """The training or the test pictures.
+    """The training or the test pictures."""
 
-    Attributes:
-        images: grey values from 0 to 1, row by row.  (rows, 784) float32
-        labels: class numbers from 0 to 9.  (rows,) int64
-    """
-
-    images: Tensor
-    labels: Tensor
+    images: Tensor  # grey values from 0 to 1, row by row. (rows, 784) float32
+    labels: Tensor  # class numbers from 0 to 9. (rows,) int64
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -11,9 +11,6 @@ class Faults:
     Args:
         bad: "raise" or "skip".
 
-    Attributes:
-        skipped: how many were left out so far.
-
     >>> faults = Faults("skip")
     >>> faults.meet("adult.data, line 7: the age is 'old', no number")
     >>> faults.skipped, faults.said()
@@ -24,7 +21,7 @@ class Faults:
         if bad not in ("raise", "skip"):
             raise UsageError(f"bad is {bad!r}: choose 'raise', to stop at a row that can't be used, or 'skip'")
         self.bad = bad
-        self.skipped = 0
+        self.skipped = 0  # how many were left out so far
 
     def meet(self, message: str) -> None:
         """One that can't be used, with its file and line and what is wrong."""

@@ -50,21 +50,14 @@ _PROBE = 1 << 16  # rows by which the share of positives is set
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to draw.
+    """What to draw."""
 
-    Attributes:
-        cardinalities: the number of codes of each categorical column.
-        numeric: the number of numeric columns; numbers lie in [0, 1], mostly near 0.
-        share: of positives.
-        seed: of everything.
-        days: over how many days the rows are spread evenly, on each of which frequencies and effects have drifted a
-            little; None for a table without days.
-    """
-
-    cardinalities: tuple[int, ...]
-    numeric: int
-    share: float
-    seed: int
+    cardinalities: tuple[int, ...]  # the number of codes of each categorical column
+    numeric: int  # the number of numeric columns; numbers lie in [0, 1], mostly near 0
+    share: float  # of positives
+    seed: int  # of everything
+    # over how many days the rows are spread evenly, on each of which frequencies and effects have drifted a little;
+    # None for a table without days
     days: int | None = None
 
     def __post_init__(self) -> None:

@@ -19,21 +19,13 @@ _SPARE = 20  # times as long as the last one took the next one waits, so that a 
 
 @dataclass(frozen=True)
 class Begun:
-    """A wave that was interrupted.
+    """A wave that was interrupted."""
 
-    Attributes:
-        path: its checkpoint.
-        numbers: of its replicas, in order.
-        done: updates before the checkpoint.
-        updates: all that it has.
-        state: for `Wave.restore`.
-    """
-
-    path: Path
-    numbers: tuple[int, ...]
-    done: int
-    updates: int
-    state: Mapping[str, Any]
+    path: Path  # its checkpoint
+    numbers: tuple[int, ...]  # of its replicas, in order
+    done: int  # updates before the checkpoint
+    updates: int  # all that it has
+    state: Mapping[str, Any]  # for `Wave.restore`
 
 
 class Keeping:

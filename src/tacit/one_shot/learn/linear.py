@@ -34,17 +34,11 @@ _BASES = 3  # of a number
 
 @dataclass(frozen=True)
 class LinearBottom:
-    """Weights of columns, and what makes `width` numbers of their shares of the scores.
+    """Weights of columns, and what makes `width` numbers of their shares of the scores."""
 
-    Attributes:
-        cardinalities: the number of codes of each categorical column.
-        weights: of each code and each basis of each number; one column for each score.
-        mix: a matrix (columns x scores, width).
-    """
-
-    cardinalities: tuple[int, ...]
-    weights: NDArray[np.float64]
-    mix: NDArray[np.float64]
+    cardinalities: tuple[int, ...]  # the number of codes of each categorical column
+    weights: NDArray[np.float64]  # of each code and each basis of each number; one column for each score
+    mix: NDArray[np.float64]  # a matrix (columns x scores, width)
     name: str = field(default="linear", init=False)
 
     @property

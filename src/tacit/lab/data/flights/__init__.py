@@ -101,15 +101,10 @@ AIRLINE_INPUTS = Columns(
 
 @dataclass(frozen=True)
 class Flights:
-    """Both parties' tables as shipped, each with ids that the other one lacks.
+    """Both parties' tables as shipped, each with ids that the other one lacks."""
 
-    Attributes:
-        airport: the feature party's table.
-        airline: the label party's table.
-    """
-
-    airport: pl.DataFrame
-    airline: pl.DataFrame
+    airport: pl.DataFrame  # the feature party's table
+    airline: pl.DataFrame  # the label party's table
 
     @property
     def common(self) -> pl.DataFrame:
