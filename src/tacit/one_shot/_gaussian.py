@@ -16,7 +16,6 @@ BITS = 96
 """`masses_of` gives probabilities in parts of 2**BITS."""
 
 _ENDS = 1 << 20  # of 2**96: so little at either end is cut off
-_BLOCK = 64
 
 
 class KeyedBits:
