@@ -13,8 +13,6 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Pace", "Show", "one_bar"]
-
 _WINDOW = 64  # calls that the rate is taken over
 _PAUSE = 5.0  # seconds between two lines where there is no terminal; more as time goes by
 

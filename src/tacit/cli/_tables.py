@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "narrow", "print_table"]
-
 _WORDS = 14  # the least that a column of words is broken to
 
 

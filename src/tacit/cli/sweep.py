@@ -37,8 +37,6 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from tacit.lab.sweeping.results import Sweep
 
-__all__ = ["choose", "split_protections", "sweep", "usual"]
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -39,8 +39,6 @@ from tacit.views.report.exchanged import Certified, ColumnRead, Departure, Excha
 from tacit.views.report.words import count, spelled
 from tacit.views.status import read_run
 
-__all__ = ["exchange_report"]
-
 Progress = Callable[[str, int, int], None]
 
 _CANARIES = 100_000  # rows that do not exist, at most

@@ -14,11 +14,6 @@ from pydantic import AfterValidator, Field
 from tacit.config.files import File, Name, Number, Problem, Section, Shape, Text, Whole, as_set
 from tacit.config.protections import Embedding, Gradient
 
-__all__ = [
-    "METRICS", "WIDEST", "Alignment", "Contract", "Cut", "Exchange", "Minimum", "OneShotContract", "Share", "Terms",
-    "load_contract", "read_contract",
-]  # fmt: skip
-
 WIDEST = 128
 """The numbers that an embedding has of a row, at most."""
 

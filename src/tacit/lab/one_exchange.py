@@ -12,8 +12,6 @@ from tacit.lab.data.flights import MINUTES
 from tacit.lab.two_companies import Company, height, set_up, together
 from tacit.views.status import read_run
 
-__all__ = ["Label", "meet", "prepare", "run"]
-
 Progress = Callable[[str, int, int], None]
 Label = Literal["late", "when", "minutes"]
 

@@ -11,8 +11,6 @@ from tacit.lab.one_shot.advising import Advice, Point
 from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis
 
-__all__ = ["draw"]
-
 
 def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | None = None) -> Path:
     """Write the picture.
