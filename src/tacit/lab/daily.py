@@ -96,7 +96,8 @@ def numbers_by_day(table: pl.DataFrame, settings: Sequence[Triple], columns: Seq
 def drawn_days(numbers: pl.DataFrame, columns: Sequence[str], title: str) -> str:
     """A picture with a panel for each figure, in it a line with its band for each setting."""
     styles = {name: f"s{place % 7 + 1}" for place, name in enumerate(numbers["setting"].unique(maintain_order=True))}
-    plots = [_panel(numbers.drop_nulls(column), column, styles) for column in columns]
+    known = numbers.with_columns(pl.col(columns).fill_nan(None))  # of a training that ran away there is no figure
+    plots = [_panel(known.drop_nulls(column), column, styles) for column in columns]
     key = [(svg.el("line", x1=-12, x2=12, class_=f"series {style}"), name) for name, style in styles.items()]
     return svg.standalone(title, plots, key)
 
