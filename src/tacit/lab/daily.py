@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import polars as pl
@@ -118,5 +119,5 @@ def _panel(numbers: pl.DataFrame, column: str, styles: dict[str, str]) -> Markup
         around = [*((x, low) for x, _, low, _ in places), *((x, high) for x, _, _, high in reversed(places))]
         drawn.append(svg.stretched(around, f"band {styles[name]}"))
         drawn.append(svg.stretched([(x, y) for x, y, _, _ in places], f"series {styles[name]}"))
-    words = "; ".join(f"{name}: {rows[column].mean():.3f} on average" for name, rows in lines.items() if len(rows))
+    words = "; ".join(f"{name}: {fmean(rows[column]):.3f} on average" for name, rows in lines.items() if len(rows))
     return svg.picture(f"{PANELS[column]} by day", words, *drawn, height=340, class_="plot")
