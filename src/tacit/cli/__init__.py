@@ -19,9 +19,8 @@ from tacit.cli.explain import explain
 from tacit.cli.export import export
 from tacit.cli.ledger import ledger
 from tacit.cli.predict import predict
-from tacit.cli.rotate import rotate
 from tacit.cli.run import align, status, train
-from tacit.cli.setup import contract, init, trust
+from tacit.cli.setup import contract, init, rotate, trust
 from tacit.cli.sweep import choose, sweep
 from tacit.cli.track import track
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import polars as pl
@@ -96,7 +97,8 @@ def numbers_by_day(table: pl.DataFrame, settings: Sequence[Triple], columns: Seq
 def drawn_days(numbers: pl.DataFrame, columns: Sequence[str], title: str) -> str:
     """A picture with a panel for each figure, in it a line with its band for each setting."""
     styles = {name: f"s{place % 7 + 1}" for place, name in enumerate(numbers["setting"].unique(maintain_order=True))}
-    plots = [_panel(numbers.drop_nulls(column), column, styles) for column in columns]
+    known = numbers.with_columns(pl.col(columns).fill_nan(None))  # of a training that ran away there is no figure
+    plots = [_panel(known.drop_nulls(column), column, styles) for column in columns]
     key = [(svg.el("line", x1=-12, x2=12, class_=f"series {style}"), name) for name, style in styles.items()]
     return svg.standalone(title, plots, key)
 
@@ -117,5 +119,5 @@ def _panel(numbers: pl.DataFrame, column: str, styles: dict[str, str]) -> Markup
         around = [*((x, low) for x, _, low, _ in places), *((x, high) for x, _, _, high in reversed(places))]
         drawn.append(svg.stretched(around, f"band {styles[name]}"))
         drawn.append(svg.stretched([(x, y) for x, y, _, _ in places], f"series {styles[name]}"))
-    words = "; ".join(f"{name}: {rows[column].to_numpy().mean():.3f} on average" for name, rows in lines.items() if len(rows))
+    words = "; ".join(f"{name}: {fmean(rows[column]):.3f} on average" for name, rows in lines.items() if len(rows))
     return svg.picture(f"{PANELS[column]} by day", words, *drawn, height=340, class_="plot")

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from tacit.disk import make_folder
 from tacit.errors import RefusedError, StorageError, UsageError
-from tacit.one_shot._tables import TABLES
-from tacit.one_shot.charges import Charges
+from tacit.one_shot.charges import TABLES, Charges
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
 from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed, padded, sealed

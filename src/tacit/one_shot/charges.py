@@ -1,4 +1,4 @@
-"""What all releases of a book together tell about each unit: losses added up, leak AUC and odds read off."""
+"""The tables of a label party's book, and what all its releases together tell about each unit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,28 @@ from tacit.one_shot.loss import Loss
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.records import Charge
 
+TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE series (
+    id INTEGER PRIMARY KEY, label TEXT NOT NULL, definition TEXT NOT NULL, coin TEXT NOT NULL, epoch INTEGER NOT NULL,
+    UNIQUE (label, definition, coin, epoch));
+CREATE TABLE mechanisms (id INTEGER PRIMARY KEY, series INTEGER NOT NULL, parameters TEXT NOT NULL,
+    UNIQUE (series, parameters));
+CREATE TABLE frozen (
+    series INTEGER NOT NULL, key BLOB NOT NULL, unit BLOB NOT NULL, label INTEGER NOT NULL, mechanism INTEGER,
+    PRIMARY KEY (series, key)) WITHOUT ROWID;
+CREATE INDEX by_unit ON frozen (unit, mechanism);
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partners TEXT NOT NULL,
+    mechanism INTEGER NOT NULL, rows INTEGER NOT NULL, auc REAL NOT NULL, odds REAL NOT NULL, seal TEXT NOT NULL);
+CREATE TABLE released (
+    release INTEGER NOT NULL, chunk INTEGER NOT NULL, keys BLOB NOT NULL, sent BLOB NOT NULL, groups BLOB,
+    PRIMARY KEY (release, chunk));
+"""
+
 
 class Charges:
-    """The charges of a book.
+    """The charges of a book: losses added up, leak AUC and odds read off.
 
     Args:
         db: the book's database.
