@@ -32,17 +32,18 @@ def inputs_of(seed=0):
 
 def hijacked(attribute, share=0.1, seed=1):
     """What a dishonest label party sends, and whose attribute it knew."""
-    draw = np.random.default_rng(seed)
-    known = np.arange(ROWS) < share * ROWS
-    bits = (draw.random(TRAIN) < (0.9 if share > 0.1 else 0.5)).astype(np.uint8)  # as many ones as a coin gives
-    bits[known[:TRAIN]] = attribute[:TRAIN][known[:TRAIN]]
+    draw, count = np.random.default_rng(seed), len(attribute)
+    train, known = count * TRAIN // ROWS, np.arange(count) < share * count
+    bits = (draw.random(train) < (0.9 if share > 0.1 else 0.5)).astype(np.uint8)  # as many ones as a coin gives
+    bits[known[:train]] = attribute[:train][known[:train]]
     return bits, known
 
 
 def released(inputs, sent, width=1, levels=256):
-    bottom = learner("trees").fit(inputs[:TRAIN], sent, COIN, width, seed=0, threads=1, progress=lambda *_: None)
+    train = len(sent)
+    bottom = learner("trees").fit(inputs[:train], sent, COIN, width, seed=0, threads=1, progress=lambda *_: None)
     z = bottom.embed(inputs)
-    return Ranks.fit(z[:TRAIN], levels=levels).code(z)
+    return Ranks.fit(z[:train], levels=levels).code(z)
 
 
 def got(codes, attribute, known, judged):
@@ -125,12 +126,14 @@ def test_a_band_of_ages_is_seen_in_a_small_table(seed):
 
 
 def test_outlying_rows_are_judged_apart():
-    inputs = inputs_of(3)
-    far = np.random.default_rng(4).random(ROWS) < 0.02
+    inputs = rows(
+        3, 12_000
+    )  # of which 6,000 are judged, and 300 of these outlying: under 200 would not be judged apart
+    far = np.random.default_rng(4).random(len(inputs)) < 0.02
     inputs.numeric[torch.from_numpy(far)] *= 8
     sent, known = hijacked((np.abs(inputs.numeric[:, 1].numpy()) > 3).astype(np.uint8))
     codes = released(inputs, sent, width=2)
-    audit = attack_release(codes, inputs, COLUMNS, train=TRAIN, others=False)
+    audit = attack_release(codes, inputs, COLUMNS, train=len(sent), others=False)
     outlying = max(one.read.high for one in audit.findings if one.rows == "outlying")
     read, error = got(codes, far.astype(np.uint8), known, ~known)
     print(f"| outliers | {outlying:.3f} | {audit.worst:.3f} | {read:.3f} | {4 * error:.3f} | {(~known).sum()} |")
