@@ -95,6 +95,17 @@ def test_batches_without_a_class_do_not_count():
     assert none is None
 
 
+def test_figures_of_all_replicas_at_once_are_those_of_each(seeded):
+    each = torch.rand(101, 5, generator=seeded(0), dtype=torch.float64)
+    each[torch.rand(101, 5, generator=seeded(1)) < 0.3] = torch.nan
+    for column, found in zip(each.unbind(1), leaks(each, fewest=1000), strict=True):
+        counted = column[~column.isnan()]
+        mean = float(counted.mean())
+        half = student(len(counted) - 1) * float(counted.std()) / len(counted) ** 0.5
+        assert found.q95 == pytest.approx(float(torch.maximum(counted, 1 - counted).quantile(0.95)), rel=1e-12)
+        assert found.leak.high == pytest.approx(max(mean, 1 - mean) + half, rel=1e-12)
+
+
 def test_perfect_order_in_few_rows_is_no_certainty():
     (many,) = leaks(torch.ones(10, 1), fewest=100)
     (few,) = leaks(torch.ones(2, 1), fewest=4)
@@ -107,9 +118,10 @@ def test_perfect_order_in_few_rows_is_no_certainty():
 def test_utility_agrees_with_scikit_learn(seeded):
     logits = torch.randn(500, generator=seeded(0))
     labels = (torch.rand(500, generator=seeded(1)) < torch.sigmoid(logits)).float()
-    found = utility(logits, labels)
+    ran_away = logits.clone()
+    ran_away[3] = torch.nan
+    found, away = utility(torch.stack([logits, ran_away]), labels)
     assert found["test_auc"] == pytest.approx(roc_auc_score(labels, logits))
     assert found["test_loss"] == pytest.approx(reference_loss(labels, torch.sigmoid(logits)), rel=1e-5)
     assert 0 < found["test_ace"] < 0.2
-    logits[3] = torch.nan
-    assert set(utility(logits, labels).values()) == {None}
+    assert set(away.values()) == {None}

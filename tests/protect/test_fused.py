@@ -34,7 +34,7 @@ def traced(monkeypatch):
                 if hasattr(part, "__wrapped__") and part.__module__ == module.__name__ and name.startswith("_"):
                     monkeypatch.setattr(module, name, part_of(part.__wrapped__))
                     parts += 1
-        stages = tuple(part_of(stage) for stage in (_solver._begin_search, _solver._narrow_block, _solver._finish))
+        stages = tuple(part_of(stage) for stage in (_solver._begin_search, _solver._by_sections, _solver._finish))
         monkeypatch.setattr(_solver, "_stages", lambda device: stages)
         return parts
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from tacit.protect.gradient import _solver
 from tacit.protect.gradient._solver import Solution, solve
 from tests.protect.instances import (
     EPS,
@@ -51,6 +52,17 @@ def test_floats_are_solved_to_their_optimum_as_tensors_are():
         assert ((one_way - other_way).abs() * weight <= 1e-10 * a.power).all(), name
     differ = (stacked.sum_kl - single.sum_kl).abs()
     assert (differ <= 1e-9 * stacked.sum_kl + 1e-25 * a.d).all()
+
+
+def test_the_way_that_cuda_takes_comes_to_the_optimum_as_well(monkeypatch):
+    stages = _solver._begin_search, _solver._by_sections, _solver._finish
+    monkeypatch.setattr(_solver, "_stages", lambda device: stages)
+    a = extreme(8192, 9050)
+    assert_optimal(a, solve(*a.problem, power=a.power))
+    b = moderate(2048, 9060)
+    nothing = solve(*b.problem, power=0.0).sum_kl
+    left = solve(*b.problem, sum_kl=nothing / 7).sum_kl
+    torch.testing.assert_close(left, nothing / 7, rtol=1e-10, atol=0.0)
 
 
 def exact_violations(row: tuple[float, ...], s: Solution) -> dict[str, mpmath.mpf]:

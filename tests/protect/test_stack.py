@@ -194,24 +194,23 @@ def after(made, steps: int):
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        ([iso(1.0), protection("none"), protection("max_norm"), protection("clip", norm=1.0)], [None] * 5),
-        ([protection("marvell", scale=4.0), protection("marvell", scale=1.0)], [0, 0, None, None, None]),
-        ([protection("marvell", scale=4.0, warmup=0)], [0, None, None, None, None]),
-        ([protection("matched", scale=4.0), iso(1.0)], [0, 0, 0, 0, 0, 1, 0, 3, 2, 1, 0, 7]),
-        ([protection("marvell", scale=4.0, warmup=4), protection("matched", scale=1.0, warmup=1)], [0] * 4 + [1, 0, 3]),
-        ([chain(protection("clip", norm=1.0), protection("matched", scale=4.0, warmup=1))], [0, 0, 0, 0, 1, 0, 3]),
-        ([protection("label_distance_correlation", weight=1.0)], [None, None]),
+        ([iso(1.0), protection("none"), protection("max_norm"), protection("clip", norm=1.0)], "....."),
+        ([protection("marvell", scale=4.0), protection("marvell", scale=1.0)], "--..."),
+        ([protection("marvell", scale=4.0, warmup=0)], "-...."),
+        ([protection("matched", scale=4.0), iso(1.0)], "---++.+...+......."),
+        ([protection("marvell", scale=4.0, warmup=4), protection("matched", scale=1.0, warmup=1)], "----.+...+"),
+        ([chain(protection("clip", norm=1.0), protection("matched", scale=4.0, warmup=1))], "--++.+."),
+        ([protection("label_distance_correlation", weight=1.0)], ".."),
     ],
-    ids=["stateless", "marvell", "no warm-up", "matched", "the first to change", "chain", "correlation"],
+    ids=["stateless", "marvell", "no warm-up", "matched", "two of them", "chain", "correlation"],
 )
-def test_how_many_steps_are_alike(made, told):
+def test_which_form_each_step_has(made, told):
+    """Steps that can't be captured, those of the usual form, and those at which matched makes its factors anew."""
     together = stacked(made)
-    state, found = together.init(), [together.steps_to_change(together.init())]
-    assert together.steady(state) == (found[0] != 0)
-    for _, answer, _ in both(made, len(told) - 1):
-        found.append(together.steps_to_change(answer.state))
-        assert together.steady(answer.state) == (found[-1] != 0)
-    assert found == told
+    states = [together.init(), *(answer.state for _, answer, _ in both(made, len(told) - 1))]
+    forms = [together.form(state) for state in states]
+    assert "".join("-" if form is None else "+" if "anew" in str(form) else "." for form in forms) == told
+    assert len({form for form in forms if form is not None}) == len(set(told) - {"-"})
 
 
 def shape_of(state):
@@ -225,37 +224,31 @@ def shape_of(state):
     return None if state is None else type(state)
 
 
-def test_steady_steps_keep_the_structure_of_the_state():
+def test_steps_that_can_be_captured_keep_the_structure_of_the_state():
     made = [protection("matched", leak_auc=0.6), protection("marvell", scale=4.0), iso(1.0)]
     together = stacked(made)
     state, seen = together.init(), 0
     for _, answer, _ in both(made, 40):
-        if together.steady(state):
+        if (form := together.form(state)) is not None:
             seen += 1
             assert shape_of(answer.state) == shape_of(state)
-            assert answer.state[0].factors is state[0].factors
+            assert (answer.state[0].factors is state[0].factors) == ("anew" not in form)
         state = answer.state
     assert seen > 25
 
 
-def test_advanced_moves_public_steps_and_nothing_else():
+def test_advanced_moves_the_public_step_and_nothing_else():
     made = [
         protection("matched", leak_auc=0.6),
         protection("marvell", scale=4.0),
         iso(1.0),
         chain(protection("clip", norm=1.0), protection("marvell", scale=4.0)),
     ]
-    together, state = after(made, 7)  # the fifth step after the warm-up of matched: three more until a refresh
-    assert together.steps_to_change(state) == 3
-    moved = together.advanced(state, 3)
-    assert (moved[0].step, moved[1].step, moved[2], moved[3][0], moved[3][1].step) == (10, 10, None, None, 10)
+    together, state = after(made, 7)
+    moved = together.advanced(state)
+    assert (moved[0].step, moved[1].step, moved[2], moved[3][0], moved[3][1].step) == (8, 8, None, None, 8)
     assert moved[0].factors is state[0].factors
     assert moved[1].packed is state[1].packed
-    assert together.steps_to_change(moved) == 0
-    assert together.advanced(state, 0)[0].step == 7
-    for steps in (4, -1):
-        with pytest.raises(UsageError, match="only the next 3 updates are alike"):
-            together.advanced(state, steps)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def by_day(  # a public entry point: each setting by name
         start, tested = time.perf_counter(), None
         if place:
             today = data.train[rows]
-            tested = [utility(logits, today.labels.cpu()) for logits in stack.logits(today)]
+            tested = utility(stack.logits(today), today.labels)
         plan = _plan(stack, rows, day)
         steps = stack.advance(plan)
         done += plan.shape[1]

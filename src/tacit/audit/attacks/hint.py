@@ -47,9 +47,11 @@ class _Hint:
         gradient = views.gradient(view)
         gradient = views.unit(gradient) if self.similarity == "cosine" else views.scaled(gradient)
         positive = views.labels(view, known, "hint") == 1  # (steps, batch)
-        is_hint = positive & (positive.cumsum(-1) <= self.k)
+        seen = positive.cumsum(-1)
+        is_hint = positive & (seen <= self.k)
         k = min(self.k, gradient.shape[1])
-        first = is_hint.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, :k]  # (steps, k)
+        places = torch.arange(1, k + 1, device=gradient.device)[:, None]
+        first = (seen[:, None] == places).to(torch.int8).argmax(-1)  # (steps, k): that of a missing one is row 0
         real = is_hint.gather(-1, first)
         hints = gradient.gather(1, first[..., None].expand(-1, -1, gradient.shape[2]))  # (steps, k, width)
         near = (gradient @ hints.mT).masked_fill(~real[:, None], -torch.inf).amax(-1)

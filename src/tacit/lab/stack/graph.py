@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -15,13 +16,13 @@ _BEFORE = 3  # steps of one form that run as they are before it is captured: by 
 
 
 class Replayed:
-    """Runs a step as it is until its form is steady, then captures it and replays it.
+    """Runs steps of a form as they are until all is compiled and allocated, then captures one and replays it.
 
-    The protections say when a step has another form than the captured one (a warm-up, a decomposition every few steps):
-    such steps run as they are, on the same tensors.
+    The protections say which form a step has (`matched` makes its factors anew every few steps), and whether it can be
+    captured: a step of a warm-up runs as it is, on the same tensors.
 
     Args:
-        protect: the stacked protections, with `steady` and `advanced`.
+        protect: the stacked protections, with `form` and `advanced`.
         step: the step: rows, slots and state to figures and the next state.
         shown: what the step has left for others to look at. A replay fills the captured step's tensors again, but a
             step that ran as it is in between has left others in their place.
@@ -36,28 +37,27 @@ class Replayed:
         show: Callable[[Any], None],
     ) -> None:
         self._protect, self._step, self._shown, self._show = protect, step, shown, show
-        self._captured: Any = None  # what the captured step shows
         self._stream = torch.cuda.Stream()
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._seen = 0
+        self._captured: dict[Any, tuple[torch.cuda.CUDAGraph, Tensor, Any]] = {}  # with its figures, and what it shows
+        self._seen: Counter[Any] = Counter()
         self._inputs: tuple[Tensor, ...] = ()
-        self._figures = torch.empty(0)
-        self._fixed: list[Tensor] = []  # the state's tensors that the graph reads and writes
+        self._fixed: list[Tensor] = []  # the state's tensors that graphs read and write
 
     def step(self, rows: Tensor, slots: Tensor, state: Any, figures: Tensor) -> Any:
         """One update; its figures are written into the given tensor, and the next state is returned."""
-        steady = self._protect.steady(state)
-        if steady and self._graph is None and self._seen >= _BEFORE:
-            state = self._capture(rows, slots, state)
-        if not steady or self._graph is None:
-            self._seen += steady
+        form = self._protect.form(state)
+        if form is not None and form not in self._captured and self._seen[form] >= _BEFORE:
+            state = self._capture(form, rows, slots, state)
+        if form not in self._captured:
+            self._seen[form] += 1
             return self._as_it_is(rows, slots, state, figures)
         for fixed, given in zip(self._inputs, (rows, slots), strict=True):
             fixed.copy_(given)
-        self._graph.replay()
-        self._show(self._captured)
-        figures.copy_(self._figures)
-        return self._protect.advanced(state, 1)
+        graph, made, shown = self._captured[form]
+        graph.replay()
+        self._show(shown)
+        figures.copy_(made)
+        return self._protect.advanced(state)
 
     def _as_it_is(self, rows: Tensor, slots: Tensor, state: Any, figures: Tensor) -> Any:
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -69,17 +69,20 @@ class Replayed:
         torch.cuda.current_stream().wait_stream(self._stream)
         return following
 
-    def _capture(self, rows: Tensor, slots: Tensor, state: Any) -> Any:
+    def _capture(self, form: Any, rows: Tensor, slots: Tensor, state: Any) -> Any:
         """Record the step on tensors that stay where they are; nothing is computed yet."""
-        self._inputs = rows.clone(), slots.clone()
-        self._fixed = [x.clone() for x in tensors_in(state)]
-        state = with_tensors(state, iter(self._fixed))
+        pool = None
+        if self._captured:  # only one graph runs at a time: they share their memory
+            pool = next(iter(self._captured.values()))[0].pool()
+        else:
+            self._inputs = rows.clone(), slots.clone()
+            self._fixed = [x.clone() for x in tensors_in(state)]
+            state = with_tensors(state, iter(self._fixed))
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # attacks may run beside it
             made, following = self._step(*self._inputs, state)
-            self._figures = made
             self._into_fixed(following)
-        self._graph, self._captured = graph, self._shown()
+        self._captured[form] = graph, made, self._shown()
         return state
 
     def _into_fixed(self, state: Any) -> Any:

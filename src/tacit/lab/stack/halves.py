@@ -39,17 +39,19 @@ class _Half:
         self.replicas = len(modules)
         self.seed_of = torch.tensor(list(seed_of), device=device)
         self.columns: Columns | None = None
-        states = [module.state_dict() for module in modules]
+        alike = list(dict.fromkeys(modules))  # replicas of one seed begin with one module's weights
+        states, of = [module.state_dict() for module in alike], [alike.index(module) for module in modules]
         table = None if columns is None else f"{columns}.table.weight"
         self.weights = {
-            name: _turned(torch.stack([state[name] for state in states])).contiguous().to(device).requires_grad_()
+            name: _turned(torch.stack([state[name] for state in states]).to(device))[of].contiguous().requires_grad_()
             for name in states[0]
             if name != table
         }
         self._table_name = table if table in states[0] else None
         self.table = None
         if self._table_name is not None:
-            self.table = RowTable(torch.stack([state[self._table_name] for state in states], dim=1).to(device), seed_of)
+            first = torch.stack([state[self._table_name] for state in states], dim=1).to(device)
+            self.table = RowTable(first[:, of], seed_of)
 
     def state_of(self, replica: int) -> dict[str, Tensor]:
         """One replica's weights, as `load_state_dict` of an ordinary module takes them."""
@@ -189,7 +191,7 @@ class StackedTop(_Half):
 
 
 def _relu_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return functional.relu(torch.baddbmm(bias[:, None], x, weight))
+    return functional.relu(torch.bmm(x, weight) + bias[:, None])  # baddbmm would first write the bias to every row
 
 
 _trained = fused(_relu_linear)

@@ -6,14 +6,14 @@ They are the attacks of `tacit.audit.attacks` themselves: to them, the replicas 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from tacit.audit.attacks import attack, chosen
 from tacit.audit.metrics.leak_auc import auc
-from tacit.contracts import Known, View
+from tacit.contracts import Attack, Known, View
 from tacit.errors import UsageError
 from tacit.protect.gradient import fused
 
@@ -23,20 +23,20 @@ EVERY_BATCH = chosen(lambda known: known.sweep == "every batch")
 """What is tried on every batch if nothing else is said: what takes no more than a few passes over it."""
 
 SAMPLED = chosen(lambda known: known.sweep == "some batches")
-"""What is tried on the last batch of every stretch, at every layer: `majority` compares every row with every other one
-and `residual` decomposes, which on every batch would double the cost of training and more."""
+"""What is tried on the middle batch of every stretch, at every layer: `majority` compares every row with every other
+one and `residual` decomposes, which on every batch would double the cost of training and more."""
 
 CHEAP = (*EVERY_BATCH, *SAMPLED)
 """What needs one batch alone, so that it can be tried on every one."""
 
 _AT_ONCE = 1 << 26  # numbers of a layer's gradients that are looked at together
-_PAIRS = 2048  # rows of a batch up to which, on CUDA, comparing all pairs in one kernel beats sorting
+_PAIRS = 1 << 26  # of rows up to which, on CUDA, comparing them all in one kernel beats sorting
 
 
 class _Received(View):
     """A view of gradients that are stacked already: there are no messages to put together again, batch by batch."""
 
-    @cached_property
+    @property
     def gradient(self) -> Tensor:
         """What was received, for each replica in the place of a step.  (replicas, batch, width)"""
         return self.own["gradient"]
@@ -49,9 +49,10 @@ class Measure:
         attacks: names out of `CHEAP`.
         labels: the true label of each row id.  (rows,)
         granted: 1 where the attacker knows the label of that row.  (rows,)
+        often: whether compiling it for CUDA pays; other threads can't run what is compiled.
     """
 
-    def __init__(self, attacks: Sequence[str], labels: Tensor, granted: Tensor) -> None:
+    def __init__(self, attacks: Sequence[str], labels: Tensor, granted: Tensor, *, often: bool = False) -> None:
         unknown = [name for name in attacks if name not in CHEAP]
         if unknown:
             raise UsageError(
@@ -64,6 +65,7 @@ class Measure:
         known = torch.where(granted, labels.long(), -1)
         self._known = Known(labels=known, share=float(labels.double().mean()))
         self._noise = torch.Generator()  # none of these attacks draws; the contract wants a source
+        self._guesses, self._often = fused(_guesses) if often else _guesses, often
 
     def __call__(self, rows: Tensor, gradients: Mapping[str, Tensor], positives: Mapping[str, Tensor]) -> Tensor:
         """AUC of every attack at every layer, unfolded; NaN where a batch lacks a class.
@@ -83,7 +85,7 @@ class Measure:
                 counted.append(torch.ones_like(rows, dtype=torch.bool) if counts is None else counts)
         judged = torch.stack(scores)
         truth = self.labels[rows].expand_as(judged)
-        by_pairs = rows.is_cuda and rows.shape[-1] <= _PAIRS
+        by_pairs = self._often and rows.is_cuda and judged.numel() * rows.shape[-1] <= _PAIRS
         return (pairwise_auc if by_pairs else auc)(judged, truth, torch.stack(counted))
 
     def _scores(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
@@ -98,10 +100,15 @@ class Measure:
         return [_joined([part[place] for part in parts]) for place in range(len(self.names))]
 
     def _part(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
-        view = _Received("features", (), {"rows": rows, "gradient": gradient})
-        known = Known(self._known.labels, positive, self._known.share)
-        guesses = [one(view, known, self._noise) for one in self._attacks]
-        return [(guess.score.double(), guess.counted) for guess in guesses]
+        known = replace(self._known, positive_gradient=positive)
+        return self._guesses(rows, gradient, known, self._attacks, self._noise)
+
+
+def _guesses(
+    rows: Tensor, gradient: Tensor, known: Known, attacks: Sequence[Attack], noise: torch.Generator
+) -> list[tuple[Tensor, Tensor | None]]:
+    view = _Received("features", (), {"rows": rows, "gradient": gradient})
+    return [(guess.score.double(), guess.counted) for guess in (one(view, known, noise) for one in attacks)]
 
 
 @fused

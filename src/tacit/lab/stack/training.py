@@ -8,6 +8,8 @@ rounded numbers are added up in a batched product, so results agree to rounding 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,7 @@ from tacit.align.batches import batches
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Rows
 from tacit.lab.stack.bounds import finite_or_zero
-from tacit.lab.stack.graph import Replayed
+from tacit.lab.stack.graph import Replayed, tensors_in, with_tensors
 from tacit.lab.stack.halves import StackedBottom, StackedTop
 from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED, Measure
 from tacit.lab.stack.network import Network
@@ -27,13 +29,14 @@ from tacit.lab.stack.noise import CounterNoise, stacked_noise
 from tacit.lab.stack.recording import Recording, Replica
 from tacit.lab.stack.state import restore, state_of
 from tacit.lab.sweeping.settings import Setting
-from tacit.protect.gradient import fused, stacked
+from tacit.protect.gradient import Lanes, fused, stacked
 from tacit.protect.labels.randomized_response import randomized_response
 
 __all__ = ["Stack", "Steps"]
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 FIGURES = ("loss", "size", "power", "untouched_rows", "stateless", "valid")
+_Sampled = Mapping[tuple[str, str], Tensor]  # by attack and layer, (replicas,) each
 _GRANTED = 0x51F15E  # of the draw of the labels that attackers know, whatever the replicas' seeds are
 _FLIPS = 0xF11B5  # keeps the draw of flipped labels apart from a replica's noise
 
@@ -49,7 +52,7 @@ class Steps:
         stateless: 1 where a batch got the fallback noise, or zeros were sent.  (steps, replicas)
         valid: 0 from the update on at which a replica ran away; all its other figures are NaN then.  (steps, replicas)
         auc: for each attack and layer its unfolded AUC; NaN where a batch lacks a class, and for sampled attacks on
-            all batches but the last.  (steps, replicas) each
+            all batches but the middle one.  (steps, replicas) each
     """
 
     loss: Tensor
@@ -74,7 +77,7 @@ class Stack:
         learning_rate: of Adam, for both halves.
         device: "cpu" or "cuda"; on CUDA a step is captured once as a graph and replayed.
         attacks: what is tried on every batch; see `tacit.lab.stack.measuring`.
-        sampled: what is tried on the last batch of each `advance`, unless it is tried on every one.
+        sampled: what is tried on the middle batch of each `advance`, unless it is tried on every one.
         layers: where: "cut", and layers of the bottom by name.
         last: how many of the last batches of each `advance` are kept for attacks that need more than one.
         follow: of how many examples, drawn from all rows, every visit is kept.
@@ -116,9 +119,11 @@ class Stack:
         self.noises = [stacked_noise([settings[i].seed for i in group], self.done) for group in self.protect.groups]
         self._targets = _flipped(settings, self.rows.labels)
         chosen = torch.rand(len(rows), generator=torch.Generator().manual_seed(_GRANTED)) < 0.5
-        self.measure = Measure(self.attacks, self.rows.labels, chosen.to(self.device))
+        self.measure = Measure(self.attacks, self.rows.labels, chosen.to(self.device), often=True)
         rare = [name for name in sampled if name not in attacks]
         self.sample = Measure(rare, self.rows.labels, chosen.to(self.device))
+        self._attacking, self._tables, self._aside = (Lanes(1, self.device) for _ in range(3))
+        self._sampler = ThreadPoolExecutor(1)  # runs sampled attacks, aside
         self._received: tuple[Tensor, dict[str, Tensor], dict[str, Tensor]] | None = None
         on_cuda = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -147,17 +152,20 @@ class Stack:
         slots = self.recording.slots(plan).to(self.device)
         plan = plan.to(self.device)
         figures = torch.empty(steps, kinds, len(self.settings), dtype=torch.float64, device=self.device)
+        sampled: Callable[[], _Sampled] = dict
         for step in range(steps):
             rows, where = plan[:, step], slots[:, step]
             if self._replayed is None:
                 figures[step], self.remembered = self._step(rows, where, self.remembered)
             else:
                 self.remembered = self._replayed.step(rows, where, self.remembered, figures[step])
+            if step == steps // 2:
+                sampled = self._begin_sample()
             if steps - step <= self.recording.last:
                 self.recording.keep_last()
             if progress is not None:
                 progress(step + 1)
-        return self._read(figures.cpu(), self._sampled())
+        return self._read(figures.cpu(), sampled())
 
     def _step(self, rows: Tensor, slots: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One update of all replicas, as tensors alone: its figures (kinds, replicas) and the protections' next state.
@@ -181,23 +189,31 @@ class Stack:
         for_top = [*self.top.weights.values(), *_leaf(wide)]
         *of_top, clean = torch.autograd.grad(loss.sum(), [*for_top, leaf])
         embedding, clean = self._contained(leaf.detach()), self._contained(clean)
+        with self._attacking.beside(0):
+            positives = self._positives(outputs, clean, labels)
         sent, state, report = self.protect.update(clean, labels, state, self.noises, embedding)
+        self._attacking.join()  # it has read weights that are about to change
         self.alive.logical_and_(report["valid"])
         sent = self._checked(sent)
-        inner = {name: outputs[self.bottom.names.index(name)] for name in self.layers if name != "cut"}
-        inner = {name: output for name, output in inner.items() if output is not outputs[-1]}
+        received = dict.fromkeys(self.layers, sent)
+        with self._attacking.beside(0):
+            at_cut = [name for name in self.layers if name in ("cut", self.bottom.names[-1])]
+            found = {name: self.measure(ids, {name: sent}, positives) for name in at_cut}
+        inner = {name: outputs[self.bottom.names.index(name)] for name in self.layers if name not in at_cut}
         for_bottom = [*self.bottom.weights.values(), *_leaf(x)]
         gradients = torch.autograd.grad(z, [*for_bottom, *inner.values()], grad_outputs=sent)
         of_bottom, of_inner = gradients[: len(for_bottom)], gradients[len(for_bottom) :]
-        self._update(features, of_bottom, own, of_top)
-        received = {"cut": sent, **dict.fromkeys(self.layers, sent)}
         received |= {name: self._checked(self.bottom.by_replica(g)) for name, g in zip(inner, of_inner, strict=True)}
-        self._received = ids, {name: received[name] for name in self.layers}, self._positives(outputs, clean, labels)
-        auc = self.measure(*self._received)
+        self._received = ids, received, positives
+        with self._attacking.beside(0):
+            found |= {name: self.measure(ids, {name: received[name]}, positives) for name in inner}
+        self._update(features, of_bottom, own, of_top)
         self.recording.see(ids, self._all(slots), embedding, sent, clean)
-        size = clean.flatten(2).square().sum(-1).mean(-1)
+        self._attacking.join()
+        self._tables.join()
         reported = [report[name].double() for name in FIGURES[2:-1]] + [self.alive.double()]
-        return torch.cat([torch.stack([loss.detach().double(), size.double(), *reported]), auc]), state
+        figures = torch.stack([loss.detach().double(), _mean_square(clean).double(), *reported])
+        return torch.cat([figures, *(found[name] for name in self.layers)]), state
 
     def _shown(self) -> tuple[Any, ...]:
         """What a step leaves to be looked at after it."""
@@ -206,13 +222,20 @@ class Stack:
     def _show(self, shown: tuple[Any, ...]) -> None:
         self.recording.now, self._received = shown
 
-    def _sampled(self) -> dict[tuple[str, str], Tensor]:
-        """What the sampled attacks make of the last batch.  (replicas,) each"""
-        if self._received is None or not self.sample.names:
-            return {}
-        found = self.sample(*self._received).cpu()
+    def _begin_sample(self) -> Callable[[], _Sampled]:
+        """Try the sampled attacks on the batch that was seen last; on CUDA the training goes on beside them."""
+        seen = self._received
+        if self.device.type == "cpu":
+            found = self._sampled(seen, nullcontext())
+            return lambda: found
+        seen = with_tensors(seen, iter([x.clone() for x in tensors_in(seen)]))  # the graph will write over them
+        return self._sampler.submit(self._sampled, seen, self._aside.beside(0)).result
+
+    def _sampled(self, seen: Any, lane: AbstractContextManager[Any]) -> _Sampled:
+        """What the sampled attacks make of a batch.  (replicas,) each"""
         places = [(attack, layer) for layer in self.layers for attack in self.sample.names]
-        return dict(zip(places, found, strict=True))
+        with lane:
+            return dict(zip(places, self.sample(*seen).cpu(), strict=True)) if places else {}
 
     def _update(
         self, features: Sequence[Tensor], of_bottom: Sequence[Tensor], own: Sequence[Tensor], of_top: Sequence[Tensor]
@@ -223,9 +246,10 @@ class Stack:
             for weight, gradient in zip(half.weights.values(), gradients, strict=False):
                 weight.grad = gradient
             rest = gradients[len(half.weights) :]
-            half.update_table(
-                inputs, rest[0] if rest else None, self.done, rate=self.learning_rate, betas=BETAS, eps=EPS
-            )
+            with self._tables.beside(0):
+                half.update_table(
+                    inputs, rest[0] if rest else None, self.done, rate=self.learning_rate, betas=BETAS, eps=EPS
+                )
         self.optimizer.step()
 
     def _positives(self, outputs: Sequence[Tensor], clean: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -269,14 +293,14 @@ class Stack:
 
     @torch.no_grad()
     def logits(self, rows: Rows, batch: int | None = None) -> Tensor:
-        """Every replica's logits for the same rows, on the CPU.  (replicas, rows)"""
+        """Every replica's logits for the same rows.  (replicas, rows)"""
         size = batch or (256 if self.bottom.pictures else 8192)
         parts = []
         for start in range(0, len(rows), size):
             some = rows[start : start + size].to(self.device)
             features, own = ([x[None] for x in each] for each in (some.features, some.own))
             z = self.bottom.by_replica(self.bottom.run(self.bottom.start(features))[-1])
-            parts.append(self.top.logits(z, self.top.start(own)).cpu())
+            parts.append(self.top.logits(z, self.top.start(own)))
         return torch.cat(parts, dim=1)
 
     def models(self, replica: int) -> tuple[nn.Module, nn.Module]:
@@ -298,13 +322,14 @@ class Stack:
         """Go on from what `state` gave."""
         restore(self, tree)
 
-    def _read(self, figures: Tensor, sampled: Mapping[tuple[str, str], Tensor]) -> Steps:
-        """Columns by name.  (steps, kinds, replicas) and, of the last step, (replicas,)"""
+    def _read(self, figures: Tensor, sampled: _Sampled) -> Steps:
+        """Columns by name.  (steps, kinds, replicas) and, of the middle step, (replicas,)"""
         named = dict(zip(FIGURES, figures.unbind(1), strict=False))
         places = [(attack, layer) for layer in self.layers for attack in self.attacks]
         auc = {place: figures[:, len(FIGURES) + i] for i, place in enumerate(places)}
-        nothing = torch.full_like(figures[:-1, 0], torch.nan)
-        auc |= {place: torch.cat([nothing, values[None]]) for place, values in sampled.items()}
+        for place, values in sampled.items():
+            auc[place] = torch.full_like(figures[:, 0], torch.nan)
+            auc[place][len(figures) // 2] = values
         power = named["power"] / named["size"].clamp(min=1e-300)
         away = named["valid"] == 0
         of_others = {name: values.masked_fill(away, torch.nan) for name, values in (named | {"power": power}).items()}
@@ -318,6 +343,12 @@ class Stack:
 def _mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """The mean cross entropy of each replica's batch.  (replicas,)"""
     return functional.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(-1)
+
+
+@fused
+def _mean_square(x: Tensor) -> Tensor:
+    """The mean squared length of each replica's rows.  (replicas,)"""
+    return x.flatten(2).square().sum(-1).mean(-1)
 
 
 def _leaf(x: Tensor | None) -> tuple[Tensor, ...]:

@@ -30,6 +30,7 @@ which every trained model pulls apart."""
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _NORMAL = NormalDist()
 _PARTS = 10  # of a training at most
+_AT_ONCE = 1 << 20  # logits that are judged together
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,15 @@ def leaks(each: Tensor, fewest: float) -> list[Leak | None]:
         each: the AUC of each batch, NaN where it lacks a class.  (steps, replicas)
         fewest: rows of the rarer class in a batch, on average.
     """
-    return [_leak(column[~column.isnan()], fewest) for column in each.double().unbind(1)]
+    each = each.double()
+    counts = (~each.isnan()).sum(0)
+    mean = each.nanmean(0)
+    deviation = ((each - mean).square().nansum(0) / (counts - 1).clamp(min=1)).sqrt()
+    ladder = fold(each).sort(0).values  # NaN come last
+    place = 0.95 * (counts - 1).clamp(min=0).double()
+    below, above = (ladder.gather(0, end.long()[None]).squeeze(0) for end in (place.floor(), place.ceil()))
+    figures = torch.stack([counts, mean, deviation, below.lerp(above, place.frac())], dim=1)
+    return [_leak(int(batches), *rest, fewest) for batches, *rest in figures.tolist()]
 
 
 def parts(each: Tensor, fewest: float, *, least: int = 16) -> list[list[Part]]:
@@ -106,26 +115,23 @@ def _parts(each: Tensor, fewest: float, least: int) -> list[Part]:
     found = []
     for some in split:
         half = max(wide / len(some) ** 0.5, _Z95 / max(1.0, fewest * len(some)))
-        found.append(Part(int(some[0]) + 1, int(some[-1]) + 1, _around(each[some], half)))
+        found.append(Part(int(some[0]) + 1, int(some[-1]) + 1, _around(float(each[some].mean()), half)))
     return found
 
 
-def _leak(each: Tensor, fewest: float) -> Leak | None:
-    batches = len(each)
+def _leak(batches: int, mean: float, deviation: float, q95: float, fewest: float) -> Leak | None:
     if not batches:
         return None
     rows = max(1.0, fewest * batches)
-    mean = float(each.mean())
     if batches == 1:
         half = _Z95 * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
     else:
-        half = max(student(batches - 1) * float(each.std()) / batches**0.5, _Z95 / rows)
-    return Leak(_around(each, half), float(torch.quantile(fold(each), 0.95)))
+        half = max(student(batches - 1) * deviation / batches**0.5, _Z95 / rows)
+    return Leak(_around(mean, half), q95)
 
 
-def _around(each: Tensor, half: float) -> Estimate:
+def _around(mean: float, half: float) -> Estimate:
     """The folded mean, and so much on both sides of it."""
-    mean = float(each.mean())
     value = max(mean, 1 - mean)
     return Estimate(value, max(0.5, value - half), min(1.0, value + half))
 
@@ -135,16 +141,23 @@ def student(freedom: int, z: float = _Z95) -> float:
     return float(stdtrit(freedom, ndtr(z)))
 
 
-def utility(logits: Tensor, labels: Tensor) -> dict[str, float | None]:
-    """Test loss, AUC and calibration error of one replica; all None where its model has run away."""
-    if not bool(logits.isfinite().all()):
-        return {"test_loss": None, "test_auc": None, "test_ace": None}
-    found = float(auc(logits, labels))
-    return {
-        "test_loss": float(log_loss(logits, labels)),
-        "test_auc": None if found != found else found,
-        "test_ace": float(calibration_error(torch.sigmoid(logits.double()), labels)),
-    }
+def utility(logits: Tensor, labels: Tensor) -> list[dict[str, float | None]]:
+    """Test loss, AUC and calibration error of each replica; all None where its model has run away.
+
+    Args:
+        logits: (replicas, rows)
+        labels: (rows,)
+    """
+    found: list[dict[str, float | None]] = []
+    for some in logits.split(max(1, _AT_ONCE // logits.shape[1])):
+        finite = some.isfinite().all(-1)
+        x = torch.where(finite[:, None], some, 0.0)
+        y = labels.to(x.device).expand_as(x)
+        figures = torch.stack([log_loss(x, y), auc(x, y), calibration_error(torch.sigmoid(x.double()), y)], dim=-1)
+        for known, values in zip(finite.tolist(), figures.tolist(), strict=True):
+            told = [value if known and value == value else None for value in values]
+            found.append(dict(zip(("test_loss", "test_auc", "test_ace"), told, strict=True)))
+    return found
 
 
 def wanted(recipe: Mapping[str, Any]) -> list[str]:

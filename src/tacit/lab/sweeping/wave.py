@@ -93,7 +93,7 @@ class Wave:
             keep: called after every stretch, when `state` may be written down.
         """
         each, steps = self.updates // self.recipe.epochs, self.updates
-        parts = _TRAINING + (_JUDGING if self.recipe.thorough else 0)
+        parts, tested = _TRAINING + (_JUDGING if self.recipe.thorough else 0), None
         for end in stretches(self.recipe.epochs, each, self.recipe.points):
             if end <= self.done:
                 continue
@@ -104,7 +104,7 @@ class Wave:
             tested = self._tested() if end % each == 0 else None
             self.rows += self._part("stretch", end / each, [(trained, seconds)], tested)
             keep(self)
-        self.rows += self._whole(self.recipe.epochs, lambda done, total: progress(
+        self.rows += self._whole(self.recipe.epochs, tested or self._tested(), lambda done, total: progress(
             "attacking what was recorded", _TRAINING + round(_JUDGING * done / total), parts
         ))  # fmt: skip
         return sorted(self.rows, key=lambda row: (row["replica"], row["part"], row["step"]))
@@ -128,8 +128,7 @@ class Wave:
 
     def _tested(self) -> list[Row]:
         """What each replica's model is worth on the test rows now."""
-        labels = self.data.test.labels.to("cpu")
-        return [utility(logits, labels) for logits in self.stack.logits(self.data.test)]
+        return utility(self.stack.logits(self.data.test), self.data.test.labels)
 
     def _part(
         self, part: str, epoch: float, found: Sequence[tuple[Steps, float]], tested: Sequence[Row] | None
@@ -139,9 +138,9 @@ class Wave:
         settings = dict(zip(self.numbers, self.settings, strict=True))
         return part_rows(settings, _joined([steps for steps, _ in found]), common, tested, self._fewest)
 
-    def _whole(self, epochs: int, progress: Callable[[int, int], None]) -> list[Row]:
+    def _whole(self, epochs: int, tested: Sequence[Row], progress: Callable[[int, int], None]) -> list[Row]:
         """The rows of the whole training, with the attacks that only run on what was recorded."""
-        rows = self._part("whole", epochs, self._history, self._tested())
+        rows = self._part("whole", epochs, self._history, tested)
         steps = _joined([one for one, _ in self._history])
         by_part = {leak_column(*key): parts(each, self._fewest) for key, each in steps.auc.items()}
         for place, row in enumerate(rows):

@@ -10,13 +10,14 @@ from tacit.contracts import Protection
 from tacit.protect.facts import Facts
 from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, fused, positive_number, whole_number
 from tacit.protect.gradient._chain import Chain, chain
-from tacit.protect.gradient._stack import stacked
+from tacit.protect.gradient._stack import Lanes, stacked
 
 __all__ = [
     "Batch",
     "Chain",
     "Drawn",
     "GradientProtection",
+    "Lanes",
     "chain",
     "facts",
     "fused",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -109,16 +109,16 @@ class GradientProtection(Mechanism, abc.ABC):
         """The state for a batch on its own, where there is no run and so no warm-up."""
         return self.init()
 
-    def steps_to_change(self, state: Any) -> int | None:
-        """How many updates from this state on are alike: the same tensor work on a state of the same structure.
+    def form(self, state: Any) -> Hashable | None:
+        """What tells the next update from others: those of one form do the same tensor work on states of one structure.
 
-        So many may be replayed from one captured graph. None means all that will ever come; 0 that the next one is
-        already another, because it makes what is missing in the state or because of what the protection does at times.
+        They may be replayed from one captured graph. None where the next one can't be: it makes what is missing in the
+        state, or waits for the device.
         """
-        return None
+        return "usual"
 
-    def advanced(self, state: Any, steps: int) -> Any:
-        """The state with its public step counter moved on, after so many updates whose tensors a replay has written."""
+    def advanced(self, state: Any) -> Any:
+        """The state with its public step counter moved on, after an update whose tensors a replay has written."""
         return state
 
     def update(
@@ -204,6 +204,11 @@ def _untouched(sent: Tensor, rows: Tensor, keep: Tensor | None) -> Tensor:
     """
     if sent.device.type == "cpu" and not bool((sent[..., 0] == rows[..., 0]).any()):
         return torch.zeros(sent.shape[0], dtype=torch.float32)
+    return _same(sent, rows, keep)
+
+
+@fused
+def _same(sent: Tensor, rows: Tensor, keep: Tensor | None) -> Tensor:
     same = (sent == rows).all(-1)
     return (same if keep is None else same & (keep > 0)).sum(-1).to(torch.float32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,18 +78,18 @@ class Chain:
             return None
         return Chain(tuple(new or old for new, old in zip(raised, self.links, strict=True)))
 
-    def steps_to_change(self, state: tuple[Any, ...]) -> int | None:
-        """As many as the first link to change allows; 0 where a link can't tell."""
-        told = [
-            link.steps_to_change(part) if isinstance(link, GradientProtection | Chain) else 0
+    def form(self, state: tuple[Any, ...]) -> tuple[Hashable, ...] | None:
+        """That of every link; None where one has none, or can't tell."""
+        told = tuple(
+            link.form(part) if isinstance(link, GradientProtection | Chain) else None
             for link, part in zip(self.links, state, strict=True)
-        ]
-        return min((steps for steps in told if steps is not None), default=None)
+        )
+        return None if None in told else told
 
-    def advanced(self, state: tuple[Any, ...], steps: int) -> tuple[Any, ...]:
-        """Every link's own state so many steps later."""
+    def advanced(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Every link's own state a step later."""
         return tuple(
-            link.advanced(part, steps) if isinstance(link, GradientProtection | Chain) else part
+            link.advanced(part) if isinstance(link, GradientProtection | Chain) else part
             for link, part in zip(self.links, state, strict=True)
         )
 

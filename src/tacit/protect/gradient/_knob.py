@@ -58,9 +58,9 @@ class Knobbed(GradientProtection):
 
     strengths = ("strength", "sum_kl")
 
-    def advanced(self, state: Any, steps: int) -> Any:
-        """The same averages and factors so many steps later."""
-        return replace(state, step=state.step + steps)
+    def advanced(self, state: Any) -> Any:
+        """The same averages and factors a step later."""
+        return replace(state, step=state.step + 1)
 
     def louder(self, factor: float) -> Self:
         """So many times the power that the strength stands for, in the same spelling."""

@@ -77,7 +77,7 @@ class Running:
         exponents = torch.ones(2 + width, dtype=torch.float64, device=batch.rows.device)
         exponents[:1], exponents[1:2] = 0.0, 2.0
         zeros = torch.zeros(stack, 2, 2 + width, dtype=torch.float64, device=batch.rows.device)
-        return cls(step, zeros, zeros[:, 0, 0], exponents)
+        return cls(step, zeros, zeros.new_zeros(stack), exponents)
 
     def fill_in(self, own: Moments, batch: Batch) -> tuple[Moments, Tensor, Tensor]:
         """The batch's own moments where they are defined, the running ones elsewhere, in the units of the gradient.

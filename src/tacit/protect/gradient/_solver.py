@@ -24,13 +24,14 @@ import torch
 from torch import Tensor
 
 from tacit.errors import TensorError, UsageError
+from tacit.protect.gradient._base import fused
 from tacit.protect.gradient._formula import TINY, Floats, Problem, Tensors, allocate, problem, spent, sum_kl_of
 
 Number = TypeVar("Number", float, Tensor)
 
 SETTLED = 2e-14  # the relative error at which one problem counts as solved
-BLOCK = 8  # steps that are compiled together on CUDA
 STEPS = 48  # enough for every bracket that any input can give: 40 were, on millions of problems
+PARTS, SECTIONS = 128, 8  # into which a bracket is divided at once, and how often: 56 bits of it
 
 
 class Solution(NamedTuple, Generic[Number]):
@@ -77,13 +78,6 @@ def _narrow(excess: Excess, search: _Search, target: Any, a: Problem) -> _Search
         ops.where(nearer, abs(f_new), search.nearest),
         _next_share(new, end, old, f_new, f_end, f_old, ops),
     )
-
-
-def _narrow_block(excess: Excess, search: _Search, target: Any, a: Problem) -> _Search:
-    """Several steps at once, so that a compiler can make one kernel of them."""
-    for _ in range(BLOCK):
-        search = _narrow(excess, search, target, a)
-    return search
 
 
 def _next_share(a: Any, b: Any, c: Any, fa: Any, fb: Any, fc: Any, ops: Any) -> Any:
@@ -156,7 +150,9 @@ _KINDS = {
 def _open(by: str, goal: Any, a: Problem) -> _Search:
     low, high = (a.ops.log(bound) for bound in _KINDS[by].bounds(goal, a))
     f_low, f_high = _KINDS[by].excess(low, goal, a), _KINDS[by].excess(high, goal, a)
-    return _Search(low, f_low, high, f_high, low, abs(f_low), 0.0 * f_low + 0.5)
+    nearer = abs(f_low) < abs(f_high)
+    best, nearest = a.ops.where(nearer, low, high), a.ops.where(nearer, abs(f_low), abs(f_high))
+    return _Search(low, f_low, high, f_high, best, nearest, 0.0 * f_low + 0.5)
 
 
 def _begin(given: tuple[Any, ...], by: str, ops: Any) -> tuple[Any, ...]:
@@ -210,19 +206,43 @@ def _solve_floats(given: tuple[Any, ...], by: str) -> Solution[Any]:
 
 def _solve_tensors(given: tuple[Any, ...], by: str) -> Solution[Any]:
     """A stack of problems: always the same number of steps, so that nothing has to be read back from a device."""
-    begin, narrow, finish = _stages(given[0].device.type)
-    a, swap, scale, goal, known, t, search = begin(given, by, Tensors)
-    for _ in range(STEPS // BLOCK):
-        search = narrow(_KINDS[by].excess, search, goal, a)
-    done: Solution[Any] = finish(swap, scale, known, t, search.best, a)
+    begin, search, finish = _stages(given[0].device.type)
+    a, swap, scale, goal, known, t, bracket = begin(given, by, Tensors)
+    done: Solution[Any] = finish(swap, scale, known, t, search(_KINDS[by].excess, bracket, goal, a), a)
     return done
+
+
+def _by_steps(excess: Excess, search: _Search, goal: Tensor, a: Problem) -> Any:
+    """The root by few evaluations, one after the other."""
+    for _ in range(STEPS):
+        search = _narrow(excess, search, goal, a)
+    return search.best
+
+
+def _by_sections(excess: Excess, search: _Search, goal: Tensor, a: Problem) -> Any:
+    """The root by few steps of many evaluations at once: CUDA waits for the steps and has room for the evaluations."""
+    low, width = search.new, search.end - search.new
+    for _ in range(SECTIONS):
+        low, width = _section(excess, low, width, goal, a)
+    return low + width / 2
+
+
+@fused
+def _section(excess: Excess, low: Tensor, width: Tensor, goal: Tensor, a: Problem) -> tuple[Tensor, Tensor]:
+    """Where the part of a bracket begins that holds the root, and how wide it is."""
+    each = Problem(*(x[..., None] if isinstance(x, Tensor) else x for x in a))
+    shares = torch.arange(1, PARTS, dtype=low.dtype, device=low.device) / PARTS
+    points = low[..., None] + width[..., None] * shares  # (..., parts - 1)
+    below = (excess(points, goal[..., None], each) < 0).sum(-1)
+    return low + width * below / PARTS, width / PARTS
 
 
 @functools.cache
 def _stages(device: str) -> tuple[Callable[..., Any], ...]:
     """The three stages of a solution; on CUDA compiled, each into a kernel or a few, instead of some thousand."""
-    stages = (_begin_search, _narrow_block, _finish)
-    return tuple(torch.compile(stage) for stage in stages) if device == "cuda" else stages
+    if device == "cuda":
+        return torch.compile(_begin_search), _by_sections, torch.compile(_finish)
+    return _begin_search, _by_steps, _finish
 
 
 def solve(

@@ -7,6 +7,7 @@ protection whose strength is a tensor, one number for each of them; the formulas
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -61,7 +62,7 @@ class Stacked:
 
         The answer for a replica is that of its own protection with the same noise. Bad input on a CPU raises and names
         the replica. On another device nothing is read back, except on the first call there and where
-        `steps_to_change` says 0: a replica with bad input comes out as NaN, and its figure `valid` is 0.
+        `form` says None: a replica with bad input comes out as NaN, and its figure `valid` is 0.
 
         Args:
             grad: of every replica.  (replicas, batch, *cut)
@@ -76,38 +77,29 @@ class Stacked:
             there = self._there[grad.device] = _placed(self.protections, self.groups, grad.device)
         done = []
         for number, members in enumerate(there.members):
-            part = None if embedding is None else _taken(embedding, members)
-            mine = _taken(grad, members), _taken(labels, members)
-            try:
-                done.append(there.protections[number].update(*mine, state[number], noises[number], part))
-            except TensorError as error:
-                place = _first_bad(*mine, part, error)
-                raise type(error)(f"{self._named(number, place)}: {error}") from error
+            with there.lanes.beside(number):
+                part = None if embedding is None else _taken(embedding, members)
+                mine = _taken(grad, members), _taken(labels, members)
+                try:
+                    done.append(there.protections[number].update(*mine, state[number], noises[number], part))
+                except TensorError as error:
+                    place = _first_bad(*mine, part, error)
+                    raise type(error)(f"{self._named(number, place)}: {error}") from error
+        there.lanes.join()
         report = {key: _joined([_figure(part, key) for part in done], there.back) for key in FIGURES}
         value = _joined([part.value for part in done], there.back)
         return Answer(value, tuple(part.state for part in done), report)
 
-    def steps_to_change(self, state: tuple[Any, ...]) -> int | None:
-        """How many updates from this state on may be replayed from one captured graph: see `steady`; None for all."""
+    def form(self, state: tuple[Any, ...]) -> tuple[Hashable, ...] | None:
+        """What tells the next update from others: see `GradientProtection.form`; None where a group has none."""
         firsts = (self.protections[group[0]] for group in self.groups)
-        told = [first.steps_to_change(part) for first, part in zip(firsts, state, strict=True)]
-        return min((steps for steps in told if steps is not None), default=None)
+        told = tuple(first.form(part) for first, part in zip(firsts, state, strict=True))
+        return None if None in told else told
 
-    def steady(self, state: tuple[Any, ...]) -> bool:
-        """Whether the next update is nothing but tensor work of the same shapes on a state of the same structure."""
-        return self.steps_to_change(state) != 0
-
-    def advanced(self, state: tuple[Any, ...], steps: int) -> tuple[Any, ...]:
+    def advanced(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
         """The state with the public step counters moved on: in replays of a graph Python's numbers stand still."""
-        most = self.steps_to_change(state)
-        if steps < 0 or (most is not None and steps > most):
-            raise UsageError(
-                f"advanced(steps={steps}): only the next {most} updates are alike: replay no more than "
-                "steps_to_change(state) says, then call update"
-            )
-        return tuple(
-            self.protections[group[0]].advanced(part, steps) for group, part in zip(self.groups, state, strict=True)
-        )
+        firsts = (self.protections[group[0]] for group in self.groups)
+        return tuple(first.advanced(part) for first, part in zip(firsts, state, strict=True))
 
     def _check(self, grad: Tensor, labels: Tensor, noises: Sequence[Noise]) -> None:
         check_shapes(grad, labels)
@@ -132,12 +124,39 @@ FIGURES = ("power", "untouched_rows", "valid", "stateless")
 Members = slice | Tensor | None  # a run of replicas, their numbers, or all of them
 
 
+class Lanes:
+    """Pieces of work that do not need each other: on CUDA side by side on streams of their own, elsewhere in turn.
+
+    Small kernels of one piece then run while large ones of another do. What a piece reads must live until `join`.
+
+    Args:
+        count: how many pieces there are.
+        device: where.
+    """
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self._streams = [torch.cuda.Stream(device) for _ in range(count)] if device.type == "cuda" else []
+
+    def beside(self, number: int) -> AbstractContextManager[Any]:
+        """Inside, a piece begins after all that was asked for so far, and what follows outside does not wait for it."""
+        if not self._streams:
+            return nullcontext()
+        self._streams[number].wait_stream(torch.cuda.current_stream())
+        return torch.cuda.stream(self._streams[number])
+
+    def join(self) -> None:
+        """What follows waits for all pieces."""
+        for stream in self._streams:
+            torch.cuda.current_stream().wait_stream(stream)
+
+
 class _Placed(NamedTuple):
     """The groups' protections with their strengths on one device, and how to get at their members there."""
 
     protections: tuple[Known, ...]
     members: tuple[Members, ...]
     back: Tensor | None  # where each replica is among the joined groups; None where they are in order
+    lanes: Lanes
 
 
 def stacked(protections: Sequence[Protection]) -> Stacked:
@@ -203,7 +222,8 @@ def _placed(protections: Sequence[Known], groups: Sequence[Sequence[int]], devic
     order = [replica for group in groups for replica in group]
     back = None if order == sorted(order) else torch.tensor(order, device=device).argsort()
     members = tuple(_members(group, len(order), device) for group in groups)
-    return _Placed(tuple(_together([protections[i] for i in group], device) for group in groups), members, back)
+    each = tuple(_together([protections[i] for i in group], device) for group in groups)
+    return _Placed(each, members, back, Lanes(len(groups), device))
 
 
 def _members(group: Sequence[int], replicas: int, device: torch.device) -> Members:

@@ -39,9 +39,9 @@ class Marvell(Knobbed):
         """A batch on its own counts as the first one after the warm-up."""
         return self.warmup
 
-    def steps_to_change(self, state: Running | int | None) -> int | None:
+    def form(self, state: Running | int | None) -> str | None:
         """After the warm-up every step is like the one before it."""
-        return None if isinstance(state, Running) and state.step >= self.warmup else 0
+        return "usual" if isinstance(state, Running) and state.step >= self.warmup else None
 
     def draw(self, batch: Batch, state: Running | int | None, source: NoiseSource) -> Drawn:
         """Noise along and across the line of the means, of other variance for each class."""

@@ -19,6 +19,7 @@ labels, as do the weights behind later gradients, and what these tell is not bou
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +41,6 @@ from tacit.protect.gradient._knob import LEAK_AUC, SCALE, Knobbed, model_figures
 from tacit.protect.gradient._moments import DECAY
 
 REFRESH = 16  # steps between two decompositions, once a run is on its way
-FEW = 4  # a stack up to this size is decomposed on the CPU, which is faster for a few small matrices
 LENGTH = 2.0  # the mean squared length of a slope before rows are cut, over what they are cut to
 FLOOR = 1e-2  # of the mean variance, in every direction: where rows never went there is noise as well
 RAREST = 0.02  # share of a class that is counted at least: who is cut to nothing teaches nothing
@@ -95,11 +95,13 @@ class Matched(Knobbed):
         """A batch on its own counts as the first one after the warm-up, measured by itself: no promise covers that."""
         return State(self.warmup)
 
-    def steps_to_change(self, state: State) -> int | None:
-        """The steps to the next one at which the factors are made anew; 0 while there are none."""
+    def form(self, state: State) -> str | None:
+        """Whether the factors are made anew; None while there are none, and where a wide cut gets other coordinates."""
         if state.factors is None:
-            return 0
-        return next(steps for steps in range(REFRESH) if _due(state.step - self.warmup + steps))
+            return None
+        if not _due(state.step - self.warmup):
+            return "between"
+        return "anew" if state.factors.basis is None else None
 
     def draw(self, batch: Batch, state: State, source: NoiseSource) -> Drawn:
         """A product of a draw and one of the rows; every few steps the factors are made anew."""
@@ -170,32 +172,60 @@ def _due(steps: int) -> bool:
 
 def _factors(spread: Spread, dtype: torch.dtype) -> Factors:
     """The shape of the noise: the root of the slopes' second moments, at a size that cuts most rows a little."""
-    device = spread.weight.device
-    if len(spread.weight) <= FEW:
-        spread = spread.to(torch.device("cpu"))
     weight = spread.weight.clamp(min=1e-9)
     width = spread.square.shape[-1] if spread.basis is None else spread.basis.shape[-2]
     others = width - spread.square.shape[-1]
-    values, vectors = torch.linalg.eigh(spread.square / weight[:, None, None])
-    values, rest = values.clamp(min=0), spread.rest / weight / max(others, 1)
-    level = FLOOR * (values.sum(-1) + others * rest).clamp(min=1e-9) / width
-    roots, root_rest = (values + level[:, None]).sqrt(), (rest + level).sqrt()
-    each = (roots.sum(-1) + others * root_rest) / LENGTH
-    variance, variance_rest = each[:, None] * roots, each * root_rest
-    power = variance.sum(-1) + others * variance_rest
-
-    def turned(diagonal: Tensor) -> Tensor:
-        made: Tensor = ((vectors * diagonal[:, None, :]) @ vectors.mT).to(device, dtype)
-        return made
-
+    square, rest = spread.square / weight[:, None, None], spread.rest / weight / max(others, 1)
+    level = FLOOR * (_trace(square) + others * rest).clamp(min=1e-9) / width
+    roots = _roots_by_products if square.is_cuda else _roots
+    total, root, inverse = roots(square, level, width)
+    root_rest = (rest + level).sqrt()
+    each = (total + others * root_rest) / LENGTH  # the noise's variance is this times the root of the second moments
+    size = each.sqrt()
     return Factors(
-        turned(variance.sqrt()),
-        variance_rest.sqrt().to(device, dtype),
-        turned(variance.rsqrt()),
-        variance_rest.rsqrt().to(device, dtype),
-        power.to(device, dtype),
-        None if spread.basis is None else spread.basis.to(device),
+        (root * size[:, None, None]).to(dtype),
+        (size * root_rest.sqrt()).to(dtype),
+        (inverse / size[:, None, None]).to(dtype),
+        (size * root_rest.sqrt()).reciprocal().to(dtype),
+        (each * (total + others * root_rest)).to(dtype),
+        spread.basis,
     )
+
+
+def _roots(square: Tensor, level: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the matrices with so much added to each eigenvalue: the root's trace, the fourth root, and its inverse."""
+    values, vectors = torch.linalg.eigh(square)
+    roots = (values.clamp(min=0) + level[:, None]).sqrt()[:, None, :]
+    turned = (vectors * roots.sqrt()) @ vectors.mT, (vectors * roots.rsqrt()) @ vectors.mT
+    return roots.sum((1, 2)), *turned
+
+
+def _roots_by_products(square: Tensor, level: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for CUDA, which decomposes one matrix after the other, waits for each, and multiplies all at once.
+
+    Newton and Schulz's iteration, twice; the level bounds how many steps it takes.
+    """
+    eye = torch.eye(square.shape[-1], dtype=square.dtype, device=square.device)
+    moments = square + level[:, None, None] * eye
+    size = torch.linalg.vector_norm(moments, dim=(1, 2))  # no eigenvalue is larger, none smaller than FLOOR / 2 / width
+    growing = math.log(2 * width / FLOOR) / math.log(1.5**2)  # of it: by so much a small one grows in each step
+    half = _halved(moments / size[:, None, None], eye, math.ceil(growing) + 7)[0]
+    root, inverse = _halved(half, eye, math.ceil(growing / 2) + 7)
+    fourth = size.sqrt().sqrt()[:, None, None]
+    return _trace(half) * size.sqrt(), root * fourth, inverse / fourth
+
+
+def _halved(x: Tensor, eye: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """The root of symmetric matrices and its inverse; no eigenvalue is above 1, and the smallest bounds the steps."""
+    root, inverse, eye = x, eye.expand_as(x), 1.5 * eye.expand_as(x)
+    for _ in range(steps):
+        turn = torch.baddbmm(eye, inverse, root, alpha=-0.5)
+        root, inverse = root @ turn, turn @ inverse
+    return root, inverse
+
+
+def _trace(square: Tensor) -> Tensor:
+    return square.diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
 @fused
@@ -290,11 +320,6 @@ class Spread:
             counts: False where the batch is bad, or all zero: the sums stay as they were.  (stack,)
         """
         return Spread(*_added(self.weight, self.square, self.rest, self.basis, rows, size, counts), self.basis)
-
-    def to(self, device: torch.device) -> Spread:
-        """The same on another device."""
-        basis = None if self.basis is None else self.basis.to(device)
-        return Spread(self.weight.to(device), self.square.to(device), self.rest.to(device), basis)
 
     def renew(self, rows: Tensor) -> Spread:
         """New leading coordinates for a wide cut: those of what was seen so far and of these rows together."""
