@@ -96,6 +96,7 @@ _SLOW = (
     "serve/test_predict.py",
     "serve/test_predict_killed.py",
     "serve/test_predict_three.py",
+    "serve/test_rows.py",
     "test_examples.py",
     "testing/test_conformance.py::test_each_fault_is_caught_by_exactly_the_check_meant_for_it",
     "torture/",

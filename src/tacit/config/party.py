@@ -9,10 +9,11 @@ from pydantic import Field, Strict
 
 from tacit.config.files import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
 from tacit.config.protections import Embedding, Gradient
+from tacit.config.rows import RowSource
 
 __all__ = [
     "BUDGET", "LEARNING_RATES", "ODDS_BUDGET", "Align", "Data", "Head", "Learn", "Live", "Model", "Network", "Party",
-    "Protect", "Record", "Training",
+    "Protect", "Record", "Serve", "Training",
 ]  # fmt: skip
 
 
@@ -223,6 +224,16 @@ class Live(Section):
         return self.model_copy(update={"every": min(self.every, max(1, steps // 8))})
 
 
+class Serve(Section):
+    """How the party's service answers.
+
+    Attributes:
+        rows: where a feature party's rows come from.
+    """
+
+    rows: RowSource = RowSource()
+
+
 class Party(File):
     """A party's own settings, from `party.toml`; see the comments of its template for each field.
 
@@ -253,6 +264,7 @@ class Party(File):
         live: how often these run.
         learn: how a feature party learns at home, in one-shot training.
         head: a label party's private model, in one-shot training.
+        serve: how its service answers.
     """
 
     FILE: ClassVar[str] = "party.toml"
@@ -275,6 +287,7 @@ class Party(File):
     live: Live = Live()
     learn: Learn | None = None
     head: Head | None = None
+    serve: Serve = Serve()
 
     @property
     def spendable(self) -> float | None:

@@ -51,7 +51,7 @@ follow = 8192  # examples of which every visit is kept
 [live]  # attacks on what is sent, while training runs; what they find stays here
 every = 128  # steps between two looks with the cheap attacks, fewer in a short run; 0 for none
 fitted = 5000  # steps at least between two rounds of the others, at epoch ends; with a limit, at each of them
-"""
+{serve}"""
 
 _NETWORK = {
     "label": 'listen = "0.0.0.0:7443"  # the feature parties connect to this port',
@@ -117,6 +117,13 @@ floor = true  # send the best embedding that no label was used for, where that i
 
 """,
 }
+
+_SERVE = """
+[serve]
+# rows = { path = "new.parquet" }  # where your rows come from: held in memory, and read again when it changes
+# rows = { query = "select id, temp from weather" }  # or a database, whose address TACIT_ROWS_URL holds
+# rows = { factory = "my_store:open" }  # or your own: an object with ids() and fetch(ids)
+"""
 
 _CONTRACT = """\
 # What all parties agree on. Everyone has the same file; `tacit contract` shows its digest, which must be equal on all
@@ -202,6 +209,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         protect=_PROTECT[role],
         home=_HOME[role],
         coin_id=_COIN_ID if label else "",
+        serve="" if label else _SERVE,
     )
 
 
