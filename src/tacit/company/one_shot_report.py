@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.company.align import aligned
+from tacit.company.departures import counted_book
 from tacit.company.folder import Folder
 from tacit.company.one_shot_common import columns_of, own_inputs, seed_of
 from tacit.company.one_shot_features import home_of, shown
@@ -222,6 +223,8 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
     audit, form = told["audit"], told["form"]
     learn = folder.config.learn or Learn()
     if again:
+        with counted_book(folder):  # one that has forgotten something would let less be attacked together
+            pass
         codes = np.load(where / "release" / "codes.npy")[:, : form["width"]]
         audit = home_of(folder, rows, inputs, progress).attack(codes).as_dict()
     progress("measuring what came", 0, 1)
