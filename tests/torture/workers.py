@@ -31,7 +31,7 @@ from tacit.company.train import train, train_one_shot
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
 from tacit.one_shot import exchange
-from tacit.serve import job
+from tacit.serve import job, predict_features
 from tacit.serve.predict import predict
 from tacit.serve.telling import Telling
 from tacit.wire.exactly_once import CONFIRMED
@@ -144,6 +144,7 @@ def _predict(start: Start, telling: Telling) -> None:
     if start.chunk:
         job.CHUNK = start.chunk
         sources._SMALLEST = sources._LARGEST = 256
+        predict_features.PATIENCE = 3.0
     predict(start.folder, *map(Path, files), match="keyed" if match == "keyed" else "private", telling=telling)
 
 

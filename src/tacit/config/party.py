@@ -188,10 +188,13 @@ class Align(Section):
         runs_a_month: with one peer, in 30 days, those that broke off included. A pause between two of them counts as a
             week at most, for a clock may have been set ahead: who aligns once a month needs 5 or more.
         allow_edits: whether a peer may come with a set whose size differs from that of a former one by a few ids alone.
+        keyed_rows_a_month: that a label party may ask a feature party for by key (`tacit predict --match keyed`), in 30
+            days, counted likewise. The same rows asked for again in the same prediction count once.
     """
 
     runs_a_month: Whole = 10
     allow_edits: Annotated[bool, Strict()] = False
+    keyed_rows_a_month: Whole = 10_000_000
 
 
 class Record(Section):
@@ -319,6 +322,8 @@ class Party(File):
         for key in ("embedding",) if label else ("gradient", "label_distance_correlation"):
             if getattr(protect, key) is not None:
                 yield f"protect.{key}", f"is not for a party with the role {self.role!r}: remove it"
+        if label and "keyed_rows_a_month" in self.align.model_fields_set:
+            yield "align.keyed_rows_a_month", "is not for a party with the role 'label', which asks: remove it"
         for key in ("learn",) if label else ("head", "odds", "odds_budget"):
             if getattr(self, key) is not None:
                 yield key, f"is not for a party with the role {self.role!r}: remove it"

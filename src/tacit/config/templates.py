@@ -43,7 +43,7 @@ checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 {protect}{home}[align]  # every alignment may tell a peer about the ids that changed since the last one
 runs_a_month = 10  # with one peer
 allow_edits = false  # whether a peer may come again with a set that differs by a few ids alone
-
+{keyed}
 [record]  # what is kept on this side, for attacks on oneself
 last = 24  # whole batches of the newest epoch, drawn in secret
 follow = 8192  # examples of which every visit is kept
@@ -117,6 +117,10 @@ floor = true  # send the best embedding that no label was used for, where that i
 
 """,
 }
+
+_KEYED = (
+    "keyed_rows_a_month = 10_000_000  # that the label party may ask for by key, with `tacit predict --match keyed`\n"
+)
 
 _SERVE = """
 [serve]
@@ -209,6 +213,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         protect=_PROTECT[role],
         home=_HOME[role],
         coin_id=_COIN_ID if label else "",
+        keyed="" if label else _KEYED,
         serve="" if label else _SERVE,
     )
 
