@@ -9,10 +9,11 @@ from pydantic import Field, Strict
 
 from tacit.config.files import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
 from tacit.config.protections import Embedding, Gradient
+from tacit.config.serving import FEATURES_ONLY, LABEL_ONLY, Serve
 
 __all__ = [
     "BUDGET", "LEARNING_RATES", "ODDS_BUDGET", "Align", "Data", "Head", "Learn", "Live", "Model", "Network", "Party",
-    "Protect", "Record", "Training",
+    "Protect", "Record", "Serve", "Training",
 ]  # fmt: skip
 
 
@@ -253,6 +254,7 @@ class Party(File):
         live: how often these run.
         learn: how a feature party learns at home, in one-shot training.
         head: a label party's private model, in one-shot training.
+        serve: how it answers while it serves.
     """
 
     FILE: ClassVar[str] = "party.toml"
@@ -275,6 +277,7 @@ class Party(File):
     live: Live = Live()
     learn: Learn | None = None
     head: Head | None = None
+    serve: Serve = Serve()
 
     @property
     def spendable(self) -> float | None:
@@ -309,6 +312,9 @@ class Party(File):
         for key in ("learn",) if label else ("head", "odds", "odds_budget"):
             if getattr(self, key) is not None:
                 yield key, f"is not for a party with the role {self.role!r}: remove it"
+        for key in FEATURES_ONLY if label else LABEL_ONLY:
+            if key in self.serve.model_fields_set:
+                yield f"serve.{key}", f"is not for a party with the role {self.role!r}: remove it"
 
     def _limit_problems(self, *, least: float) -> Iterator[Problem]:
         for key in ("limit", "budget"):

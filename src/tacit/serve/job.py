@@ -7,7 +7,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import make_folder, opened, storing, sync_file, write_at
+from tacit.disk import locked, make_folder, opened, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.parts import store_json
 
-__all__ = ["CHUNK", "Inbox", "Job", "rows_of_chunk", "stored_rows"]
+__all__ = ["CHUNK", "Inbox", "Job", "alone", "rows_of_chunk", "stored_rows"]
 
 CHUNK = 1 << 24
 """Bytes of a message, at most."""
@@ -31,6 +32,24 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 def rows_of_chunk(width: int) -> int:
     """Rows of a message, of so many bytes each."""
     return max(1, CHUNK // width)
+
+
+@contextmanager
+def alone(where: Path) -> Iterator[None]:
+    """One process predicts with a run, or serves it, at a time.
+
+    Args:
+        where: the run's folder.
+    """
+    make_folder(where / "predictions")
+    lock = locked(
+        where / "predictions" / "lock",
+        "another process predicts with this run, or serves it: wait until it is done, or stop it",
+    )
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 class Job:
