@@ -5,9 +5,7 @@ import json
 import os
 import signal
 import time
-from contextlib import contextmanager
 
-from tests.torture.processes import Processes
 from tests.torture.workers import Start
 
 PATIENCE = 60
@@ -66,10 +64,3 @@ class Service:
         """End it in the way that services are ended; its exit code."""
         self.signal(signal.SIGTERM)
         return self.process.wait(PATIENCE)
-
-
-@contextmanager
-def serving(tmp_path):
-    """Starts services, and ends them."""
-    with Processes(tmp_path / "log") as processes:
-        yield lambda folder, how="": Service(processes, folder, f"{folder}.events", how)

@@ -28,8 +28,8 @@ def listen(address: str) -> socket.socket:
     """A socket that listens at host and port; port 0 takes a free one."""
     host, port = _parts(address)
     try:
-        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind)
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)  # asyncio sends without delay where it is known to be TCP
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--http {address}: {error}: name a host of this machine") from None
     try:
