@@ -5,15 +5,7 @@ import polars as pl
 import pytest
 
 from tests.serve.files import copied, expected, to_score
-from tests.torture.processes import Processes
 from tests.torture.workers import Start
-
-
-@pytest.fixture(scope="module", name="processes")
-def _processes(tmp_path_factory):
-    found = Processes(tmp_path_factory.mktemp("processes") / "log")
-    yield found
-    found.close()
 
 
 @pytest.mark.parametrize(

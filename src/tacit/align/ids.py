@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tacit.align.sources import Source, blocks
 from tacit.errors import DataError, UsageError
 
-__all__ = ["LONGEST", "IdReport", "Ids", "read_ids"]
+__all__ = ["LONGEST", "IdReport", "Ids", "hash_of", "read_ids"]
 
 LONGEST = 64 * 1024
 """Bytes of the longest id: beyond it the column is surely no id."""
@@ -112,6 +112,20 @@ def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplic
     for block in blocks(source, names):
         reading.add(block)
     return reading.ids(duplicates)
+
+
+def hash_of(parts: Iterable[str | int]) -> bytes:
+    """The hash of one id from the values of its columns, as `read_ids` gives it of a table.
+
+    >>> hash_of([7]) == hash_of(["7"]) == read_ids(pl.DataFrame({"id": [7]}), "id").hashes[0].tobytes()
+    True
+    """
+    state = _BASE.copy()
+    for part in parts:
+        text = str(part)
+        raw = (text if text.isascii() else unicodedata.normalize("NFC", text)).encode()
+        state.update(len(raw).to_bytes(8, "little") + raw)
+    return state.digest()
 
 
 class _Reading:

@@ -9,7 +9,7 @@ from pydantic import Field, Strict
 
 from tacit.config.files import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
 from tacit.config.protections import Embedding, Gradient
-from tacit.config.rows import RowSource
+from tacit.config.serving import FEATURES_ONLY, LABEL_ONLY, Serve
 
 __all__ = [
     "BUDGET", "LEARNING_RATES", "ODDS_BUDGET", "Align", "Data", "Head", "Learn", "Live", "Model", "Network", "Party",
@@ -227,16 +227,6 @@ class Live(Section):
         return self.model_copy(update={"every": min(self.every, max(1, steps // 8))})
 
 
-class Serve(Section):
-    """How the party's service answers.
-
-    Attributes:
-        rows: where a feature party's rows come from.
-    """
-
-    rows: RowSource = RowSource()
-
-
 class Party(File):
     """A party's own settings, from `party.toml`; see the comments of its template for each field.
 
@@ -267,7 +257,7 @@ class Party(File):
         live: how often these run.
         learn: how a feature party learns at home, in one-shot training.
         head: a label party's private model, in one-shot training.
-        serve: how its service answers.
+        serve: how it answers while it serves.
     """
 
     FILE: ClassVar[str] = "party.toml"
@@ -327,6 +317,9 @@ class Party(File):
         for key in ("learn",) if label else ("head", "odds", "odds_budget"):
             if getattr(self, key) is not None:
                 yield key, f"is not for a party with the role {self.role!r}: remove it"
+        for key in FEATURES_ONLY if label else LABEL_ONLY:
+            if key in self.serve.model_fields_set:
+                yield f"serve.{key}", f"is not for a party with the role {self.role!r}: remove it"
 
     def _limit_problems(self, *, least: float) -> Iterator[Problem]:
         for key in ("limit", "budget"):

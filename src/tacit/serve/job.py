@@ -8,7 +8,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import make_folder, opened, storing, sync_file, write_at
+from tacit.disk import locked, make_folder, opened, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.parts import store_json
 
-__all__ = ["CHUNK", "Inbox", "Job", "forget_sent", "last_sent", "rows_of_chunk", "stored_rows", "tidy"]
+__all__ = ["CHUNK", "Inbox", "Job", "alone", "forget_sent", "last_sent", "rows_of_chunk", "stored_rows", "tidy"]
 
 CHUNK = 1 << 24
 """Bytes of a message, at most."""
@@ -33,6 +34,24 @@ _FACTS, _SENT = "facts.json", "sent.json"
 def rows_of_chunk(width: int) -> int:
     """Rows of a message, of so many bytes each."""
     return max(1, CHUNK // width)
+
+
+@contextmanager
+def alone(where: Path) -> Iterator[None]:
+    """One process predicts with a run, or serves it, at a time.
+
+    Args:
+        where: the run's folder.
+    """
+    make_folder(where / "predictions")
+    lock = locked(
+        where / "predictions" / "lock",
+        "another process predicts with this run, or serves it: wait until it is done, or stop it",
+    )
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 class Job:
