@@ -93,6 +93,7 @@ _SLOW = (
     "protect/embedding/test_against_a_decoder.py",
     "protect/test_fused.py",
     "protect/test_solver.py::test_a_million_extreme_problems_are_solved_to_their_optimum",
+    "serve/test_behind_nginx.py",
     "serve/test_predict.py",
     "serve/test_predict_killed.py",
     "serve/test_predict_three.py",
