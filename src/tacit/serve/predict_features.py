@@ -210,8 +210,9 @@ class Delivering:
             hashed.update(tokens.tobytes())
             done, step = done + len(tokens), step + 1
             self.telling.progress("looking rows up", done, count)
-        known = rows[rows >= 0]
-        if len(np.unique(known)) < len(known):
+        asked = np.zeros(self._ids.report.total, np.bool_)
+        asked[rows[rows >= 0]] = True
+        if int(asked.sum()) < int((rows >= 0).sum()):
             raise RefusedError("tokens", f"{link.peer} asks for a row more than once in one prediction")
         digest = hashed.hexdigest()
         store(job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
