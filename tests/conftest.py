@@ -96,6 +96,7 @@ _SLOW = (
     "serve/test_behind_nginx.py",
     "serve/test_predict.py",
     "serve/test_predict_killed.py",
+    "serve/test_predict_split.py",
     "serve/test_predict_three.py",
     "serve/test_rows.py",
     "test_examples.py",
