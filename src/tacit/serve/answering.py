@@ -18,7 +18,7 @@ from tacit.company.align import aligned
 from tacit.company.departures import counted_book, row_keys
 from tacit.company.folder import Folder
 from tacit.contracts import Message
-from tacit.errors import RefusedError, TacitError
+from tacit.errors import RefusedError
 from tacit.one_shot.records import Keys
 from tacit.one_shot.shipments import Shipment, version_of
 from tacit.serve.account import Account, Marks
@@ -134,7 +134,7 @@ class Answering:
         while self._settings.refresh_seconds and not over.wait(self._settings.refresh_seconds):
             try:
                 self.refresh()
-            except TacitError as error:
+            except Exception as error:  # as above: a database may be away for a while
                 self._log("refresh failed", error=type(error).__name__, reason=str(error))
 
     # --- answers ---
@@ -146,7 +146,7 @@ class Answering:
             payload = self._answered(message.payload.numpy())
         except RefusedError as error:
             return self._refused(message, error)
-        except TacitError as error:  # what it says is for this party alone
+        except Exception as error:  # rows come from databases and code of the owner's; what is said is for the owner
             self._log("request failed", error=type(error).__name__, reason=str(error))
             return self._refused(message, RefusedError("failure", "the rows can't be answered at the moment"))
         self.metrics.count("tacit_serve_requests_total", outcome="answered")
@@ -188,6 +188,8 @@ class Answering:
         others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
         ids = known.ids[np.concatenate([rows, others])]
         table = self._rows.fetch(ids)
+        if not len(table):
+            return np.empty(0, np.intp), np.empty((0, self._embedder.width), np.uint8)
         values = self._embedder.embed(table.select(self._embedder.columns))
         if table.select(self._columns).equals(ids):
             return np.arange(len(rows)), values[: len(rows)]

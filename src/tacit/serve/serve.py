@@ -73,6 +73,11 @@ def serve(
     roles = {folder.config.role for folder, _ in runs}
     if len(runs) > 1 and roles != {"label"}:
         raise UsageError("several versions of a model are served by the label party: name one folder here")
+    names = [one.terms.run for one, _ in runs]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"the runs {names} have the same name, by which requests tell them apart: give them different ones"
+        )
     folder = runs[0][0]
     http = http or folder.config.serve.http
     if folder.config.training.threads:
