@@ -17,7 +17,7 @@ def settings(world, name, **more):
     path = world / name / "party.toml"
     before, _, serve = path.read_text().partition("\n[serve]\n")
     said = tomllib.loads(serve) | more
-    lines = [f"{key} = {value}" for key, value in said.items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
     path.write_text("\n".join([before, "[serve]", *lines, ""]))
 
 

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -94,3 +96,36 @@ def test_versions_with_one_name_are_refused(exchanged, tmp_path, start):
     refused = start(world / "airline", how=str(world / "airline"))
     assert refused.process.wait(120) == 4
     assert "different names" in refused.process.events[-1]["message"]
+
+
+def test_no_request_is_lost_while_a_service_reads_its_folder_again(exchanged, tmp_path, start):
+    world = copied(exchanged.path, tmp_path)
+    settings(world, "airline", deadline_ms=60_000)
+    airline, airport = start(world / "airline"), start(world / "airport")
+    airline.heard("connected")
+    asked = pl.read_parquet(world / "airline" / "data.parquet").select("id", "plane").head(1).to_dicts()
+    unknown = [{"id": "x", "plane": 0.0}]
+    over = threading.Event()
+
+    def ask(_):
+        found = []
+        while not over.is_set():
+            found.append(airline.ask(asked)[0])
+        return found
+
+    with ThreadPoolExecutor(4) as clients:
+        under_way = [clients.submit(ask, one) for one in range(4)]
+        assert airline.scores(unknown)["basis"] == ["fallback"]
+        settings(world, "airline", fallback=False)
+        airline.signal(signal.SIGHUP)
+        airline.heard("reloaded")
+        airline.heard("connected", count=2)
+        over.set()
+        assert {status for one in under_way for status in one.result()} == {200}
+    assert airline.scores(unknown)["basis"] == ["none"]
+    assert airline.scores(asked)["basis"] == ["joint"]
+    (world / "airline" / "contract.toml").rename(world / "contract.toml")
+    airline.signal(signal.SIGHUP)
+    assert "contract.toml is missing" in airline.heard("reload failed")["reason"]
+    assert airline.scores(asked)["basis"] == ["joint"], "it goes on with what it has"
+    assert (airline.stop(), airport.stop()) == (0, 0)

@@ -92,7 +92,7 @@ class Answering:
         self._account = Account(where, "embeddings", self._peer, most=self._settings.rows_in_all, **facts)
         self._marks = Marks(folder, where)
         self._rate = Rate(self._settings.rows_a_minute)
-        self.connected = False
+        self.connected, self.again = False, threading.Event()
         self.metrics = Metrics(_ABOUT, self._gauges)
         self.refresh()
         self._check()
@@ -130,8 +130,12 @@ class Answering:
         self._known = _Known(ids[found.rows], found.hashes, Directory(tokens, np.arange(len(found))))
 
     def refresh_until(self, over: threading.Event) -> None:
-        """The same every few minutes, in a thread of its own; where it fails, what was known stays known."""
-        while self._settings.refresh_seconds and not over.wait(self._settings.refresh_seconds):
+        """The same every few minutes, or when `again` is set; where it fails, what was known stays known."""
+        while True:
+            self.again.wait(self._settings.refresh_seconds or None)
+            if over.is_set():
+                return
+            self.again.clear()
             try:
                 self.refresh()
             except Exception as error:  # as above: a database may be away for a while
