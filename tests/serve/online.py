@@ -5,10 +5,20 @@ import json
 import os
 import signal
 import time
+import tomllib
 
 from tests.torture.workers import Start
 
-PATIENCE = 60
+PATIENCE = 120
+
+
+def settings(world, name, **more):
+    """Write the [serve] of a party, which is the last part of its settings."""
+    path = world / name / "party.toml"
+    before, _, serve = path.read_text().partition("\n[serve]\n")
+    said = tomllib.loads(serve) | more
+    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
+    path.write_text("\n".join([before, "[serve]", *lines, ""]))
 
 
 class Service:

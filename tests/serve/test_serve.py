@@ -12,21 +12,18 @@ import pytest
 from tacit.company import sealed_log
 from tacit.one_shot.shipments import Shipments
 from tests.serve.files import copied, expected, to_score, together
+from tests.serve.online import settings
 from tests.torture.relay import Relay
 from tests.torture.workers import state_of
 
-DEADLINE = 2.0  # seconds, on a busy machine; a service promises less
+DEADLINE = 30.0  # seconds, on a busy machine; the service promises less
 
 
 @pytest.fixture(name="world")
 def _world(exchanged, tmp_path):
-    return copied(exchanged.path, tmp_path)
-
-
-def settings(world, name, **more):
-    """Add to the [serve] of a party."""
-    path = world / name / "party.toml"
-    path.write_text("\n".join([path.read_text(), "[serve]", *(f"{key} = {value}" for key, value in more.items()), ""]))
+    world = copied(exchanged.path, tmp_path)
+    settings(world, "airline", deadline_ms=60_000)  # a busy machine is no slow partner
+    return world
 
 
 def both(start, world):
@@ -103,7 +100,7 @@ def test_a_slow_partner_is_not_waited_for(world, start):
     assert 0.3 <= time.monotonic() - began < DEADLINE
     assert (said["basis"], said["reason"]) == (["fallback"] * 2, ["airport did not answer in time"] * 2)
     airport.signal(signal.SIGCONT)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while airline.scores(rows(world, 2))["basis"] != ["joint"] * 2:
         assert time.monotonic() < end
     assert not [one for one in airline.process.events if one["event"] == "not connected"], "the link has lasted"
@@ -115,7 +112,7 @@ def test_an_answer_that_came_too_late_serves_the_next_request(world, start):
     airport.signal(signal.SIGSTOP)
     assert airline.scores(rows(world, 1))["basis"] == ["fallback"]
     airport.signal(signal.SIGCONT)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while airline.scores(rows(world, 1))["basis"] != ["joint"]:
         assert time.monotonic() < end
     assert airline.metrics()['tacit_serve_messages_total{partner="airport"}'] == 1
@@ -169,7 +166,7 @@ def test_a_row_that_has_changed_is_entered_anew(world, start):
     table = pl.read_parquet(world / "airport" / "data.parquet").with_columns(pl.col("wind") + 3.0)
     table.write_parquet(world / "airport" / "new.parquet")
     (world / "airport" / "new.parquet").rename(world / "airport" / "data.parquet")
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while airline.scores(one)["scores"] == before:
         assert time.monotonic() < end
     assert airport.stop() == 0
@@ -179,9 +176,10 @@ def test_a_row_that_has_changed_is_entered_anew(world, start):
 
 def test_a_split_training_has_no_fallback(split, tmp_path, start):
     world = copied(next(iter(split.values())).path.parent, tmp_path)
+    settings(world, "airline", deadline_ms=60_000)
     airline = start(world / "airline")
     asked = [{"id": 3}, {"id": "59"}, {"id": 777}]
-    status, headers, said = airline.request("GET", "/ready")
+    status, _, said = airline.request("GET", "/ready")
     assert (status, json.loads(said)["ready"]) == (503, False)
     assert airline.scores(asked)["basis"] == ["none"] * 3
     start(world / "airport")
@@ -194,12 +192,12 @@ def test_a_split_training_has_no_fallback(split, tmp_path, start):
 
 
 def test_what_is_under_way_is_answered_before_the_end(world, start):
-    settings(world, "airline", deadline_ms=2000)
+    settings(world, "airline", deadline_ms=4000)
     airline, airport = both(start, world)
     airport.signal(signal.SIGSTOP)
     with ThreadPoolExecutor(4) as clients:
         under_way = [clients.submit(airline.scores, rows(world, 1, first=place)) for place in range(4)]
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while airline.metrics().get('tacit_serve_cache_total{partner="airport",found="no"}', 0) < 4:
             assert time.monotonic() < end
         airline.signal(signal.SIGTERM)
@@ -209,12 +207,12 @@ def test_what_is_under_way_is_answered_before_the_end(world, start):
 
 
 def test_more_than_can_wait_is_told_to_come_again(world, start):
-    settings(world, "airline", waiting_rows=3, deadline_ms=3000)
+    settings(world, "airline", waiting_rows=3)
     airline, airport = both(start, world)
     airport.signal(signal.SIGSTOP)
     with ThreadPoolExecutor(1) as client:
         first = client.submit(airline.scores, rows(world, 3))
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while airline.metrics().get('tacit_serve_cache_total{partner="airport",found="no"}', 0) < 3:
             assert time.monotonic() < end
         body = json.dumps({"rows": rows(world, 1, first=5)})
@@ -227,7 +225,7 @@ def test_more_than_can_wait_is_told_to_come_again(world, start):
 
 
 def test_many_clients_share_messages(world, start):
-    airline, airport = both(start, world)
+    airline, _ = both(start, world)
     table = pl.read_parquet(world / "airline" / "data.parquet").select("id", "plane").head(640)
     scores, _ = expected(world, table)
     with ThreadPoolExecutor(64) as clients:

@@ -56,8 +56,8 @@ class Start:
     Attributes:
         folder: of the party.
         events: the file that is told what happens.
-        verb: "align", "train", "predict", "serve", or to come with the party's certificate and behave badly: "intrude" into a
-            training, or "echo" products in an alignment.
+        verb: "align", "train", "predict", "serve", or to come with the party's certificate and behave badly: "intrude"
+            into a training, or "echo" products in an alignment.
         kill_at: the point at which the process ends itself with SIGKILL; "" for none.
         count: at which pass of that point.
         version: what the code is to call its own version; "" for what it is.

@@ -122,12 +122,31 @@ _KEYED = (
     "keyed_rows_a_month = 10_000_000  # that the label party may ask for by key, with `tacit predict --match keyed`\n"
 )
 
-_SERVE = """
-[serve]
+_SERVE = {
+    "label": """
+[serve]  # how `tacit serve` answers
+# http = "127.0.0.1:7080"  # where it answers; elsewhere than on this machine it takes TACIT_SERVE_TOKEN
+deadline_ms = 500  # in which a request is answered, by the fallback where a partner is slow
+fallback = true  # score rows without a partner by your own columns, where there is a model for that
+batch_ms = 2.0  # that requests wait for others to go with them
+cache_seconds = 60  # for which an embedding that came is used again; 0 for never
+cache_rows = 100_000  # embeddings that are kept for that
+rows_a_request = 1000  # at most
+waiting_rows = 10_000  # under way at a time; beyond them the answer is 503
+request_bytes = 1_048_576  # of a request, at most
+""",
+    "features": """
+[serve]  # how `tacit serve` answers
+# http = "127.0.0.1:7081"  # for /health, /ready and /metrics alone
+rows_a_minute = 60_000  # that you answer, on average
+rows_in_all = 100_000_000  # over the whole life of the model, repeated ones too
+different_rows = 1_000_000  # likewise, each once
+refresh_seconds = 300  # after which you look for rows that are new or gone; 0 for never
 # rows = { path = "new.parquet" }  # where your rows come from: held in memory, and read again when it changes
 # rows = { query = "select id, temp from weather" }  # or a database, whose address TACIT_ROWS_URL holds
 # rows = { factory = "my_store:open" }  # or your own: an object with ids() and fetch(ids)
-"""
+""",
+}
 
 _CONTRACT = """\
 # What all parties agree on. Everyone has the same file; `tacit contract` shows its digest, which must be equal on all
@@ -214,7 +233,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         home=_HOME[role],
         coin_id=_COIN_ID if label else "",
         keyed="" if label else _KEYED,
-        serve="" if label else _SERVE,
+        serve=_SERVE[role],
     )
 
 

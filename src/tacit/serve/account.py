@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,22 @@ class Account:
         what: leaves: "tokens" or "embeddings".
         to: whom.
         most: rows over the whole life of the model; None for no bound.
+        writing: held while a line is added, where several accounts share a record.
         facts: that stand on record with it.
     """
 
-    def __init__(self, where: Path, what: str, to: str, *, most: int | None = None, **facts: Any) -> None:
+    def __init__(
+        self,
+        where: Path,
+        what: str,
+        to: str,
+        *,
+        most: int | None = None,
+        writing: threading.Lock | None = None,
+        **facts: Any,
+    ) -> None:
         self._path, self._most = where / PREDICTIONS, most
+        self._writing = writing or threading.Lock()
         self._said = {"job": f"service {secrets.token_hex(8)}", "to": to}
         self._what, self._facts = what, facts
         self._used = self._room = 0  # of this service
@@ -72,7 +84,8 @@ class Account:
 
     def _write(self, what: str, rows: int) -> None:
         line = {"time": now(), **self._said, "what": what, "rows": rows, **self._facts}
-        sealed_log.append(self._path, {**line, "different": self.different} if self.different else line)
+        with self._writing:
+            sealed_log.append(self._path, {**line, "different": self.different} if self.different else line)
 
 
 def _used_before(lines: list[dict[str, Any]], what: str, to: str) -> int:

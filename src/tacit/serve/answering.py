@@ -18,7 +18,7 @@ from tacit.company.align import aligned
 from tacit.company.departures import counted_book, row_keys
 from tacit.company.folder import Folder
 from tacit.contracts import Message
-from tacit.errors import RefusedError, TacitError
+from tacit.errors import RefusedError
 from tacit.one_shot.records import Keys
 from tacit.one_shot.shipments import Shipment, version_of
 from tacit.serve.account import Account, Marks
@@ -92,7 +92,7 @@ class Answering:
         self._account = Account(where, "embeddings", self._peer, most=self._settings.rows_in_all, **facts)
         self._marks = Marks(folder, where)
         self._rate = Rate(self._settings.rows_a_minute)
-        self.connected = False
+        self.connected, self.again = False, threading.Event()
         self.metrics = Metrics(_ABOUT, self._gauges)
         self.refresh()
         self._check()
@@ -130,11 +130,15 @@ class Answering:
         self._known = _Known(ids[found.rows], found.hashes, Directory(tokens, np.arange(len(found))))
 
     def refresh_until(self, over: threading.Event) -> None:
-        """The same every few minutes, in a thread of its own; where it fails, what was known stays known."""
-        while self._settings.refresh_seconds and not over.wait(self._settings.refresh_seconds):
+        """The same every few minutes, or when `again` is set; where it fails, what was known stays known."""
+        while True:
+            self.again.wait(self._settings.refresh_seconds or None)
+            if over.is_set():
+                return
+            self.again.clear()
             try:
                 self.refresh()
-            except TacitError as error:
+            except Exception as error:  # as above: a database may be away for a while
                 self._log("refresh failed", error=type(error).__name__, reason=str(error))
 
     # --- answers ---
@@ -146,7 +150,7 @@ class Answering:
             payload = self._answered(message.payload.numpy())
         except RefusedError as error:
             return self._refused(message, error)
-        except TacitError as error:  # what it says is for this party alone
+        except Exception as error:  # rows come from databases and code of the owner's; what is said is for the owner
             self._log("request failed", error=type(error).__name__, reason=str(error))
             return self._refused(message, RefusedError("failure", "the rows can't be answered at the moment"))
         self.metrics.count("tacit_serve_requests_total", outcome="answered")
@@ -188,6 +192,8 @@ class Answering:
         others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
         ids = known.ids[np.concatenate([rows, others])]
         table = self._rows.fetch(ids)
+        if not len(table):
+            return np.empty(0, np.intp), np.empty((0, self._embedder.width), np.uint8)
         values = self._embedder.embed(table.select(self._embedder.columns))
         if table.select(self._columns).equals(ids):
             return np.arange(len(rows)), values[: len(rows)]

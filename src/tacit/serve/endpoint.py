@@ -95,16 +95,16 @@ def _where(error: Exception) -> str:
     return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
-def watch_app(metrics: Metrics, ready: Ready, log: Log) -> Starlette:
+def watch_app(metrics: Metrics, ready: Ready, token: str | None, log: Log) -> Starlette:
     """A feature party's: nothing but watching."""
-    return _Watched(metrics, ready, None, log).app()
+    return _Watched(metrics, ready, token, log).app()
 
 
 def label_app(models: Sequence[LiveModel], settings: Serve, metrics: Metrics, token: str | None, log: Log) -> Starlette:
     """A label party's.
 
     Args:
-        models: that are live; requests that name none mean the first.
+        models: that are live; requests that name none mean the first. Others may take their place while it serves.
         settings: how much may come.
         metrics: what was counted.
         token: that requests need; None for none.
@@ -125,18 +125,14 @@ class _Scores:
     """Answers /score."""
 
     def __init__(self, models: Sequence[LiveModel], settings: Serve, watched: _Watched) -> None:
-        self._models = {model.name: model for model in models}
-        self._first, self._settings, self._watched = models[0], settings, watched
+        self._models, self._settings, self._watched = models, settings, watched
         self._rows = 0  # under way
 
     async def score(self, request: Request) -> Response:
         began = time.monotonic()
         self._watched.admit(request)
         content = parsed(await self._body(request))
-        model = self._models.get(content["version"]) if content.get("version") else self._first
-        if model is None:
-            raise WrongRequestError(f"there is no version {content['version'][:100]!r}: {list(self._models)} are live",
-                                    field="version")  # fmt: skip
+        model = self._named(content.get("version", ""))
         asked = model.form.read(content)
         if self._rows + len(asked) > self._settings.waiting_rows:
             raise HTTPException(503, "too many rows are under way: ask again in a moment", {"Retry-After": "1"})
@@ -151,6 +147,13 @@ class _Scores:
         self._watched.metrics.took("tacit_serve_request_seconds", time.monotonic() - began)
         said = {"scores": scored.scores, "basis": scored.basis, "reason": scored.reason, "versions": model.versions}
         return _json(said)
+
+    def _named(self, version: str) -> LiveModel:
+        found = [model for model in self._models if version in ("", model.name)]
+        if not found:
+            live = [model.name for model in self._models]
+            raise WrongRequestError(f"there is no version {version[:100]!r}: {live} are live", field="version")
+        return found[0]
 
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

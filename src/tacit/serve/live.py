@@ -64,15 +64,17 @@ class LiveModel:
         self.fallback = settings.fallback and scorer.fallback
         self._deadline = settings.deadline_ms / 1000
         self.form = Form(folder.table.ids, scorer.encoder, token_key(aligned(folder)), settings.rows_a_request)
+        writing = threading.Lock()
+        accounts = {
+            name: Account(where, "tokens", name, writing=writing, version=version)
+            for name, version in scorer.versions.items()
+        }
         self.partners = {
-            name: Partner(
-                name, width, numbers, Account(where, "tokens", name, version=scorer.versions[name]), settings, metrics,
-                log,
-            )
+            name: Partner(name, width, numbers, accounts[name], settings, metrics, log)
             for name, width in scorer.widths.items()
-        }  # fmt: skip
+        }
         self.door = Door(folder, where, scorer, self.partners, log)
-        self._worker = Worker(self._score)
+        self._worker, self._under_way = Worker(self._score), 0
         self.versions = {"run": self.name, folder.config.name: scorer.digest, **scorer.versions}
 
     @property
@@ -80,16 +82,29 @@ class LiveModel:
         """Whether rows get scores: all partners are there, or there is a fallback."""
         return self.fallback or all(partner.link is not None for partner in self.partners.values())
 
-    async def close(self) -> None:
-        """End all links, and enter what was asked for."""
+    async def part(self) -> None:
+        """End all links, and enter what was asked for; from now on rows get the fallback."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.door.close)
+        await asyncio.sleep(0)  # what the ends of links have left to do in this loop
         for partner in self.partners.values():
             await loop.run_in_executor(None, partner.close)
-        await loop.run_in_executor(None, self._worker.close)
+
+    async def finish(self) -> None:
+        """Wait until nobody waits for a score any more."""
+        while self._under_way:
+            await asyncio.sleep(0.01)
+        await asyncio.get_running_loop().run_in_executor(None, self._worker.close)
 
     async def scored(self, asked: Asked) -> Scored:
         """The scores of a request, within the deadline."""
+        self._under_way += 1
+        try:
+            return await self._scored(asked)
+        finally:
+            self._under_way -= 1
+
+    async def _scored(self, asked: Asked) -> Scored:
         tokens = list(dict.fromkeys(token for token in asked.tokens if token is not None))
         answers = {name: partner.ask(tokens) for name, partner in self.partners.items()}
         waiting = [answer for each in answers.values() for answer in each if not answer.done()]

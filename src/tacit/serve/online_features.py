@@ -50,6 +50,8 @@ class FeatureService:
             pass
         finally:
             self._answering.connected = False
+            self.over.set()
+            self._answering.again.set()  # its thread ends
             dialer.close()
             self._answering.close()
 

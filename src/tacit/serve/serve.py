@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
-from tacit.errors import UsageError
+from tacit.errors import TacitError, UsageError
 from tacit.serve.answering import Answering
 from tacit.serve.endpoint import label_app, watch_app
 from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
@@ -60,6 +60,8 @@ def serve(
 ) -> None:
     """Serve until a SIGTERM or Ctrl-C comes; what is under way then is answered.
 
+    A SIGHUP has a label party read its folders again, while it answers, and a feature party look for new rows.
+
     Args:
         paths: the party's folder; a label party may name several, each with a version of the model, of which requests
             that name none get the first.
@@ -69,65 +71,111 @@ def serve(
         override: the name of somebody who lets a model be used though its limit was not held; on record.
         reason: why; on record.
     """
-    runs = [find_run(path) for path in paths]
-    roles = {folder.config.role for folder, _ in runs}
-    if len(runs) > 1 and roles != {"label"}:
-        raise UsageError("several versions of a model are served by the label party: name one folder here")
-    folder = runs[0][0]
+    folder, where = find_run(paths[0])
     http = http or folder.config.serve.http
     if folder.config.training.threads:
         torch.set_num_threads(folder.config.training.threads)
-    with ExitStack() as stack:
-        for one, where in runs:
-            one.check_pair(one.terms)
-            stack.enter_context(alone(where))
-        if roles == {"features"}:
-            embedder = load_embedder(paths[0], "serving", override=override, reason=reason)
-            _serve_features(folder, runs[0][1], embedder, http, told, log)
-            return
-        scorers = [load_scorer(path, "serving", override=override, reason=reason) for path in paths]
-        for (one, where), scorer in zip(runs, scorers, strict=True):
-            pin(where, one.config.name, scorer.digest)
-        taken = stack.enter_context(_listening(http or _ADDRESS))
-        token = os.environ.get(TOKEN) or None
-        if token is None and not is_loopback(http or _ADDRESS):
-            raise UsageError(
-                f"{http} can be reached from other machines: set {TOKEN} to a long word that requests must bring, or "
-                "stay at 127.0.0.1"
-            )
-        asyncio.run(_serve_label(runs, scorers, taken, token, told, log))
+    if folder.config.role == "label":
+        with _listening(http or _ADDRESS) as taken:
+            service = LabelService(lambda: _loaded(paths, override, reason), log)
+            asyncio.run(service.run(taken, _token(), told))
+        return
+    if len(paths) > 1:
+        raise UsageError("several versions of a model are served by the label party: name one folder here")
+    folder.check_pair(folder.terms)
+    with alone(where):
+        half = load_embedder(paths[0], "serving", override=override, reason=reason)
+        _serve_features(folder, where, half, http, told, log)
 
 
 # --- the label party -------------------------------------------------------------------------------------------------
 
+Loaded = list[tuple[Folder, Path, Scorer]]
+"""What is served: folders of the party, of the run, and the half."""
 
-async def _serve_label(
-    runs: Sequence[tuple[Folder, Path]],
-    scorers: Sequence[Scorer],
-    taken: socket.socket,
-    token: str | None,
-    told: Told,
-    log: Log,
-) -> None:
-    models: list[LiveModel] = []
 
-    def gauges() -> dict[tuple[str, str], float]:
+def _loaded(paths: Sequence[Folder | str | Path], override: str | None, reason: str | None) -> Loaded:
+    """The label party's halves, as they are on the disk now."""
+    found: Loaded = []
+    for path in paths:
+        folder, where = find_run(path)
+        folder.check_pair(folder.terms)
+        scorer = load_scorer(path, "serving", override=override, reason=reason)
+        pin(where, folder.config.name, scorer.digest)
+        found.append((folder, where, scorer))
+    names = [folder.terms.run for folder, _, _ in found]
+    if len(set(names)) < len(names):
+        raise UsageError(f"the runs {names} must have different names, by which requests tell them apart")
+    return found
+
+
+class LabelService:
+    """A label party that serves, with one model or several.
+
+    Args:
+        load: reads what is to be served.
+        log: told what happens.
+    """
+
+    def __init__(self, load: Callable[[], Loaded], log: Log) -> None:
+        self._load, self._log = load, log
+        self._models: list[LiveModel] = []
+        self._locks = ExitStack()
+        self._metrics = Metrics(_ABOUT, self._gauges)
+        self._reloading = asyncio.Lock()
+
+    def _gauges(self) -> dict[tuple[str, str], float]:
         return {
             ("tacit_serve_connected", f'{{run="{model.name}",partner="{name}"}}'): float(partner.link is not None)
-            for model in models
+            for model in self._models
             for name, partner in model.partners.items()
         }
 
-    metrics = Metrics(_ABOUT, gauges)
-    models += [LiveModel(*run, scorer, metrics, log) for run, scorer in zip(runs, scorers, strict=True)]
-    server = _server(label_app(models, runs[0][0].config.serve, metrics, token, log))
-    log("serving", run=models[0].name, http=_address(taken), fallback=models[0].fallback)
-    told(_address(taken))
-    with _signals(lambda: None):  # uvicorn has its own, and hands them on when it is done
-        await server.serve(sockets=[taken])
-    for model in models:
-        await model.close()
-    log("stopped")
+    async def run(self, taken: socket.socket, token: str | None, told: Told) -> None:
+        """Answer at this socket until the service is stopped."""
+        loaded = self._load()
+        self._begin(loaded)
+        server = _server(label_app(self._models, loaded[0][0].config.serve, self._metrics, token, self._log))
+        self._log("serving", run=self._models[0].name, http=_address(taken), fallback=self._models[0].fallback)
+        told(_address(taken))
+        loop = asyncio.get_running_loop()
+        try:
+            # uvicorn ends by signals itself, and hands them on when it is done
+            with _signals(lambda: None, lambda: loop.call_soon_threadsafe(self._again)):
+                await server.serve(sockets=[taken])
+            async with self._reloading:
+                for model in self._models:
+                    await model.part()
+                    await model.finish()
+        finally:
+            self._locks.close()
+        self._log("stopped")
+
+    def _begin(self, loaded: Loaded) -> None:
+        """Let what was loaded take the place of what is served."""
+        self._locks.close()
+        for _, where, _ in loaded:
+            self._locks.enter_context(alone(where))
+        self._models[:] = [LiveModel(*one, self._metrics, self._log) for one in loaded]
+
+    def _again(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._reload())  # somebody must hold it
+
+    async def _reload(self) -> None:
+        """Read everything again while requests are answered; what can't be read leaves all as it is."""
+        async with self._reloading:
+            old = self._models[:]
+            try:
+                loaded = await asyncio.get_running_loop().run_in_executor(None, self._load)
+                for model in old:  # until their partners are connected anew, rows get the fallback
+                    await model.part()
+                self._begin(loaded)
+            except TacitError as error:
+                self._log("reload failed", reason=str(error))
+                return
+            for model in old:
+                await model.finish()
+            self._log("reloaded", run=self._models[0].name)
 
 
 def _server(app: Starlette) -> uvicorn.Server:
@@ -152,7 +200,7 @@ def _serve_features(folder: Folder, where: Path, half: Embedder, http: str | Non
             taken = stack.enter_context(_listening(http))
             stack.enter_context(_watched(answering, taken, log))
             told(_address(taken))
-        stack.enter_context(_signals(service.over.set))
+        stack.enter_context(_signals(service.over.set, answering.again.set))
         service.run()
     log("stopped")
 
@@ -176,12 +224,13 @@ def _watched(answering: Answering, taken: socket.socket, log: Log) -> Iterator[N
 
 
 @contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """A SIGTERM, or Ctrl-C, is the way in which a service ends, and not an accident."""
+def _signals(stop: Callable[[], None], again: Callable[[], object]) -> Iterator[None]:
+    """A SIGTERM, or Ctrl-C, is the way in which a service ends, and not an accident; SIGHUP has it look again."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, lambda *_: stop()) for one in (signal.SIGTERM, signal.SIGINT)}
+    acts = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: again}
+    before = {one: signal.signal(one, lambda number, _: acts[signal.Signals(number)]()) for one in acts}
     try:
         yield
     finally:
@@ -191,11 +240,22 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _listening(address: str) -> Iterator[socket.socket]:
+    """A port, which others can only reach where a token is asked for."""
+    if _token() is None and not is_loopback(address):
+        raise UsageError(
+            f"{address} can be reached from other machines: set {TOKEN} to a long word that requests must bring, or "
+            "stay at 127.0.0.1"
+        )
     taken = listen(address)
     try:
         yield taken
     finally:
         taken.close()
+
+
+def _token() -> str | None:
+    """That requests need; None for none."""
+    return os.environ.get(TOKEN) or None
 
 
 def _address(taken: socket.socket) -> str:
