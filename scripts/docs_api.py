@@ -48,9 +48,9 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("tacit.LabelParty", "tacit.FeatureParty"),
     ),
     "Two companies": (
-        "The same as the commands `tacit align`, `train`, `predict`, `audit` and `export`.",
+        "The same as the commands `tacit align`, `train`, `predict`, `serve`, `audit` and `export`.",
         ("tacit.Folder", "tacit.company.folder.create", "tacit.company.align.Aligned", "tacit.company.train.train",
-         "tacit.company.train.Trained", "tacit.serve.predict.predict"),
+         "tacit.company.train.Trained", "tacit.serve.predict.predict", "tacit.serve.serve.serve"),
     ),
     "Protections of the gradient": (
         "Their arguments are in [the list of protections](ref-protections.md).",

@@ -17,7 +17,12 @@ from tacit.wire.codec import short_name
 
 _KINDS = {
     "hello": ("both", "control", "0", "the first word of a connection"),
-    "refusal": ("both", "control", "0", "`field` and `reason`; the connection ends"),
+    "refusal": (
+        "both",
+        "control",
+        "0, or request",
+        "`field` and `reason`; the connection ends, or a service's request",
+    ),
     "commitment": ("both", "control", "0, 1", "alignment: sizes and nonces, then proofs; commitments to the seed"),
     "reveal": ("both", "control", "0, 1", "alignment: the nonces that were committed to"),
     "points": ("both", "uint8 (rows, 32)", "chunk", "alignment: ids as points, times the sender's key"),
@@ -40,7 +45,12 @@ _KINDS = {
     ),
     "groups": ("features", "int64 (rows, partitions)", "0", "one-shot with sums: the group of each training row"),
     "sums": ("label", "int64 (numbers,)", "0, or partition", "its answer: each group's sum of labels with noise"),
-    "tokens": ("label", "uint8 (up to 262144, 16)", "part", "predictions by key: tokens of the ids that are asked for"),
+    "tokens": (
+        "label",
+        "uint8 (up to 262144, 16)",
+        "part, or request",
+        "predictions by key, and services (up to 4096): tokens of the ids that are asked for; embeddings answer",
+    ),
     "ciphertexts": (
         "both",
         "uint8 (bytes,)",

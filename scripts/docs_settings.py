@@ -44,14 +44,25 @@ def settings() -> str:
 
 
 def file_keys(file: type[File], but: Iterable[str] = ()) -> list[str]:
-    """The keys of a file that are no tables, and one heading for each of its tables but some."""
-    tables = {key: found for key in file.model_fields if (found := table_of(file, key)) is not None}
+    """The keys of a file that are no tables, and one heading for each of its tables but some, and for those in them."""
+    tables = tables_of(file)
     parts = [setting_keys(file, but=tables)]
     for key, one in tables.items():
-        if key in but:
-            continue
-        parts += [f"### `[{key}]`", inspect.getdoc(one).partition("Attributes:")[0].strip(), setting_keys(one)]
+        if key not in but:
+            inner = tables_of(one)
+            parts += [f"### `[{key}]`", first_words(one), setting_keys(one, but=inner)]
+            for name, table in inner.items():
+                parts += [f"### `[{key}] {name}`", first_words(table), setting_keys(table)]
     return parts
+
+
+def first_words(described: type[Section]) -> str:
+    return inspect.getdoc(described).partition("Attributes:")[0].strip()
+
+
+def tables_of(described: type[Section]) -> dict[str, type[Section]]:
+    """The keys that are tables of their own."""
+    return {key: found for key in described.model_fields if (found := table_of(described, key)) is not None}
 
 
 def table_of(described: type[Section], key: str) -> type[Section] | None:

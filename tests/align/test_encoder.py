@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.align.encoder import Coding, Columns, Encoder
+from tacit.align.encoder import COMPANY, Coding, Columns, Encoder
 from tacit.align.sources import blocks
 from tacit.errors import DataError
 
@@ -81,3 +82,28 @@ def test_blocks_of_any_size(tmp_path_factory, size, group):
         found = list(blocks(source, ["x"], size))
         assert {len(block) for block in found[:-1]} <= {size}
         assert pl.concat(found)["x"].to_list() == list(range(100))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([COMPANY, Coding(by_frequency=True, scaling="range")]))
+def test_a_row_alone_is_encoded_as_among_many(seed, coding):
+    draw = np.random.default_rng(seed)
+
+    def column(values):
+        return [values[place] if place < len(values) else None for place in draw.integers(0, len(values) + 2, 60)]
+
+    table = pl.DataFrame(
+        {
+            "text": column(["", "a", "A", "é", "z", "\U0001f6e9", "\uffee"]),
+            "whole": column([-(2**63), -1, 0, 7, 2**63 - 1]),
+            "yes": column([True, False]),
+            "small": pl.Series(column([1, 2]), dtype=pl.Int8),
+            "x": column([-0.0, 0.0, 1e-300, 1e300]),
+        }
+    )
+    columns = Columns(("text", "whole", "yes", "small", "x"), ("x", "small"), ("x",))
+    encoder = Encoder.fit_batches([(table[:30], np.arange(30))], columns, coding)
+    whole = encoder.encode(table)
+    alone = [encoder.encode(table[row : row + 1]) for row in range(len(table))]
+    assert torch.equal(torch.cat([one.categorical for one in alone]), whole.categorical)
+    assert torch.equal(torch.cat([one.numeric for one in alone]), whole.numeric)

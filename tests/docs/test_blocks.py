@@ -28,7 +28,7 @@ from tacit.lab.data.own import Description
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-PORTS = ("7443", "7444", "8765", "8900")
+PORTS = ("7080", "7081", "7443", "7444", "8765", "8900")
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 READ_ONLY = {
     "": "a drawing",
@@ -50,6 +50,7 @@ WORLDS = {
     "howto-run-behind-a-proxy.md": ["finished"],
     "howto-run-by-day.md": ["finished"],
     "howto-score-a-file.md": ["exchanged"],
+    "howto-serve.md": ["exchanged"],
     "howto-set-a-limit.md": ["finished"],
     "howto-watch-a-run.md": ["finished"],
     "ref-tracking.md": ["finished"],
@@ -61,7 +62,7 @@ INSTALLS = "installs, or tests, what this very test runs in"
 LONG = "takes many minutes; the same command in small is run elsewhere on the page"
 TWO = "waits for the other company; the tutorials of two companies run both sides"
 MACHINES = "needs more than one machine, or a GPU"
-SERVES = "goes on until it is stopped; tests/views/web run it"
+SERVES = "goes on until it is stopped; the tests of this verb run it"
 ELSEWHERE = "another page, or the tests of this verb, run it"
 FILES = "needs files that are not here"
 
@@ -112,6 +113,9 @@ NOT_RUN = {
     },
     "howto-watch-a-run.md": {
         "tacit dashboard airline": SERVES,
+    },
+    "howto-serve.md": {
+        "tacit serve --folder airline-new --also airline": SERVES,
     },
     "howto-run-by-day.md": {
         "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128 --out runs/days": ELSEWHERE,

@@ -7,6 +7,8 @@ import pytest
 from tacit.company.folder import Folder
 from tests.company.conftest import small_companies
 from tests.one_shot.companies import Companies, table
+from tests.serve.online import Service
+from tests.torture.processes import Processes
 
 
 @pytest.fixture(scope="session", name="exchanged")
@@ -32,3 +34,24 @@ def _split(tmp_path_factory):
         list(both.map(Folder.align, companies, timeout=120))
         list(both.map(Folder.train, companies, timeout=120))
     return {company.config.name: company for company in companies}
+
+
+@pytest.fixture(scope="session", name="processes")
+def _processes(tmp_path_factory):
+    """Starts parties as processes."""
+    with Processes(tmp_path_factory.mktemp("processes") / "log") as found:
+        yield found
+
+
+@pytest.fixture(name="start")
+def _start(processes):
+    """Starts the service of a party's folder; whatever still runs at the end of a test is killed."""
+    started = []
+
+    def start(folder, how=""):
+        started.append(Service(processes, folder, f"{folder}.events", how))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.process.kill()

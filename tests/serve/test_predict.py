@@ -1,7 +1,9 @@
 """A file is scored by two companies: real folders, real TLS."""
 
 import json
+import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,6 +19,7 @@ from tacit.one_shot.shipments import Shipments
 from tacit.serve import conversation, predict_features, predict_label
 from tacit.serve.predict import predict
 from tacit.serve.scores import Written
+from tacit.serve.telling import Telling
 from tacit.wire.codec import control
 from tests.serve.files import OverError, copied, expected, to_score, together
 from tests.torture.workers import state_of
@@ -296,3 +299,76 @@ def test_a_label_party_that_hangs_up_with_its_answer_gets_no_other_rows_from_the
     assert refused.field == "job"
     assert "answered twice by one command" in str(refused)
     assert [line["rows"] for line in sealed(world, "airport")] == [52]
+
+
+# --- how much, and for how long --------------------------------------------------------------------------------------
+
+
+def test_rows_by_key_are_counted_over_a_month_and_the_same_ones_once(world):
+    settings = world / "airport" / "party.toml"
+    settings.write_text(settings.read_text() + "align.keyed_rows_a_month = 800\n")
+    to_score(world, world / "new.parquet")
+    assert together(world, world / "new.parquet", world / "first.parquet", match="keyed")["airline"].joint == 700
+    again = together(world, world / "new.parquet", world / "again.parquet", match="keyed")
+    assert again["airline"].joint == 700, again
+    to_score(world, world / "more.parquet", rows=200)
+    done = together(world, world / "more.parquet", world / "more-scores.parquet", match="keyed")
+    for name in ("airport", "airline"):
+        assert isinstance(done[name], RefusedError), done
+        assert done[name].field == "keyed_rows_a_month"
+    assert "asks for 202 rows by key and was given 702 in 30 days, where 800 are allowed" in str(done["airport"])
+    assert "`[align] keyed_rows_a_month` in the party.toml of airport" in str(done["airline"])
+    assert [(line["what"], line["rows"]) for line in sealed(world, "airport")] == [
+        ("embeddings", 702), ("nothing: refused", 202),
+    ]  # fmt: skip
+    settings.write_text(settings.read_text().replace("= 800", "= 904"))
+    assert together(world, world / "more.parquet", world / "more-scores.parquet", match="keyed")["airline"].joint == 200
+
+
+def test_other_rows_under_the_name_of_a_prediction_count_anew(world, monkeypatch):
+    monkeypatch.setattr(predict_label.Job, "named", staticmethod(lambda *_: "a" * 32))
+    entered = []
+    for number in range(2):
+        own = pl.read_parquet(world / "airline" / "data.parquet").select("id", "plane")
+        own[50 * number : 50 * number + 50].write_parquet(world / "new.parquet")
+        done = together(world, world / "new.parquet", world / f"{number}.parquet", match="keyed")
+        assert done["airline"].joint == 50, done
+        entered.append([one.rows for one in Shipments(world / "airport" / "embeddings").all()])
+    assert entered == [[900, 50], [900, 50, 50]]
+    assert [(line["job"], line["rows"]) for line in sealed(world, "airport")] == [("a" * 32, 50)] * 2
+
+
+def test_what_a_label_party_began_and_never_ended_is_removed_after_a_time(world):
+    folder, told = world / "airport" / "runs" / "small" / "predictions", []
+    for number in range(12):
+        one = folder / f"{number:032x}"
+        one.mkdir(parents=True)
+        (one / "facts.json").write_text("{}")
+        days = 40 if number == 11 else number
+        os.utime(one / "facts.json", (time.time() - 86400 * days,) * 2)
+    (folder / "kept by its owner").mkdir()
+    to_score(world, world / "new.parquet", rows=50)
+    telling = Telling(report=told.append)
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed", airport={"telling": telling})
+    assert done["airline"].joint == 50, done
+    left = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    assert left == [*(f"{number:032x}" for number in range(8)), "kept by its owner"]
+    assert "4 predictions that airline began and did not end were removed here" in told
+
+
+def test_a_label_party_that_has_everything_and_is_gone_is_not_waited_for(world, monkeypatch):
+    monkeypatch.setattr(predict_features, "PATIENCE", 2.0)
+    to_score(world, world / "new.parquet", rows=50)
+
+    def gone(*_):
+        raise OverError
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as airport:
+        patch.setattr(predict_label, "control", lambda kind, *rest: gone() if kind == "done" else control(kind, *rest))
+        delivering = airport.submit(predict, world / "airport", match="keyed")
+        with pytest.raises(OverError):
+            predict(world / "airline", world / "new.parquet", world / "scores.parquet", match="keyed")
+        delivered = delivering.result(60)
+    assert (delivered.rows, delivered.known, delivered.confirmed) == (52, 50, False)
+    written = predict(world / "airline", world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert written.joint == 50, "nobody else is needed for that"

@@ -31,8 +31,9 @@ from tacit.company.train import train, train_one_shot
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
 from tacit.one_shot import exchange
-from tacit.serve import job
+from tacit.serve import job, predict_features
 from tacit.serve.predict import predict
+from tacit.serve.serve import serve as serve_run
 from tacit.serve.telling import Telling
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
@@ -55,12 +56,13 @@ class Start:
     Attributes:
         folder: of the party.
         events: the file that is told what happens.
-        verb: "align", "train", "predict", or to come with the party's certificate and behave badly: "intrude" into a
-            training, or "echo" products in an alignment.
+        verb: "align", "train", "predict", "serve", or to come with the party's certificate and behave badly: "intrude"
+            into a training, or "echo" products in an alignment.
         kill_at: the point at which the process ends itself with SIGKILL; "" for none.
         count: at which pass of that point.
         version: what the code is to call its own version; "" for what it is.
-        how: what an intruder does; or the file to be scored and that of its scores, one a line, and how to match.
+        how: what an intruder does; or the file to be scored and that of its scores, one a line, and how to match; or
+            further folders to serve.
         chunk: bytes of an embedding that are sent at a time in one exchange or for a prediction, which then scores 256
             rows at a time; 0 for as many as always.
     """
@@ -128,6 +130,8 @@ def work(start: Start) -> int:
             way(start.folder, trace=_Points(start, events))
         elif start.verb == "predict":
             _predict(start, Telling(trace=_Points(start, events)))
+        elif start.verb == "serve":
+            _serve(start, events)
         else:
             found = echo(start.folder) if start.verb == "echo" else intrude(start.folder, start.how)
             events.tell("intruded", found=found)
@@ -144,7 +148,17 @@ def _predict(start: Start, telling: Telling) -> None:
     if start.chunk:
         job.CHUNK = start.chunk
         sources._SMALLEST = sources._LARGEST = 256
+        predict_features.PATIENCE = 3.0
     predict(start.folder, *map(Path, files), match="keyed" if match == "keyed" else "private", telling=telling)
+
+
+def _serve(start: Start, events: _Events) -> None:
+    """Serve at any free port, until a SIGTERM."""
+    more = start.how.split("\n") if start.how else []
+    serve_run(
+        [start.folder, *more], http="127.0.0.1:0", log=events.tell,
+        told=lambda address: events.tell("http", address=address),
+    )  # fmt: skip
 
 
 def _watch_answers(events: _Events) -> None:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -35,6 +36,9 @@ from tacit.align._fitting import Moments, Vocabulary
 from tacit.errors import DataError, UsageError
 
 __all__ = ["COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "require", "to_float"]
+
+_FEW = 16  # rows of which each is looked up by itself: a service encodes one, and an expression costs more than that
+_EXACT = (pl.String, pl.Int64, pl.Boolean)
 
 Rows = NDArray[np.bool_] | NDArray[np.integer[Any]] | Tensor
 """Which rows: a mask, or row numbers."""
@@ -170,6 +174,9 @@ def _codes(
     column: pl.Series, known: pl.Series, ranks: NDArray[np.int32] | None, missing: int
 ) -> NDArray[np.integer[Any]]:
     """Codes of the known values, which begin after that of a missing one; 0 for all others."""
+    if len(column) <= _FEW and column.dtype == known.dtype and column.dtype in _EXACT:
+        found = [missing if value is None else _code(value, known, ranks, missing) for value in column.to_list()]
+        return np.array(found, np.int64)
     values = values_of(column)
     if values.dtype != known.dtype:
         if column.null_count() < len(column) and len(known):
@@ -187,6 +194,14 @@ def _codes(
     vocabulary = pl.DataFrame({"value": different, "code": codes})
     found = values.to_frame("value").join(vocabulary, on="value", how="left", maintain_order="left")["code"]
     return found.fill_null(missing).to_numpy()
+
+
+def _code(value: Any, known: pl.Series, ranks: NDArray[np.int32] | None, missing: int) -> int:
+    """The code of one value."""
+    place = bisect.bisect_left(known, value)
+    if place == len(known) or known[place] != value:
+        return 0
+    return (place if ranks is None else int(ranks[place])) + missing + 1
 
 
 def _scaled(values: NDArray[np.float64], shift: float, spread: float, scaling: Scaling) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ The file is one JSON object a line. It holds sizes, no id and no hash of one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,6 +41,24 @@ class Alignment:
 
 
 _LINE = TypeAdapter(Alignment)
+
+
+def newest(dates: Sequence[str], now: datetime, window: timedelta) -> int:
+    """How many of the last lines of a record lie within a window; a pause counts as a quarter of it at most.
+
+    Args:
+        dates: of all lines, oldest first, with their time zones.
+        now: the time.
+        window: for how long a line counts.
+    """
+    later, age = now, timedelta(0)
+    for count, text in enumerate(reversed(dates)):
+        date = datetime.fromisoformat(text)
+        age += min(max(later - date, timedelta(0)), window / 4)
+        if age > window:
+            return count
+        later = date
+    return len(dates)
 
 
 @dataclass(frozen=True)
@@ -136,16 +154,9 @@ class History:
 
     def _recent(self, peer: str) -> list[Alignment]:
         """The lines of this peer within the window, oldest first; a pause counts as a quarter of it at most."""
-        later, age, found = self.now(), timedelta(0), []
-        for line in reversed(self.lines()):
-            date = datetime.fromisoformat(line.date)
-            age += min(max(later - date, timedelta(0)), self.window / 4)
-            if age > self.window:
-                break
-            later = date
-            if line.peer == peer:
-                found.append(line)
-        return found[::-1]
+        lines = self.lines()
+        old = len(lines) - newest([line.date for line in lines], self.now(), self.window)
+        return [line for line in lines[old:] if line.peer == peer]
 
     def _append(self, line: Alignment) -> None:
         """One line, on the disk when this returns."""

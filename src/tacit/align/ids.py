@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -112,14 +112,27 @@ def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplic
     return reading.ids(duplicates)
 
 
+def hash_of(parts: Iterable[str | int]) -> bytes:
+    """The hash of one id from the values of its columns, as `read_ids` gives it of a table.
+
+    >>> hash_of([7]) == hash_of(["7"]) == read_ids(pl.DataFrame({"id": [7]}), "id").hashes[0].tobytes()
+    True
+    """
+    state = _BASE.copy()
+    for part in parts:
+        text = str(part)
+        raw = (text if text.isascii() else unicodedata.normalize("NFC", text)).encode()
+        state.update(len(raw).to_bytes(8, "little") + raw)
+    return state.digest()
+
+
 class _Reading:
     """Hashes and counts so far."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.total = self.missing = self.spaces = self.zeros = self.recomposed = 0
-        self.hashes: list[NDArray[np.uint8]] = []
-        self.rows: list[NDArray[np.int64]] = []
+        self.hashes, self.rows = bytearray(), bytearray()  # they grow in place: parts to be joined would be there twice
 
     def add(self, columns: pl.DataFrame) -> None:
         """Take in the id columns of the next rows."""
@@ -129,8 +142,8 @@ class _Reading:
             full = batch[kept]
             self.spaces += _count(full, lambda text: text != text.str.strip_chars())
             self.zeros += _count(full, lambda text: text.str.contains(_ZEROS))
-            self.hashes.append(self._hashed(full, kept + self.total))
-            self.rows.append(kept + self.total)
+            self._hash(full, kept + self.total)
+            self.rows += (kept + self.total).tobytes()
         self.missing += len(batch) - len(kept)
         self.total += len(batch)
 
@@ -146,9 +159,8 @@ class _Reading:
         texts = [name for name, dtype in batch.schema.items() if dtype != pl.Binary]
         return batch.with_columns(pl.col(texts).cast(pl.String))
 
-    def _hashed(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _hash(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> None:
         columns = [self._encoded(column) for column in batch]
-        found = bytearray()
         for place, parts in enumerate(zip(*columns, strict=True)):
             state = _BASE.copy()
             for part in parts:  # each with its length, so that no two tuples look alike
@@ -158,8 +170,7 @@ class _Reading:
                         f"is one of {batch.columns} the wrong column?"
                     )
                 state.update(len(part).to_bytes(8, "little") + part)
-            found += state.digest()
-        return np.frombuffer(found, np.uint8).reshape(-1, _SIZE)
+            self.hashes += state.digest()
 
     def _encoded(self, column: pl.Series) -> Iterator[bytes]:
         if column.dtype == pl.Binary:
@@ -174,9 +185,8 @@ class _Reading:
 
     def ids(self, duplicates: Duplicates) -> Ids:
         """Everything that was read, without what is there more than once."""
-        hashes = np.concatenate([np.empty((0, _SIZE), np.uint8), *self.hashes])
-        rows = np.concatenate([np.empty(0, np.int64), *self.rows])
-        self.hashes, self.rows = [], []
+        hashes = np.frombuffer(self.hashes, np.uint8).reshape(-1, _SIZE)
+        rows = np.frombuffer(self.rows, np.int64)
         keep, repeated, example = _distinct(hashes, first=duplicates == "first")
         where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
         if where is not None and duplicates == "error":
@@ -200,8 +210,9 @@ def _distinct(
     """Which to keep, how many ids are there more than once, and the first two places of such an id."""
     keep = np.ones(len(hashes), np.bool_)
     words = hashes.view(np.uint64)
-    order = np.lexsort(words.T)  # stable: equal ones stay in the order of their rows
-    same = np.zeros(len(hashes) + 1, np.bool_)
+    some = _alike(words[:, 0])  # few, as a rule: whole hashes are sorted for them alone
+    order = some[np.lexsort(words[some].T)]  # stable: equal ones stay in the order of their rows
+    same = np.zeros(len(some) + 1, np.bool_)
     same[1:-1] = (words[order[1:]] == words[order[:-1]]).all(axis=1)  # as the one before it
     keep[order[same[:-1]]] = False
     starts = np.flatnonzero(~same[:-1] & same[1:])
@@ -211,6 +222,16 @@ def _distinct(
         keep[order[starts]] = False
     earliest = starts[np.argmin(order[starts])]
     return keep, len(starts), (order[earliest], order[earliest + 1])
+
+
+def _alike(words: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """The places of all words that are there more than once."""
+    ordered = np.sort(words)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(twice):
+        return np.empty(0, np.intp)
+    at = np.minimum(np.searchsorted(twice, words), len(twice) - 1)
+    return np.flatnonzero(twice[at] == words)
 
 
 def _present(batch: pl.DataFrame) -> pl.Series:

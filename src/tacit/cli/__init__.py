@@ -20,6 +20,7 @@ from tacit.cli.export import export
 from tacit.cli.ledger import ledger
 from tacit.cli.predict import predict
 from tacit.cli.run import align, status, train
+from tacit.cli.serve import serve
 from tacit.cli.setup import contract, init, rotate, trust
 from tacit.cli.sweep import choose, sweep
 from tacit.cli.track import track
@@ -62,7 +63,7 @@ def tacit(
 
 
 PANELS = {
-    "Between companies": (init, trust, rotate, contract, align, train, status, predict, export),
+    "Between companies": (init, trust, rotate, contract, align, train, status, predict, serve, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose, days),
     "Help and upkeep": (doctor, explain),

@@ -90,8 +90,10 @@ def predict(
     if as_json:
         typer.echo(json.dumps(asdict(done), default=str))
     elif not isinstance(done, Written):
+        unheard = "" if done.confirmed else f"; {done.to} is gone: if it still waits for them, give this command again"
         typer.echo(
             f"{done.known:,} of {done.rows:,} rows that {done.to} asked for were here; their embeddings are sent"
+            f"{unheard}"
         )
     else:
         alone = f", {done.fallback:,} by the fallback" if done.fallback else ""

@@ -45,6 +45,7 @@ from tacit.config.party import (
     Party,
     Protect,
     Record,
+    Serve,
     Training,
 )
 from tacit.config.protections import Embedding, Gradient, meets, meets_embedding
@@ -72,6 +73,7 @@ __all__ = [
     "Party",
     "Protect",
     "Record",
+    "Serve",
     "Share",
     "Terms",
     "Training",

@@ -9,6 +9,7 @@ from pydantic import Field, Strict
 
 from tacit.config.files import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
 from tacit.config.protections import Embedding, Gradient
+from tacit.config.serving import FEATURES_ONLY, LABEL_ONLY, Serve
 
 
 class Network(Section):
@@ -182,10 +183,13 @@ class Align(Section):
         runs_a_month: with one peer, in 30 days, those that broke off included. A pause between two of them counts as a
             week at most, for a clock may have been set ahead: who aligns once a month needs 5 or more.
         allow_edits: whether a peer may come with a set whose size differs from that of a former one by a few ids alone.
+        keyed_rows_a_month: that a label party may ask a feature party for by key (`tacit predict --match keyed`), in 30
+            days, counted likewise. The same rows asked for again in the same prediction count once.
     """
 
     runs_a_month: Whole = 10
     allow_edits: Annotated[bool, Strict()] = False
+    keyed_rows_a_month: Whole = 10_000_000
 
 
 class Record(Section):
@@ -248,6 +252,7 @@ class Party(File):
         live: how often these run.
         learn: how a feature party learns at home, in one-shot training.
         head: a label party's private model, in one-shot training.
+        serve: how it answers while it serves.
     """
 
     FILE: ClassVar[str] = "party.toml"
@@ -270,6 +275,7 @@ class Party(File):
     live: Live = Live()
     learn: Learn | None = None
     head: Head | None = None
+    serve: Serve = Serve()
 
     @property
     def spendable(self) -> float | None:
@@ -301,9 +307,14 @@ class Party(File):
         for key in ("embedding",) if label else ("gradient", "label_distance_correlation"):
             if getattr(protect, key) is not None:
                 yield f"protect.{key}", f"is not for a party with the role {self.role!r}: remove it"
+        if label and "keyed_rows_a_month" in self.align.model_fields_set:
+            yield "align.keyed_rows_a_month", "is not for a party with the role 'label', which asks: remove it"
         for key in ("learn",) if label else ("head", "odds", "odds_budget"):
             if getattr(self, key) is not None:
                 yield key, f"is not for a party with the role {self.role!r}: remove it"
+        for key in FEATURES_ONLY if label else LABEL_ONLY:
+            if key in self.serve.model_fields_set:
+                yield f"serve.{key}", f"is not for a party with the role {self.role!r}: remove it"
 
     def _limit_problems(self, *, least: float) -> Iterator[Problem]:
         for key in ("limit", "budget"):

@@ -41,7 +41,7 @@ checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 {protect}{home}[align]  # every alignment may tell a peer about the ids that changed since the last one
 runs_a_month = 10  # with one peer
 allow_edits = false  # whether a peer may come again with a set that differs by a few ids alone
-
+{keyed}
 [record]  # what is kept on this side, for attacks on oneself
 last = 24  # whole batches of the newest epoch, drawn in secret
 follow = 8192  # examples of which every visit is kept
@@ -49,7 +49,7 @@ follow = 8192  # examples of which every visit is kept
 [live]  # attacks on what is sent, while training runs; what they find stays here
 every = 128  # steps between two looks with the cheap attacks, fewer in a short run; 0 for none
 fitted = 5000  # steps at least between two rounds of the others, at epoch ends; with a limit, at each of them
-"""
+{serve}"""
 
 _NETWORK = {
     "label": 'listen = "0.0.0.0:7443"  # the feature parties connect to this port',
@@ -113,6 +113,36 @@ noise = 0.0  # on the embedding, in units of each number's deviation; 0 for none
 known = 0.5  # the share of the rows that decoders know when they attack what is about to be sent
 floor = true  # send the best embedding that no label was used for, where that is as good at the same leak
 
+""",
+}
+
+_KEYED = (
+    "keyed_rows_a_month = 10_000_000  # that the label party may ask for by key, with `tacit predict --match keyed`\n"
+)
+
+_SERVE = {
+    "label": """
+[serve]  # how `tacit serve` answers
+# http = "127.0.0.1:7080"  # where it answers; elsewhere than on this machine it takes TACIT_SERVE_TOKEN
+deadline_ms = 500  # in which a request is answered, by the fallback where a partner is slow
+fallback = true  # score rows without a partner by your own columns, where there is a model for that
+batch_ms = 2.0  # that requests wait for others to go with them
+cache_seconds = 60  # for which an embedding that came is used again; 0 for never
+cache_rows = 100_000  # embeddings that are kept for that
+rows_a_request = 1000  # at most
+waiting_rows = 10_000  # under way at a time; beyond them the answer is 503
+request_bytes = 1_048_576  # of a request, at most
+""",
+    "features": """
+[serve]  # how `tacit serve` answers
+# http = "127.0.0.1:7081"  # for /health, /ready and /metrics alone
+rows_a_minute = 60_000  # that you answer, on average
+rows_in_all = 100_000_000  # over the whole life of the model, repeated ones too
+different_rows = 1_000_000  # likewise, each once
+refresh_seconds = 300  # after which you look for rows that are new or gone; 0 for never
+# rows = { path = "new.parquet" }  # where your rows come from: held in memory, and read again when it changes
+# rows = { query = "select id, temp from weather" }  # or a database, whose address TACIT_ROWS_URL holds
+# rows = { factory = "my_store:open" }  # or your own: an object with ids() and fetch(ids)
 """,
 }
 
@@ -200,6 +230,8 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         protect=_PROTECT[role],
         home=_HOME[role],
         coin_id=_COIN_ID if label else "",
+        keyed="" if label else _KEYED,
+        serve=_SERVE[role],
     )
 
 

@@ -53,19 +53,19 @@ def keys_of(ids: pl.DataFrame | pl.Series | Sequence[str], secret: bytes) -> Key
     return np.frombuffer(bytes(found), np.dtype("<u8")).astype(np.uint64)
 
 
-def digests(rows: NDArray[np.uint8], state: Any) -> bytes:
+def digests(rows: NDArray[np.uint8], state: Any) -> bytearray:
     """What a keyed hash makes of each row, one after the other.
 
     Args:
         rows: each some bytes.  (rows, bytes)
         state: the hash with its key, before any of them.
     """
-    found, raw, size = bytearray(), rows.tobytes(), rows.shape[1]
+    found, raw, size = bytearray(), memoryview(np.ascontiguousarray(rows).reshape(-1)), rows.shape[1]
     for place in range(0, len(raw), size):
         hashed = state.copy()
         hashed.update(raw[place : place + size])
         found += hashed.digest()
-    return bytes(found)
+    return found
 
 
 def digest_of(keys: Keys | None) -> str:

@@ -8,10 +8,11 @@ it: partners can compare notes. What is about to leave is entered before.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,7 @@ CREATE TABLE IF NOT EXISTS shipments (
     UNIQUE (run_id, version));
 CREATE TABLE IF NOT EXISTS sent (
     key BLOB NOT NULL, version TEXT NOT NULL, codes BLOB NOT NULL, PRIMARY KEY (key, version)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS additions (version TEXT PRIMARY KEY, rows INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -150,6 +152,26 @@ class Shipments:
                 about = (shipment.version, shipment.run)
                 db.executemany(insert, ((key.tobytes(), about[0], row.tobytes(), about[1]) for key, row in rows))
 
+    def extend(self, run_id: str, shipment: Shipment, keys: Keys, values: NDArray[np.uint8]) -> None:
+        """Write down that a few more rows are about to leave in a shipment that goes on, as while a party serves.
+
+        What has left of a row in this run before, number by number the same, is in the book already. A row of which
+        other numbers left in this shipment goes into the next one, and so on: there are as many as a row has changed.
+
+        Args:
+            run_id: of this shipment.
+            shipment: what is told of it; its version is that of the first one.
+            keys: of the rows.
+            values: their embedding.
+        """
+        same = "key = ?1 AND codes = ?2 AND version IN (SELECT version FROM shipments WHERE run = ?3)"
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            for key, row in zip(keys, values, strict=True):
+                about = (key.tobytes(), row.tobytes())
+                if db.execute(f"SELECT 1 FROM sent WHERE {same}", (*about, shipment.run)).fetchone() is None:
+                    _add_to_a_shipment(db, run_id, shipment, *about)
+
     def before(self, keys: Keys, run_id: str) -> Before:
         """What has left of these rows, in this run too.
 
@@ -179,9 +201,10 @@ class Shipments:
 
     @property
     def entries(self) -> int:
-        """How many things have left."""
+        """How many things have left, each row that went into one later for itself."""
+        counted = "SELECT (SELECT COUNT(*) FROM shipments) + (SELECT COALESCE(SUM(rows), 0) FROM additions)"
         with self._open() as db:
-            return int(db.execute("SELECT COUNT(*) FROM shipments").fetchone()[0])
+            return int(db.execute(counted).fetchone()[0])
 
     def versions(self) -> dict[int, int]:
         """Of how many rows so many versions of an embedding have left, by the number of versions."""
@@ -202,6 +225,21 @@ class Shipments:
             raise StorageError(
                 f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
             ) from error
+
+
+def _add_to_a_shipment(db: sqlite3.Connection, run_id: str, shipment: Shipment, key: bytes, codes: bytes) -> None:
+    """Enter a row in the first shipment of this name that has not got the row yet."""
+    for number in itertools.count():
+        version = shipment.version if not number else version_of(f"{shipment.version} {number}", np.empty(0))
+        one = replace(shipment, version=version, rows=0)
+        if not _entered(db, run_id, one):
+            _enter(db, run_id, one)
+        added = db.execute("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", (key, version, codes)).rowcount
+        if added:
+            db.execute("UPDATE shipments SET rows = rows + 1 WHERE run_id = ? AND version = ?", (run_id, version))
+            more = "INSERT INTO additions VALUES (?, 1) ON CONFLICT (version) DO UPDATE SET rows = rows + 1"
+            db.execute(more, (version,))
+            return
 
 
 def _entered(db: sqlite3.Connection, run_id: str, shipment: Shipment) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 
 from tacit.align.control import decoded
 from tacit.align.curve import Engine
+from tacit.align.history import newest
 from tacit.align.ids import Ids
 from tacit.company import sealed_log
-from tacit.company.align import Found, Work
+from tacit.company.align import Aligned, Found, Work
 from tacit.company.folder import Folder
 from tacit.company.meeting import Purpose, alignment_limits
 from tacit.company.verdict import now
@@ -28,6 +30,7 @@ from tacit.wire.line import Waiting, refused_by
 __all__ = [
     "PREDICTIONS",
     "TOKENS",
+    "check_keyed",
     "feature_limits",
     "following",
     "heard",
@@ -43,6 +46,8 @@ PREDICTIONS = "predictions.jsonl"
 
 TOKENS = 1 << 18
 """Tokens of a message."""
+
+_MONTH = timedelta(days=30)
 
 
 def label_limits(widths: Mapping[str, int]) -> dict[str, Limit]:
@@ -102,10 +107,37 @@ def heard(link: Link, kind: str, step: int, fields: dict[str, type], telling: Te
 
 def record(where: Path, job: str, what: str, to: str, **facts: Any) -> None:
     """Put on record what is about to leave for a prediction; once, however often it is started."""
-    path = where / PREDICTIONS
     said = {"job": job, "what": what, "to": to, **facts}
-    if not any({**line, "time": ""} == {**said, "time": ""} for line in sealed_log.read(path)):
-        sealed_log.append(path, {"time": now(), **said})
+    if not any({**line, "time": ""} == {**said, "time": ""} for line in sealed_log.read(where / PREDICTIONS)):
+        sealed_log.append(where / PREDICTIONS, {"time": now(), **said})
+
+
+def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Aligned) -> None:
+    """Refuse a label party that has asked for too many rows by key in 30 days, in all runs together.
+
+    Args:
+        folder: of the party that is asked.
+        where: the run's folder.
+        job: the prediction.
+        peer: who asks.
+        asked: for which rows; those that were answered in this prediction before are free.
+    """
+    lines = [line for path in where.parent.glob(f"*/{PREDICTIONS}") for line in sealed_log.read(path)]
+    keyed = [line for line in lines if line.get("match") == "keyed" and line["to"] == peer]
+    keyed.sort(key=lambda line: str(line["time"]))
+    if any((line["job"], line["asked"], line["what"]) == (job, asked.id, "embeddings") for line in keyed):
+        return
+    old = len(keyed) - newest([line["time"] for line in keyed], datetime.now(UTC), _MONTH)
+    used = sum(line["rows"] for line in keyed[old:] if line["what"] == "embeddings")
+    most = folder.config.align.keyed_rows_a_month
+    if used + asked.count > most:
+        record(where, job, "nothing: refused", peer, rows=asked.count, match="keyed", asked=asked.id, on=now())
+        raise RefusedError(
+            "keyed_rows_a_month",
+            f"{peer} asks for {asked.count:,} rows by key and was given {used:,} in 30 days, where {most:,} are "
+            f"allowed: raise `[align] keyed_rows_a_month` in the party.toml of {folder.config.name}, or wait and ask "
+            f"every week (a longer pause counts as {_MONTH.days / 4:g} days, for clocks jump)",
+        )
 
 
 def private_match(folder: Folder, ids: Ids, engine: Engine, links: Mapping[str, Link], telling: Telling) -> Found:

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,40 @@ from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import make_folder, opened, storing, sync_file, write_at
+from tacit.disk import locked, make_folder, opened, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.parts import store_json
 
-__all__ = ["CHUNK", "Inbox", "Job", "rows_of_chunk", "stored_rows"]
+__all__ = ["CHUNK", "Inbox", "Job", "alone", "forget_sent", "last_sent", "rows_of_chunk", "stored_rows", "tidy"]
 
 CHUNK = 1 << 24
 """Bytes of a message, at most."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
+_FACTS, _SENT = "facts.json", "sent.json"
 
 
 def rows_of_chunk(width: int) -> int:
     """Rows of a message, of so many bytes each."""
     return max(1, CHUNK // width)
+
+
+@contextmanager
+def alone(where: Path) -> Iterator[None]:
+    """One process predicts with a run, or serves it, at a time.
+
+    Args:
+        where: the run's folder.
+    """
+    make_folder(where / "predictions")
+    lock = locked(
+        where / "predictions" / "lock",
+        "another process predicts with this run, or serves it: wait until it is done, or stop it",
+    )
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 class Job:
@@ -50,7 +71,7 @@ class Job:
         self._run = run.name
         self._facts = dict(facts)
         try:
-            same = json.loads((self.folder / "facts.json").read_bytes()) == self._facts
+            same = json.loads((self.folder / _FACTS).read_bytes()) == self._facts
         except (OSError, ValueError):
             same = False
         if not same:
@@ -67,12 +88,16 @@ class Job:
         with storing(self.folder):
             shutil.rmtree(self.folder, ignore_errors=True)
         make_folder(self.folder)
-        store_json(self.folder / "facts.json", self._facts)
+        store_json(self.folder / _FACTS, self._facts)
 
     def remove(self) -> None:
         """It is over, and nothing of it is needed any more."""
         with storing(self.folder):
             shutil.rmtree(self.folder)
+
+    def all_sent(self, about: Mapping[str, int]) -> None:
+        """Write down that the last of it is about to leave, and what all of it is."""
+        store_json(self.folder / _SENT, about)
 
     @property
     def matched(self) -> Aligned | None:
@@ -83,6 +108,61 @@ class Job:
             return read(self.folder, self._run)
         except StorageError:  # torn or spoilt: it is settled again
             return None
+
+
+def last_sent(run: Path, facts: Mapping[str, Any]) -> tuple[str, dict[str, int]] | None:
+    """The newest prediction of which everything has left, and nobody has said that it came; None where there is none.
+
+    Args:
+        run: the run's folder.
+        facts: of a job, which must be the same.
+    """
+    for folder in _newest_first(run):
+        try:
+            if json.loads((folder / _FACTS).read_bytes()) == dict(facts):
+                return folder.name, json.loads((folder / _SENT).read_bytes())
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def forget_sent(run: Path, but: str = "") -> None:
+    """Nobody waits any longer to hear that predictions came, one excepted."""
+    for folder in _newest_first(run):
+        if folder.name != but:
+            with storing(folder):
+                (folder / _SENT).unlink(missing_ok=True)
+
+
+def tidy(run: Path, but: str, *, most: int, days: int) -> int:
+    """Remove what was begun and never ended, beyond the newest ones and after a time; how many.
+
+    A label party names its predictions as it likes, and may begin any number of them.
+
+    Args:
+        run: the run's folder.
+        but: the one that stays.
+        most: others that stay, the newest.
+        days: after which none does.
+    """
+    others = [folder for folder in _newest_first(run) if folder.name != but]
+    gone = [folder for k, folder in enumerate(others) if k >= most or _begun(folder) < time.time() - 86400 * days]
+    for folder in gone:
+        with storing(folder):
+            shutil.rmtree(folder)
+    return len(gone)
+
+
+def _newest_first(run: Path) -> list[Path]:
+    found = [path for path in (run / "predictions").glob("*") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=_begun, reverse=True)
+
+
+def _begun(folder: Path) -> float:
+    try:
+        return (folder / _FACTS).stat().st_mtime
+    except OSError:  # killed before it was written
+        return 0.0
 
 
 class Inbox:

@@ -17,9 +17,6 @@ they were. Scores stay at the label party.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -27,9 +24,9 @@ import torch
 
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
-from tacit.disk import locked, make_folder
 from tacit.errors import UsageError
 from tacit.serve.halves import load_embedder, load_scorer, pin
+from tacit.serve.job import alone
 from tacit.serve.predict_features import Delivered, Delivering
 from tacit.serve.predict_label import Asking, predict_file
 from tacit.serve.scores import Written, check_out
@@ -72,7 +69,7 @@ def predict(
     folder.check_pair(folder.terms)
     if folder.config.training.threads:
         torch.set_num_threads(folder.config.training.threads)
-    with _alone(where):
+    with alone(where):
         telling.progress("loading the model", 0, 0)
         if label:
             assert source is not None
@@ -103,17 +100,3 @@ def _check_arguments(folder: Folder, source: Path | None, out: Path | None, fall
             f"{folder.config.name} is the label party: say which file is to be scored, and with --out where scores go"
         )
     check_out(out)
-
-
-@contextmanager
-def _alone(where: Path) -> Iterator[None]:
-    """One prediction of a run at a time."""
-    make_folder(where / "predictions")
-    lock = locked(
-        where / "predictions" / "lock",
-        "another process predicts with this run: wait until it is done, or stop it",
-    )
-    try:
-        yield
-    finally:
-        os.close(lock)

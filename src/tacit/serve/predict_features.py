@@ -28,16 +28,21 @@ from tacit.errors import DataError, LinkError, RefusedError
 from tacit.one_shot.parts import part
 from tacit.one_shot.records import Keys
 from tacit.one_shot.shipments import Shipment, version_of
-from tacit.serve.conversation import feature_limits, following, heard, private_match, purpose, record
+from tacit.serve.conversation import check_keyed, feature_limits, following, heard, private_match, purpose, record
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
-from tacit.serve.job import Job, rows_of_chunk
+from tacit.serve.job import Job, forget_sent, last_sent, rows_of_chunk, tidy
 from tacit.serve.telling import Telling
 from tacit.serve.tokens import Directory, token_key, tokens_of
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
 
 __all__ = ["Delivered", "Delivering"]
+
+PATIENCE = 60.0
+"""Seconds for which a label party is looked for that may have got everything and gone."""
+
+_UNFINISHED, _DAYS = 8, 30  # predictions that a label party may leave unfinished here, and for how long
 
 _STATE = {"job": str, "rows": int, "matched": str, "have": int}
 
@@ -52,6 +57,7 @@ class Delivered:
         rows: that were asked for.
         known: of them in this party's table.
         size: bytes of the embeddings.
+        confirmed: whether it has said that all of it came; if not, it was gone before it could.
     """
 
     job: str
@@ -59,6 +65,11 @@ class Delivered:
     rows: int
     known: int
     size: int
+    confirmed: bool = True
+
+
+class _AwayError(Exception):
+    """The label party can't be found, and may have all it wanted."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +101,14 @@ class Delivering:
         folder, limits, peer = self.folder, feature_limits(), self.folder.terms.label_party
         hello = purpose(self.match, {peer: self.embedder.version})
         while True:
-            waiting, alarm = self.telling.waiting, self.telling.alarm
-            links = meet(folder, folder.terms, None, limits, waiting=waiting, alarm=alarm, purpose=hello)
+            sent, alarm = last_sent(self.where, self._facts), self.telling.alarm
+            waiting = self.telling.waiting if sent is None else self._for_a_while
+            try:
+                links = meet(folder, folder.terms, None, limits, waiting=waiting, alarm=alarm, purpose=hello)
+            except _AwayError:
+                assert sent is not None
+                forget_sent(self.where)
+                return Delivered(sent[0], peer, **sent[1], confirmed=False)
             try:
                 delivered = self._session(links[peer])
             except RefusedError as error:
@@ -104,6 +121,11 @@ class Delivering:
                     return delivered
             finally:
                 links[peer].close()
+
+    def _for_a_while(self, peer: str, seconds: float, why: str) -> None:
+        if seconds > PATIENCE:
+            raise _AwayError
+        self.telling.waiting(peer, seconds, f"all was sent; {why}")
 
     def _check(self) -> None:
         """What can't be embedded is told before anybody is met."""
@@ -133,6 +155,9 @@ class Delivering:
         said = heard(link, "hello", 1, _STATE, self.telling, "it does not say what it asks for")
         self._refuse_others(link.peer, bool(self.left) and said["job"] not in self.left)
         job = Job(self.where, said["job"], self._facts)
+        forget_sent(self.where, but=job.name)
+        if gone := tidy(self.where, job.name, most=_UNFINISHED, days=_DAYS):
+            self.telling.report(f"{gone} predictions that {link.peer} began and did not end were removed here")
         most = self.folder.terms.alignment.largest_set
         if not 0 <= said["rows"] <= most:
             raise RefusedError("rows", f"{link.peer} asks for {said['rows']} rows, the contract allows {most}")
@@ -185,8 +210,9 @@ class Delivering:
             hashed.update(tokens.tobytes())
             done, step = done + len(tokens), step + 1
             self.telling.progress("looking rows up", done, count)
-        known = rows[rows >= 0]
-        if len(np.unique(known)) < len(known):
+        asked = np.zeros(self._ids.report.total, np.bool_)
+        asked[rows[rows >= 0]] = True
+        if int(asked.sum()) < int((rows >= 0).sum()):
             raise RefusedError("tokens", f"{link.peer} asks for a row more than once in one prediction")
         digest = hashed.hexdigest()
         store(job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
@@ -197,6 +223,8 @@ class Delivering:
     def _deliver(self, link: Link, job: Job, asked: Aligned, have: int) -> Delivered:
         """Send the embeddings from where the label party has them."""
         width = 1 + self.embedder.width
+        if self.match == "keyed":
+            check_keyed(self.folder, self.where, job.name, link.peer, asked)
         path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
         whole = (
             np.memmap(path, np.uint8, "r", shape=(asked.count, width)) if asked.count else np.empty((0, width), "u1")
@@ -207,13 +235,19 @@ class Delivering:
         if not 0 <= have <= -(-asked.count // size):
             raise RefusedError("have", f"{link.peer} says that it has {have} parts, and there are not so many")
         self.left[:] = [job.name]
+        about = {"rows": asked.count, "known": known, "size": asked.count * width}
+        if have * size >= asked.count:
+            job.all_sent(about)
         for step, start in enumerate(range(have * size, asked.count, size), start=have):
+            if start + size >= asked.count:
+                job.all_sent(about)
             link.send(Message(step, "embedding", torch.from_numpy(np.array(whole[start : start + size])), b""))
             self.telling.trace("embedding sent")
             self.telling.progress("sending embeddings", min(start + size, asked.count), asked.count)
+        self.telling.trace("all sent")
         heard(link, "done", 0, {}, self.telling, "it stores what was sent")
         job.remove()
-        return Delivered(job.name, link.peer, asked.count, known, asked.count * width)
+        return Delivered(job.name, link.peer, **about)
 
     def _blocks(self, places: NDArray[np.int64]) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]]:
         """The rows of the table that are asked for, block by block, their numbers, and their places in the message."""
@@ -244,16 +278,19 @@ class Delivering:
     def _enter(self, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int) -> None:
         """Write down what is about to leave, before it does."""
         if isinstance(self.embedder, ExchangeEmbedder):
-            self._ship(self.embedder, peer, job, whole, known)
+            self._ship(self.embedder, peer, job, asked, whole, known)
         record(
             self.where, job.name, "embeddings", peer,
             rows=asked.count, known=known, bytes=asked.count * (1 + self.embedder.width), version=self.embedder.version,
+            match=self.match, asked=asked.id,
         )  # fmt: skip
 
-    def _ship(self, half: ExchangeEmbedder, peer: str, job: Job, whole: NDArray[np.uint8], known: int) -> None:
+    def _ship(
+        self, half: ExchangeEmbedder, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int
+    ) -> None:
         """Into the book of embeddings, by which later releases are attacked together with what has left."""
         form, run = half.coding.form, self.folder.terms.run
-        name = f"prediction {job.name} {half.version}"
+        name = f"prediction {job.name} {asked.id} {half.version}"
         shipment = Shipment(run, peer, version_of(name, np.empty(0)), f"{form}, for a prediction", known, half.worst)
 
         def batches() -> Iterator[tuple[Keys, NDArray[Any]]]:

@@ -102,7 +102,7 @@ class Scoring:
             done += len(block)
             self.progress("scoring", done, total)
         self._merge(found, out)
-        counts = dict(pl.scan_parquet(found).group_by("basis").len().collect().iter_rows())
+        counts = dict(pl.scan_parquet(found).group_by("basis").len().collect(engine="streaming").iter_rows())
         return Written(out, done, *(counts.get(basis, 0) for basis in ("joint", "fallback", "none")))
 
     def _places(self, total: int) -> NDArray[np.int64]:
@@ -147,9 +147,3 @@ class Scoring:
             check_out(out)
             fresh.rename(out)
             sync_folder(out.parent)
-
-
-def _absent(ids: pl.Series) -> pl.Series:
-    """Which ids are none: in CSV files an empty one and a missing one can't be told apart."""
-    empty = {pl.String: "", pl.Binary: b""}.get(ids.dtype.base_type())
-    return ids.is_null() if empty is None else (ids == empty).fill_null(True)

@@ -24,6 +24,7 @@ EXTRAS = {
     "fastpsi": ("ipp-crypto", "alignment at five times the speed"),
     "figures": ("matplotlib", "figures of the papers"),
     "images": ("pillow", "data sets of pictures"),
+    "sql": ("sqlalchemy", "rows of a service from a database"),
     "tracking": ("mlflow-skinny", "TensorBoard and MLflow"),
 }
 """Each extra with the package that tells whether it is installed, and what it is for."""

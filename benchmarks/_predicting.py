@@ -1,0 +1,96 @@
+"""One side of a timed prediction, or of a bare TLS stream of as many bytes; the receiving one prints when parts came.
+
+    python -m benchmarks._predicting predict FOLDER [FILE OUT]
+    python -m benchmarks._predicting receive FOLDER PORT BYTES
+    python -m benchmarks._predicting send PORT BYTES
+
+A line of JSON: the seconds from the first part to the last, and those of the whole.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tacit.company.folder import Folder
+from tacit.serve.job import CHUNK
+from tacit.serve.predict import predict
+from tacit.serve.telling import Telling
+from tacit.wire.certificates import Identity
+
+__all__ = ["receive", "score", "send"]
+
+
+def score(folder: Path, *files: Path) -> None:
+    """Be a party of a prediction."""
+    came: list[float] = []
+    began = time.perf_counter()
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what.startswith("receiving"):
+            came.append(time.perf_counter())
+
+    predict(folder, *files, match="keyed", telling=Telling(progress=progress))
+    _tell(came, began)
+
+
+def receive(folder: Path, port: int, size: int) -> None:
+    """Take so many bytes from a TLS connection, and forget them."""
+    came, began, part = [], time.perf_counter(), memoryview(bytearray(CHUNK))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load(context, Folder(folder).identity)
+    with socket.create_server(("127.0.0.1", port)) as door:
+        taken, _ = door.accept()
+        with context.wrap_socket(taken, server_side=True) as line:
+            for start in range(0, size, CHUNK):
+                left = min(CHUNK, size - start)
+                while left:
+                    left -= line.recv_into(part[:left])
+                came.append(time.perf_counter())
+    _tell(came, began)
+
+
+def send(port: int, size: int) -> None:
+    """Send so many bytes over a TLS connection, as soon as somebody listens."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    part = bytes(CHUNK)
+    with _connected(port) as plain, context.wrap_socket(plain) as line:
+        for start in range(0, size, CHUNK):
+            line.sendall(part[: min(CHUNK, size - start)])
+
+
+def _connected(port: int) -> socket.socket:
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+
+
+def _load(context: ssl.SSLContext, identity: Identity) -> None:
+    """The certificate of a party; the library takes files alone."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(identity.cert_pem + identity.key_pem)
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+def _tell(came: list[float], began: float) -> None:
+    parts = came[-1] - came[0] if came else 0.0
+    print(json.dumps({"parts": parts, "count": len(came), "whole": time.perf_counter() - began}), flush=True)
+
+
+if __name__ == "__main__":
+    what, *words = sys.argv[1:]
+    if what == "predict":
+        score(*map(Path, words))
+    elif what == "receive":
+        receive(Path(words[0]), *map(int, words[1:]))
+    else:
+        send(*map(int, words))

@@ -1,0 +1,75 @@
+"""How fast embeddings of a batch prediction come, beside a bare TLS stream of as many bytes between two processes.
+
+Both are timed at the receiver, from the first part to the last: what lies before (ids, embedding rows) and after it
+(scoring) is in the rows a second of the whole. Set TACIT_BENCH_ROWS for another number of rows than 300,000.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchmarks._measure import Result
+from tacit.lab.two_companies import Company, prepare, together
+from tacit.serve.job import CHUNK
+from tests.torture.world import free_port
+
+ROWS = 300_000
+ROUNDS = 3
+WIDTH = 4 * 128  # bytes of a row's embedding: the demo's
+
+
+def run() -> Iterator[Result]:
+    """Whole predictions and bare streams in turn; medians."""
+    rows = int(os.environ.get("TACIT_BENCH_ROWS", ROWS))
+    size = rows * (1 + WIDTH)
+    with tempfile.TemporaryDirectory() as scratch:
+        companies = prepare(Path(scratch), epochs=1, rows=4096, seed=0, limit=None)
+        for verb in ("align", "train"):
+            together(companies, verb, lambda: None)
+        airline, airport = companies
+        table, file = _grown(airport, rows), _grown(airline, rows)
+        ours, bare = [], []
+        for number in range(ROUNDS):
+            out = Path(scratch) / f"{number}.parquet"
+            ours.append(_received(["predict", airline.folder, file, out], ["predict", airport.folder, table]))
+            port = free_port()
+            bare.append(_received(["receive", airline.folder, port, size], ["send", port, size]))
+    timed = (1 - 1 / ours[0]["count"]) * size / 1e6  # what came after the first part
+    rates = [timed / statistics.median(one["parts"] for one in each) for each in (ours, bare)]
+    case = f"{rows:,} rows of {WIDTH} bytes, in parts of {CHUNK >> 20} MiB"
+    yield Result("predict", f"{case}: embeddings", rates[0], "MB/s")
+    yield Result("predict", "a bare TLS stream of as many bytes", rates[1], "MB/s")
+    yield Result("predict", "embeddings over the bare stream", rates[0] / rates[1], "x", goal=0.7, at_least=True)
+    whole = statistics.median(one["whole"] for one in ours)
+    yield Result("predict", "the whole of a prediction, from its start to the file of scores", rows / whole, "rows/s")
+
+
+def _grown(company: Company, rows: int) -> Path:
+    """A file of so many rows, by repeating a party's own under new ids, in which both sides agree."""
+    own = pl.read_parquet(company.folder / "flights.parquet").sort("flight_id")
+    path = company.folder / "grown.parquet"
+    times = -(-rows // len(own))
+    pl.concat([own] * times).head(rows).with_columns(flight_id=pl.int_range(pl.len())).write_parquet(path)
+    return path
+
+
+def _received(receiver: Sequence[object], sender: Sequence[object]) -> dict[str, Any]:
+    """What the receiving side tells, both in processes of their own."""
+    command = [sys.executable, "-m", "benchmarks._predicting"]
+    running = subprocess.Popen([*command, *map(str, receiver)], stdout=subprocess.PIPE, text=True)
+    subprocess.run([*command, *map(str, sender)], stdout=subprocess.DEVNULL, check=True)
+    said, _ = running.communicate()
+    if running.returncode:
+        raise RuntimeError(f"{receiver[0]} ended with {running.returncode}")
+    told: dict[str, Any] = json.loads(said)
+    return told

@@ -1,0 +1,58 @@
+"""How a party answers while it serves: `[serve]` of its party.toml, of which nothing needs to be set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, Strict
+
+from tacit.config.files import Address, Count, Positive, Section, Whole
+from tacit.config.rows import RowSource
+
+__all__ = ["FEATURES_ONLY", "LABEL_ONLY", "Serve"]
+
+
+class Serve(Section):
+    """How `tacit serve` answers; all of it has defaults.
+
+    Attributes:
+        http: host and port of the HTTP endpoint. A label party's is 127.0.0.1:7080 if not given; a feature party's,
+            which has /health, /ready and /metrics alone, is off. Where other machines can reach it, a label party needs
+            a token in TACIT_SERVE_TOKEN.
+        deadline_ms: in which a request is answered, by the fallback where a partner is slow; partners have three
+            quarters of it. A label party's, as all up to request_bytes.
+        fallback: whether rows without all embeddings are scored by the model without partners, where there is one.
+        batch_ms: while a message is on its way to a partner, requests wait so long for others to go with them.
+        cache_seconds: for so long an embedding that came is used again; 0 for never.
+        cache_rows: embeddings of each partner that are kept for that, at most.
+        rows_a_request: at most.
+        waiting_rows: that may be under way at a time; beyond them the answer is 503.
+        request_bytes: of a request's body, at most.
+        rows_a_minute: that a feature party answers, on average; beyond it a request is refused.
+        rows_in_all: that it answers over the whole life of the model, repeated ones too.
+        different_rows: likewise, each once; a row whose columns have changed since counts again.
+        refresh_seconds: after which a feature party looks for rows that are new or gone; 0 for never.
+        rows: where a feature party's rows come from.
+    """
+
+    http: Address | None = None
+    deadline_ms: Whole = 500
+    fallback: Annotated[bool, Strict()] = True
+    batch_ms: Annotated[Positive, Field(le=1000)] = 2.0
+    cache_seconds: Count = 60
+    cache_rows: Whole = 100_000
+    rows_a_request: Annotated[Whole, Field(le=4096)] = 1000
+    waiting_rows: Whole = 10_000
+    request_bytes: Whole = 1 << 20
+    rows_a_minute: Whole = 60_000
+    rows_in_all: Whole = 100_000_000
+    different_rows: Whole = 1_000_000
+    refresh_seconds: Count = 300
+    rows: RowSource = RowSource()
+
+
+FEATURES_ONLY = ("rows_a_minute", "rows_in_all", "different_rows", "refresh_seconds", "rows")
+"""Settings that a label party has no use for."""
+
+LABEL_ONLY = tuple(name for name in Serve.model_fields if name not in (*FEATURES_ONLY, "http"))
+"""Settings that a feature party has no use for."""

@@ -1,0 +1,142 @@
+"""What has left for serving, on record before it leaves: most of it without waiting for the disk.
+
+How many rows left in all is entered in blocks: a line of the run's sealed record makes room for so many, and what a
+service that was killed had not used of its room counts as used. Of different rows each is entered once, by 16 bytes
+under the party's key: a row that was asked for before, and whose bytes are the same, needs no entry.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.company import sealed_log
+from tacit.company.folder import Folder
+from tacit.company.verdict import now
+from tacit.disk import opened, sync_file, write_at
+from tacit.errors import RefusedError, StorageError
+from tacit.one_shot.records import Keys, keyed
+from tacit.serve.conversation import PREDICTIONS
+
+__all__ = ["Account", "Marks"]
+
+_BLOCK = 10_000
+_MARK = 16  # bytes
+
+
+class Account:
+    """How many rows may leave to one party, and have; one process has it at a time.
+
+    Args:
+        where: the run's folder.
+        what: leaves: "tokens" or "embeddings".
+        to: whom.
+        most: rows over the whole life of the model; None for no bound.
+        writing: held while a line is added, where several accounts share a record.
+        facts: that stand on record with it.
+    """
+
+    def __init__(
+        self,
+        where: Path,
+        what: str,
+        to: str,
+        *,
+        most: int | None = None,
+        writing: threading.Lock | None = None,
+        **facts: Any,
+    ) -> None:
+        self._path, self._most = where / PREDICTIONS, most
+        self._writing = writing or threading.Lock()
+        self._said = {"job": f"service {secrets.token_hex(8)}", "to": to}
+        self._what, self._facts = what, facts
+        self._used = self._room = 0  # of this service
+        self.before = _used_before(sealed_log.read(self._path), what, to)
+        self.different = 0  # rows, for the record
+
+    @property
+    def rows(self) -> int:
+        """That have left, in all services."""
+        return self.before + self._used
+
+    def take(self, rows: int) -> None:
+        """Let so many leave: when this returns they are on record; a `RefusedError` where they would be too many."""
+        if self._most is not None and self.rows + rows > self._most:
+            raise RefusedError("budget", f"{self._most:,} rows may be asked for in all, and {self.rows:,} have been")
+        if self._used + rows > self._room:
+            block = max(rows, _BLOCK)
+            self._write(f"room for {self._what}", block)
+            self._room += block
+        self._used += rows
+
+    def close(self) -> None:
+        """Enter what has really left; nothing more does."""
+        if self._room:
+            self._write(self._what, self._used)
+            self._room = 0
+
+    def _write(self, what: str, rows: int) -> None:
+        line = {"time": now(), **self._said, "what": what, "rows": rows, **self._facts}
+        with self._writing:
+            sealed_log.append(self._path, {**line, "different": self.different} if self.different else line)
+
+
+def _used_before(lines: list[dict[str, Any]], what: str, to: str) -> int:
+    """Rows of all services before: what each has entered at its end, or its room where it was killed."""
+    used: dict[str, int] = {}
+    for line in lines:
+        if str(line["job"]).startswith("service ") and line["to"] == to:
+            if line["what"] == what:
+                used[line["job"]] = line["rows"]
+            elif line["what"] == f"room for {what}":
+                used[line["job"]] = used.get(line["job"], 0) + line["rows"]
+    return sum(used.values())
+
+
+class Marks:
+    """Of which rows which bytes have left: 16 bytes of both under the party's key, in a file that only grows.
+
+    Args:
+        folder: of the party.
+        where: the run's folder.
+    """
+
+    def __init__(self, folder: Folder, where: Path) -> None:
+        self._path = where / "served.bin"
+        self._key = hmac.digest(folder.secret, b"tacit served 1", "sha256")
+        raw = self._path.read_bytes() if self._path.exists() else b""
+        whole = len(raw) // _MARK * _MARK  # a crash may have cut the last one short: what it was for has not left
+        self._known = {raw[at : at + _MARK] for at in range(0, whole, _MARK)}
+        self._end = whole
+        least = max((line.get("different", 0) for line in sealed_log.read(where / PREDICTIONS)), default=0)
+        if len(self._known) < least:
+            raise StorageError(
+                f"{self._path} knows of {len(self._known):,} rows, and {least:,} have left: it is an older copy, or "
+                "gone; bring the newest one back"
+            )
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def fresh(self, keys: Keys, values: NDArray[np.uint8]) -> tuple[NDArray[np.int64], list[bytes]]:
+        """Which of these rows have not left with these bytes, and their marks."""
+        raw = keyed(self._key, np.concatenate([keys, values], axis=1), "served").tobytes()
+        marks = [raw[at : at + _MARK] for at in range(0, len(raw), _MARK)]
+        places = [at for at, mark in enumerate(marks) if mark not in self._known]
+        return np.array(places, np.int64), [marks[at] for at in places]
+
+    def add(self, marks: list[bytes]) -> None:
+        """They are about to leave: on the disk when this returns."""
+        with opened(self._path, os.O_RDWR | os.O_CREAT) as file:
+            os.ftruncate(file, self._end)
+            write_at(file, self._path, [b"".join(marks)], self._end)
+            sync_file(file, self._path)
+        self._end += _MARK * len(marks)
+        self._known.update(marks)

@@ -1,0 +1,225 @@
+"""What a feature party answers while it serves: tokens in, embeddings out, on record before they leave."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+
+from tacit.align.ids import read_ids
+from tacit.company.align import aligned
+from tacit.company.departures import counted_book, row_keys
+from tacit.company.folder import Folder
+from tacit.contracts import Message
+from tacit.errors import RefusedError
+from tacit.one_shot.records import Keys
+from tacit.one_shot.shipments import Shipment, version_of
+from tacit.serve.account import Account, Marks
+from tacit.serve.exchange_half import ExchangeEmbedder
+from tacit.serve.halves import Embedder
+from tacit.serve.online import Log, Metrics
+from tacit.serve.rows import Rows
+from tacit.serve.tokens import Directory, token_key, tokens_of
+from tacit.wire.codec import control
+
+__all__ = ["Answering", "Rate"]
+
+_ABOUT = {
+    "tacit_serve_requests_total": "Requests that came, by what became of them.",
+    "tacit_serve_rows_total": "Rows that were asked for and answered, by whether they are known here.",
+    "tacit_serve_answer_seconds": "Time that an answer took here.",
+    "tacit_serve_connected": "Whether the label party is connected.",
+    "tacit_serve_rows_known": "Rows that can be asked for.",
+    "tacit_serve_budget_rows_left": "Rows that may still be asked for, repeated ones too.",
+    "tacit_serve_budget_different_rows_left": "Different rows that may still be asked for.",
+}
+
+
+class Rate:
+    """So many rows a minute, on average; after a pause so many at once.
+
+    Args:
+        rows: a minute.
+        now: a clock that never goes back.
+    """
+
+    def __init__(self, rows: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._now = rows, now
+        self._left, self._at = float(rows), now()
+
+    def take(self, rows: int) -> None:
+        """Let so many pass, or raise a `RefusedError`."""
+        now = self._now()
+        self._left = min(self._most, self._left + (now - self._at) * self._most / 60)
+        self._at = now
+        if rows > self._left:
+            raise RefusedError("rate", f"{self._most:,} rows a minute are answered, and these are more")
+        self._left -= rows
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The rows that can be asked for: their ids, the hashes of these, and where a token leads."""
+
+    ids: pl.DataFrame
+    hashes: NDArray[np.uint8]
+    places: Directory
+
+
+class Answering:
+    """Answers requests, one at a time.
+
+    Args:
+        folder: of the party.
+        where: the run's folder.
+        embedder: its half.
+        rows: its rows.
+        log: told what happens.
+    """
+
+    def __init__(self, folder: Folder, where: Path, embedder: Embedder, rows: Rows, log: Log) -> None:
+        self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log
+        self._settings, self._peer = folder.config.serve, folder.terms.label_party
+        self._key, self._columns = token_key(aligned(folder)), list(folder.table.ids)
+        facts = {"version": embedder.version}
+        self._account = Account(where, "embeddings", self._peer, most=self._settings.rows_in_all, **facts)
+        self._marks = Marks(folder, where)
+        self._rate = Rate(self._settings.rows_a_minute)
+        self.connected, self.again = False, threading.Event()
+        self.metrics = Metrics(_ABOUT, self._gauges)
+        self.refresh()
+        self._check()
+
+    @property
+    def known(self) -> int:
+        """Rows that can be asked for."""
+        return len(self._known.ids)
+
+    def _gauges(self) -> dict[tuple[str, str], float]:
+        settings = self._settings
+        return {
+            ("tacit_serve_connected", ""): float(self.connected),
+            ("tacit_serve_rows_known", ""): self.known,
+            ("tacit_serve_budget_rows_left", ""): settings.rows_in_all - self._account.rows,
+            ("tacit_serve_budget_different_rows_left", ""): settings.different_rows - len(self._marks),
+        }
+
+    def _check(self) -> None:
+        """What can't be embedded is told before anybody is met."""
+        self._embedder.embed(self._rows.fetch(self._known.ids.head(64)).select(self._embedder.columns))
+
+    def close(self) -> None:
+        """Enter what has left in all."""
+        self._account.different = len(self._marks)
+        self._account.close()
+
+    # --- which rows there are ---
+
+    def refresh(self) -> None:
+        """Look which rows there are now."""
+        ids = self._rows.ids()
+        found = read_ids(ids, self._columns)
+        tokens = tokens_of(self._key, found.hashes)
+        self._known = _Known(ids[found.rows], found.hashes, Directory(tokens, np.arange(len(found))))
+
+    def refresh_until(self, over: threading.Event) -> None:
+        """The same every few minutes, or when `again` is set; where it fails, what was known stays known."""
+        while True:
+            self.again.wait(self._settings.refresh_seconds or None)
+            if over.is_set():
+                return
+            self.again.clear()
+            try:
+                self.refresh()
+            except Exception as error:  # as above: a database may be away for a while
+                self._log("refresh failed", error=type(error).__name__, reason=str(error))
+
+    # --- answers ---
+
+    def answer(self, message: Message) -> Message:
+        """What to say to a request: embeddings, or why not."""
+        began = time.monotonic()
+        try:
+            payload = self._answered(message.payload.numpy())
+        except RefusedError as error:
+            return self._refused(message, error)
+        except Exception as error:  # rows come from databases and code of the owner's; what is said is for the owner
+            self._log("request failed", error=type(error).__name__, reason=str(error))
+            return self._refused(message, RefusedError("failure", "the rows can't be answered at the moment"))
+        self.metrics.count("tacit_serve_requests_total", outcome="answered")
+        self.metrics.took("tacit_serve_answer_seconds", time.monotonic() - began)
+        return Message(message.step, "embedding", torch.from_numpy(payload), b"")
+
+    def _refused(self, message: Message, error: RefusedError) -> Message:
+        self.metrics.count("tacit_serve_requests_total", outcome=error.field)
+        self._log("request refused", field=error.field, reason=str(error), rows=len(message.payload))
+        return control("refusal", message.step, {"field": error.field, "reason": str(error)})
+
+    def _answered(self, tokens: Keys) -> NDArray[np.uint8]:
+        """For each token whether its row is known here, and the embedding.  (tokens, 1 + width)"""
+        if not len(tokens):
+            raise RefusedError("tokens", "a request for no row")
+        if len({token.tobytes() for token in tokens}) < len(tokens):
+            raise RefusedError("tokens", "a row is asked for more than once in one request")
+        self._rate.take(len(tokens))
+        known = self._known
+        places = known.places.rows(tokens)
+        asked = np.flatnonzero(places >= 0)
+        at, values = self._embedded(known, places[asked], len(tokens))
+        payload = np.zeros((len(tokens), 1 + self._embedder.width), np.uint8)
+        payload[asked[at], 0] = 1
+        payload[asked[at], 1:] = values
+        self._enter(row_keys(self._folder, known.hashes[places[asked[at]]]), values, len(tokens))
+        self.metrics.count("tacit_serve_rows_total", len(at), known="yes")
+        self.metrics.count("tacit_serve_rows_total", len(tokens) - len(at), known="no")
+        return payload
+
+    def _embedded(
+        self, known: _Known, rows: NDArray[np.int64], count: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.uint8]]:
+        """Which of these rows are still there, and their embeddings.
+
+        In the place of rows that are not known others are fetched and embedded, and thrown away: what somebody sees who
+        can only measure times.
+        """
+        others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
+        ids = known.ids[np.concatenate([rows, others])]
+        table = self._rows.fetch(ids)
+        if not len(table):
+            return np.empty(0, np.intp), np.empty((0, self._embedder.width), np.uint8)
+        values = self._embedder.embed(table.select(self._embedder.columns))
+        if table.select(self._columns).equals(ids):
+            return np.arange(len(rows)), values[: len(rows)]
+        found = read_ids(table, self._columns)  # some are gone meanwhile
+        at = {token.tobytes(): row for token, row in zip(tokens_of(self._key, found.hashes), found.rows, strict=True)}
+        mine = [at.get(token.tobytes(), -1) for token in tokens_of(self._key, known.hashes[rows])]
+        there = np.flatnonzero(np.array(mine, np.int64) >= 0)
+        return there, values[[mine[place] for place in there]]
+
+    def _enter(self, keys: Keys, values: NDArray[np.uint8], count: int) -> None:
+        """Put on record what is about to leave, and hold the budgets."""
+        fresh, marks = self._marks.fresh(keys, values)
+        most = self._settings.different_rows
+        if len(self._marks) + len(fresh) > most:
+            raise RefusedError("budget", f"{most:,} different rows may be asked for, and nearly all have been")
+        self._account.different = len(self._marks)
+        self._account.take(count)
+        if len(fresh):
+            if isinstance(self._embedder, ExchangeEmbedder):
+                self._ship(self._embedder, keys[fresh], values[fresh])
+            self._marks.add(marks)
+
+    def _ship(self, half: ExchangeEmbedder, keys: Keys, values: NDArray[np.uint8]) -> None:
+        """Into the book of embeddings, by which later releases are attacked together with what has left."""
+        form, name = half.coding.form, f"serving {half.version}"
+        version = version_of(name, np.empty(0))
+        shipment = Shipment(self._folder.terms.run, self._peer, version, f"{form}, for serving", 0, half.worst)
+        with counted_book(self._folder) as book:
+            book.extend(name, shipment, keys, values[:, : form.width])

@@ -1,0 +1,177 @@
+"""A request of the HTTP endpoint: from JSON to the ids and columns of rows, each mistake with its row and field."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tacit.align.encoder import Encoder
+from tacit.align.ids import LONGEST, hash_of
+from tacit.serve.tokens import tokens_of
+
+__all__ = ["Asked", "Form", "WrongRequestError", "parsed"]
+
+_WHOLE = 1 << 63
+
+
+class WrongRequestError(Exception):
+    """A request that can't be answered: what is wrong, and where.
+
+    Attributes:
+        status: of the answer, 4xx.
+        where: row and field, as far as it is about one.
+    """
+
+    def __init__(self, message: str, *, status: int = 400, **where: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.where = where
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The rows of a request.
+
+    Attributes:
+        tokens: of their ids; None where a row has no id.
+        values: of the label party's own columns, by column.
+        version: of the model, as the request names it; "" for the first.
+    """
+
+    tokens: Sequence[bytes | None]
+    values: Mapping[str, Sequence[Any]]
+    version: str = ""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+class Form:
+    """What requests for a model must look like.
+
+    Args:
+        ids: the columns that name a row.
+        encoder: of the label party's own columns.
+        key: of the run's tokens.
+        most: rows of a request.
+    """
+
+    def __init__(self, ids: Sequence[str], encoder: Encoder, key: bytes, most: int) -> None:
+        self._ids, self._key, self._most = tuple(ids), key, most
+        known = zip(encoder.columns.categorical, encoder.vocabularies, strict=True)
+        kinds = {name: vocabulary.dtype for name, vocabulary in known}
+        self.dtypes: dict[str, Any] = {name: kinds.get(name, pl.Float64) for name in encoder.columns.names}
+        self._checks = {name: _CHECKS[dtype] for name, dtype in self.dtypes.items()}
+        self._fields = frozenset((*self._ids, *self._checks))
+
+    def read(self, content: Mapping[str, Any]) -> Asked:
+        """The rows of a request's JSON."""
+        rows = content.get("rows")
+        if not isinstance(rows, list) or not rows:
+            raise WrongRequestError('"rows" must be a list of one row or more', field="rows")
+        if len(rows) > self._most:
+            raise WrongRequestError(
+                f"{len(rows)} rows are asked for, and {self._most} may be in one request", status=413, field="rows"
+            )
+        for number, row in enumerate(rows):
+            if not isinstance(row, dict) or row.keys() != self._fields:
+                raise self._wrong_fields(number, row)
+        values = {name: self._column(name, check, rows) for name, check in self._checks.items()}
+        return Asked(self._tokens(rows), values, content.get("version", ""))
+
+    def _wrong_fields(self, number: int, row: Any) -> WrongRequestError:
+        if not isinstance(row, dict):
+            return WrongRequestError(f"row {number} is no object with the fields {sorted(self._fields)}", row=number)
+        missing = sorted(self._fields - row.keys())
+        name = missing[0] if missing else min(row.keys() - self._fields)
+        what = "is missing (null says that there is no value)" if missing else f"is unknown: {sorted(self._fields)} are"
+        return WrongRequestError(f"row {number}: the field {name[:100]!r} {what}", row=number, field=name[:100])
+
+    def _column(self, name: str, check: Callable[[Any], str], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        values = [row[name] for row in rows]
+        for number, value in enumerate(values):
+            if value is not None and (wrong := check(value)):
+                raise WrongRequestError(f"row {number}: the field {name!r} {wrong}", row=number, field=name)
+        return [float(value) if type(value) is int else value for value in values] if check is _number else values
+
+    def _tokens(self, rows: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
+        """Of each row's id; a row of which a part is null or empty has none."""
+        hashes, at = bytearray(), []
+        for number, row in enumerate(rows):
+            parts = [row[name] for name in self._ids]
+            for name, part in zip(self._ids, parts, strict=True):
+                if part is not None and (wrong := _id(part)):
+                    raise WrongRequestError(f"row {number}: the field {name!r} {wrong}", row=number, field=name)
+            if all(part is not None and part != "" for part in parts):
+                hashes += hash_of(parts)
+                at.append(number)
+        tokens = tokens_of(self._key, np.frombuffer(hashes, np.uint8).reshape(-1, 32)) if at else ()
+        found: list[bytes | None] = [None] * len(rows)
+        for number, token in zip(at, tokens, strict=True):
+            found[number] = token.tobytes()
+        return found
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """The JSON object of a body."""
+    try:
+        content = json.loads(body, parse_constant=_no_constant)
+    except RecursionError:
+        raise WrongRequestError("the JSON is nested too deeply") from None
+    except ValueError as error:  # of JSON, of UTF-8, of numbers with thousands of digits
+        raise WrongRequestError(f"the body is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise WrongRequestError('the body is no object: {"rows": [{...}, ...]} is')
+    unknown = content.keys() - {"rows", "version"}
+    if unknown:
+        name = min(unknown)[:100]
+        raise WrongRequestError(f"the field {name!r} is unknown: rows and version are", field=name)
+    if not isinstance(content.get("version", ""), str):
+        raise WrongRequestError("the field 'version' is no text", field="version")
+    return content
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+# --- values: what is wrong with one, or nothing ----------------------------------------------------------------------
+
+
+def _number(value: Any) -> str:
+    if type(value) is int:
+        return "" if -_WHOLE <= value < _WHOLE else "is a whole number of more than 64 bits"
+    return "" if type(value) is float and math.isfinite(value) else "is no finite number, nor null"
+
+
+def _whole(value: Any) -> str:
+    return "" if type(value) is int and -_WHOLE <= value < _WHOLE else "is no whole number of 64 bits, nor null"
+
+
+def _boolean(value: Any) -> str:
+    return "" if type(value) is bool else "is neither true nor false nor null"
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        return "is no text, nor null"
+    return "" if value.isascii() or value.encode(errors="ignore").decode() == value else "has half a character"
+
+
+def _id(value: Any) -> str:
+    if type(value) is int:
+        return _whole(value)
+    if type(value) is not str:
+        return "is an id: text, a whole number, or null"
+    return _text(value) or ("" if len(value) <= LONGEST // 4 else f"is an id of more than {LONGEST // 4} characters")
+
+
+_CHECKS: dict[Any, Callable[[Any], str]] = {
+    pl.Float64: _number, pl.Int64: _whole, pl.Boolean: _boolean, pl.String: _text,
+}  # fmt: skip

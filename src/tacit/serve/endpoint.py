@@ -1,0 +1,170 @@
+"""The HTTP endpoint: scores, health, readiness and metrics, on the party's own network."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tacit.config import Serve
+from tacit.errors import DataError
+from tacit.serve.asked import WrongRequestError, parsed
+from tacit.serve.live import LiveModel
+from tacit.serve.online import Log, Metrics
+
+__all__ = ["label_app", "watch_app"]
+
+Ready = Callable[[], tuple[bool, Mapping[str, Any]]]
+"""Whether the service is ready, and why."""
+
+
+def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps(content), status, dict(headers or {}), "application/json")
+
+
+class _Watched:
+    """What both sides answer: whether they live, are ready, and what they have counted.
+
+    Args:
+        metrics: that are shown.
+        ready: asked whether the service is.
+        token: that /metrics needs, and /score; None for none.
+        log: told what happens.
+    """
+
+    def __init__(self, metrics: Metrics, ready: Ready, token: str | None, log: Log) -> None:
+        self.metrics, self._ready, self._token, self._log = metrics, ready, token, log
+
+    def app(self, *more: Route) -> Starlette:
+        """The app, with further routes."""
+        routes = [
+            Route("/health", self._health), Route("/ready", self._is_ready), Route("/metrics", self._metrics), *more
+        ]  # fmt: skip
+        handlers = {HTTPException: self._refused, WrongRequestError: self._wrong, Exception: self._failed}
+        return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+
+    def admit(self, request: Request) -> None:
+        """Refuse whoever has not got the token."""
+        if self._token is None:
+            return
+        kind, _, said = request.headers.get("authorization", "").partition(" ")
+        if (
+            not hmac.compare_digest(said.strip().encode(errors="replace"), self._token.encode())
+            or kind.lower() != "bearer"
+        ):
+            raise HTTPException(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+
+    async def _health(self, _request: Request) -> Response:
+        return _json({"alive": True})
+
+    async def _is_ready(self, _request: Request) -> Response:
+        ready, why = self._ready()
+        return _json({"ready": ready, **why}, 200 if ready else 503)
+
+    async def _metrics(self, request: Request) -> Response:
+        self.admit(request)
+        return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _refused(self, _request: Request, error: HTTPException) -> Response:
+        self.metrics.count("tacit_serve_http_total", code=str(error.status_code))
+        return _json({"error": error.detail}, error.status_code, error.headers)
+
+    async def _wrong(self, _request: Request, error: WrongRequestError) -> Response:
+        self.metrics.count("tacit_serve_http_total", code=str(error.status))
+        return _json({"error": str(error), **error.where}, error.status)
+
+    async def _failed(self, _request: Request, error: Exception) -> Response:
+        """A bug of ours; what it says may hold ids, and is in no log."""
+        self.metrics.count("tacit_serve_http_total", code="500")
+        self._log("bug", error=type(error).__name__, where=_where(error))
+        return _json({"error": "this is a bug in tacit: its log says where"}, 500)
+
+
+def _where(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+def watch_app(metrics: Metrics, ready: Ready, token: str | None, log: Log) -> Starlette:
+    """A feature party's: nothing but watching."""
+    return _Watched(metrics, ready, token, log).app()
+
+
+def label_app(models: Sequence[LiveModel], settings: Serve, metrics: Metrics, token: str | None, log: Log) -> Starlette:
+    """A label party's.
+
+    Args:
+        models: that are live; requests that name none mean the first. Others may take their place while it serves.
+        settings: how much may come.
+        metrics: what was counted.
+        token: that requests need; None for none.
+        log: told what happens.
+    """
+
+    def ready() -> tuple[bool, Mapping[str, Any]]:
+        there = {
+            model.name: {name: partner.link is not None for name, partner in model.partners.items()} for model in models
+        }
+        return models[0].ready, {"fallback": models[0].fallback, "connected": there}
+
+    watched = _Watched(metrics, ready, token, log)
+    return watched.app(Route("/score", _Scores(models, settings, watched).score, methods=["POST"]))
+
+
+class _Scores:
+    """Answers /score."""
+
+    def __init__(self, models: Sequence[LiveModel], settings: Serve, watched: _Watched) -> None:
+        self._models, self._settings, self._watched = models, settings, watched
+        self._rows = 0  # under way
+
+    async def score(self, request: Request) -> Response:
+        began = time.monotonic()
+        self._watched.admit(request)
+        content = parsed(await self._body(request))
+        model = self._named(content.get("version", ""))
+        asked = model.form.read(content)
+        if self._rows + len(asked) > self._settings.waiting_rows:
+            raise HTTPException(503, "too many rows are under way: ask again in a moment", {"Retry-After": "1"})
+        self._rows += len(asked)
+        try:
+            scored = await model.scored(asked)
+        except DataError as error:
+            raise WrongRequestError(str(error), status=422) from None
+        finally:
+            self._rows -= len(asked)
+        self._watched.metrics.count("tacit_serve_http_total", code="200")
+        self._watched.metrics.took("tacit_serve_request_seconds", time.monotonic() - began)
+        said = {"scores": scored.scores, "basis": scored.basis, "reason": scored.reason, "versions": model.versions}
+        return _json(said)
+
+    def _named(self, version: str) -> LiveModel:
+        found = [model for model in self._models if version in ("", model.name)]
+        if not found:
+            live = [model.name for model in self._models]
+            raise WrongRequestError(f"there is no version {version[:100]!r}: {live} are live", field="version")
+        return found[0]
+
+    async def _body(self, request: Request) -> bytes:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "the body must be application/json")
+        most = self._settings.request_bytes
+        body = bytearray()
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise HTTPException(413, f"the body has more than {most} bytes", {"Connection": "close"})
+        except ClientDisconnect:
+            raise HTTPException(400, "the body is not whole") from None
+        return bytes(body)

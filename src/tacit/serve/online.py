@@ -1,0 +1,124 @@
+"""What both sides of a service share: what may come, what they say first, what they count and what they log.
+
+::
+
+    feature party                                      label party
+    hello, with the version of the model        <-->   hello, with the version of the model
+    hello 1, with the digest of its half        -->
+                                                <--    tokens n
+    embedding n, or refusal n                   -->
+
+Requests are numbered from 1 on over each link, and several may be on their way. A refusal with the number of a request
+is about that alone; one with the number 0 ends the link. Of each row an answer has a byte that says whether the feature
+party knows it, and its embedding; that of an unknown row is zeros.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+import torch
+
+from tacit.company.meeting import Purpose
+from tacit.serve.tokens import SIZE
+from tacit.wire.codec import CONTROL, AtMost, Limit
+
+__all__ = ["ROWS", "Log", "Metrics", "feature_limits", "label_limits", "log_to_stderr", "purpose"]
+
+ROWS = 4096
+"""Rows of a message, at most."""
+
+Log = Callable[..., None]
+"""Told what happened, in a word, and more about it by name; never an id."""
+
+_CONTROLS = dict.fromkeys(("hello", "refusal"), CONTROL)
+
+
+def feature_limits() -> dict[str, Limit]:
+    """What may come to a feature party."""
+    return {**_CONTROLS, "tokens": Limit(torch.uint8, (AtMost(ROWS), SIZE))}
+
+
+def label_limits(widths: Mapping[str, int]) -> dict[str, Limit]:
+    """What may come to a label party; the exact width is seen when it is taken."""
+    return {**_CONTROLS, "embedding": Limit(torch.uint8, (AtMost(ROWS), AtMost(1 + max(widths.values()))))}
+
+
+def purpose(versions: Mapping[str, str]) -> Purpose:
+    """What both sides say first, and what must be equal: before that nothing is sent.
+
+    Args:
+        versions: of the model, by peer.
+    """
+    return lambda peer: {"purpose": "serve", "model": versions[peer]}
+
+
+def log_to_stderr(event: str, **details: object) -> None:
+    """A line of JSON on the error stream."""
+    line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **details}
+    sys.stderr.write(json.dumps(line, default=str) + "\n")
+    sys.stderr.flush()
+
+
+class Metrics:
+    """Counters and gauges, as Prometheus reads them. Any thread may count.
+
+    Args:
+        about: for each name what it says.
+        gauges: asked when somebody looks: by name, and labels as they are written, a number.
+    """
+
+    BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
+
+    def __init__(self, about: Mapping[str, str], gauges: Callable[[], Mapping[tuple[str, str], float]]) -> None:
+        self._about, self._gauges = about, gauges
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._lock = threading.Lock()
+        self._began = time.time()
+
+    def count(self, name: str, more: float = 1, **labels: str) -> None:
+        """Add to a counter."""
+        with self._lock:
+            self._counts[name, _labels(labels)] += more  # type: ignore[assignment]
+
+    def took(self, name: str, seconds: float) -> None:
+        """Add to a histogram of seconds."""
+        with self._lock:
+            for bucket in self.BUCKETS:
+                self._counts[f"{name}_bucket", _labels({"le": f"{bucket:g}"})] += seconds <= bucket
+            self._counts[f"{name}_bucket", _labels({"le": "+Inf"})] += 1
+            self._counts[f"{name}_count", ""] += 1
+            self._counts[f"{name}_sum", ""] += seconds  # type: ignore[assignment]
+
+    def text(self) -> str:
+        """All of them, in the form that Prometheus reads."""
+        with self._lock:
+            counts = dict(self._counts)
+        gauges = {("tacit_serve_start_time_seconds", ""): self._began, **self._gauges()}
+        lines = []
+        for name, about in {"tacit_serve_start_time_seconds": "When the service began.", **self._about}.items():
+            mine = [(key, value) for key, value in (gauges | counts).items() if _family(key[0]) == name]
+            if mine:
+                histogram = mine[0][0][0] != name
+                kind = "histogram" if histogram else "gauge" if mine[0][0] in gauges else "counter"
+                lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+                lines += [f"{key}{labels} {value:.10g}" for (key, labels), value in mine]
+        return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """As they are written; all values are words of ours, names of parties or numbers, which need no escape."""
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}" if labels else ""
+
+
+def _family(name: str) -> str:
+    for ending in ("_bucket", "_count", "_sum"):
+        if name.endswith(f"_seconds{ending}"):
+            return name.removesuffix(ending)
+    return name
