@@ -25,9 +25,11 @@ __all__ = [
     "Folder",
     "Json",
     "Name",
+    "Override",
     "Protect",
     "Quiet",
     "Rate",
+    "Reason",
     "Rows",
     "Run",
     "Runs",
@@ -58,6 +60,11 @@ Run = Annotated[
     Path | None,
     typer.Argument(help="A run's folder, or that of a party with one run.", metavar="RUN", show_default=False),
 ]
+
+Override = Annotated[
+    str | None, typer.Option(help="Use a model though its limit is broken: who answers for it.", metavar="NAME")
+]
+Reason = Annotated[str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")]
 
 
 def party_folder(given: Path | None, folder: Path | None) -> Path:

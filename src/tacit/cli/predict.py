@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._options import Folder, Json, Quiet, party_folder
+from tacit.cli._options import Folder, Json, Override, Quiet, Reason, party_folder
 from tacit.cli._progress import one_bar
 from tacit.cli._show import plain
 from tacit.cli._tables import print_table
@@ -45,12 +45,8 @@ def predict(
             metavar="",
         ),
     ] = None,
-    override: Annotated[
-        str | None, typer.Option(help="Use a model whose limit is broken: who answers for it.", metavar="NAME")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")
-    ] = None,
+    override: Override = None,
+    reason: Reason = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
