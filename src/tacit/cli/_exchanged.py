@@ -154,7 +154,7 @@ def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
     rows = []
     for point in points:
         cells = [
-            point.setting.words + (" *" if point.frontier else ""), spelled(point.figure),
+            ("* " if point.frontier else "") + point.setting.words, spelled(point.figure),
             f"{point.numbers.value:.0%}, {point.codes.value:.0%}", f"{point.worst:.3f}", leak(point.auc),
             "" if math.isinf(point.odds) else f"{point.odds:.3g}", "yes" if point.holds(limit) else "no",
         ]  # fmt: skip

@@ -110,7 +110,16 @@ def predicted_of(party: Path) -> list[dict[str, Any]]:
 
 def print_predictions(predicted: list[dict[str, Any]]) -> None:
     """A line for each."""
-    head = ("run", "time", "what left", "to", "rows", "known there")
-    names = ("run", "time", "what", "to", "rows")
-    lines = [(*(plain(str(line[name])) for name in names), str(line.get("known", ""))) for line in predicted]
-    print_table("Predictions: what was sent for them", head, lines, words=(0, 1, 2, 3))
+    head = ("run", "when", "what left", "to", "rows", "known")
+    lines = [
+        (
+            plain(line["run"]),
+            plain(line["time"]).replace("T", " ").removesuffix("+00:00"),
+            plain(line["what"]),
+            plain(line["to"]),
+            f"{line['rows']:,}",
+            f"{line['known']:,}" if "known" in line else "",
+        )
+        for line in predicted
+    ]
+    print_table("Predictions: what was sent for them, by UTC", head, lines, words=(0, 1, 2, 3))
