@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._progress import one_bar
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import print_table
 from tacit.errors import UsageError
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.cli.sweep import Asked

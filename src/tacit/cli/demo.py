@@ -12,9 +12,9 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli._options import Json, Quiet
-from tacit.cli._progress import one_bar
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.lab.trial import Trial

@@ -11,10 +11,10 @@ import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._options import Folder, Json, Override, Quiet, Reason, party_folder
-from tacit.cli._progress import one_bar
 from tacit.cli._show import plain
 from tacit.cli._tables import print_table
 from tacit.cli.run import alarm_of, waiting_of
+from tacit.views.progress import one_bar
 
 
 def predict(

@@ -12,9 +12,9 @@ import typer
 from tacit.cli._ending import interruptible
 from tacit.cli._one_shot import print_exchange, print_outcome
 from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, party_of
-from tacit.cli._progress import Show, one_bar
 from tacit.cli._show import figures, plain, print_report
 from tacit.errors import TacitError
+from tacit.views.progress import Show, one_bar
 
 
 def align(
