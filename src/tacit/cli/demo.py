@@ -14,6 +14,7 @@ from tacit._version import __version__
 from tacit.cli._options import Json, Quiet
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
+from tacit.errors import UsageError
 from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ def demo(  # typer reads each option from a parameter
 
     Example: `tacit demo --out runs/demo`
     """
+    if not 0.5 < limit < 1:
+        raise UsageError(f"--limit {limit:g}: it lies above 0.5, a coin flip, and below 1: take one such as 0.6")
+    if not 1 < odds <= 20:
+        raise UsageError(f"--odds {odds:g}: a factor above 1 and at most 20: take one such as 3")
     if out is not None:
         make_folder(out)
     with one_bar(quiet=quiet, first="loading flights") as show, tempfile.TemporaryDirectory() as scratch:

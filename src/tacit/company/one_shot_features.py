@@ -22,6 +22,7 @@ from tacit.company.meeting import dial
 from tacit.company.models import load_factory
 from tacit.company.one_shot_common import (
     ExchangeTelling,
+    check_at_home,
     columns_of,
     every_row,
     id_hashes,
@@ -120,6 +121,7 @@ def train_features(
     telling.part("preparing")
     with counted_book(folder, restored):
         pass  # it knows of everything that left
+    check_at_home(folder)
     check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
     shown(folder, inputs)  # a wrong name is told before labels are paid for

@@ -129,7 +129,7 @@ def check_enough(rows: int, known: float) -> None:
     if min(known, 1 - known) * rows < 2 * LEAST:
         raise UsageError(
             f"{rows} rows, {known:.0%} of them known, are too few to audit: at least {2 * LEAST} must be known, and "
-            "as many not"
+            "as many not: align more rows"
         )
 
 
