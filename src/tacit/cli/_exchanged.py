@@ -133,17 +133,18 @@ def _show(
     *, as_json: bool,
 ) -> None:  # fmt: skip
     """The picture, and a document or a table with the advice."""
-    from tacit.lab.one_shot.drawing import draw
+    from tacit.lab.one_shot.drawing import draw, draw_page
 
     title = f"{asked.data}, {rows:,} training rows, label limit {search.label_limit:g}"
     picture = draw(points, path, title=title, advice=advice)
+    page = draw_page(points, path.with_suffix(".html"), title=title, label_limit=search.label_limit, advice=advice)
     if as_json:
         advised = {"label_limit": search.label_limit} if advice is None else advice.as_dict()
         settings = [point.as_dict() for point in points]
         typer.echo(json.dumps({"data": asked.data, "training_rows": rows, **advised, "settings": settings}, indent=2))
         return
     _print(title, points, advice)
-    typer.echo(f"Every figure: {path.parent}. Picture: {picture}.")
+    typer.echo(f"Every figure: {path.parent}. Picture: {picture}. Both limits as sliders: {page}.")
 
 
 def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:

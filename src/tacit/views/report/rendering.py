@@ -16,7 +16,7 @@ from tacit.views.report import one_shot, page
 from tacit.views.report.document import Report
 from tacit.views.report.words import count, when
 
-__all__ = ["as_json", "read", "render", "write"]
+__all__ = ["as_json", "read", "render", "template", "write"]
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
@@ -39,7 +39,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
     name, content = ("page", page.content) if report.exchange is None else ("one_shot", one_shot.content)
-    return _template(f"{name}.html.j2").render(
+    return template(f"{name}.html.j2").render(
         content(report),
         report=report,
         digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
@@ -72,7 +72,8 @@ def as_json(report: Report) -> str:
 
 
 @cache
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """One of the package's templates; what is put into it is escaped."""
     loader = PackageLoader("tacit.views.report", ".")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return made.get_template(name)
+    return made.gettemplate(name)

@@ -129,16 +129,26 @@ function certificate(told) {
     ["mechanism", told.mechanism], ["bound for", `one ${told.unit}`],
     ["leak AUC", `${fixed(told.auc)} in this exchange, ${fixed(told.total_auc)} over ${told.releases === 1 ? "all so far" : `all ${count(told.releases)}`}`],
     ["odds", `${fixed(told.odds)} in this exchange, ${fixed(told.total_odds)} over all`],
-    ["budget", `${known(told.budget) ? fixed(told.budget) : "none"} of leak AUC, ${known(told.odds_budget) ? fixed(told.odds_budget) : "none"} of odds`],
+    ["budget of leak AUC", known(told.budget) ? `${fixed(told.budget)}, ${fixed(Math.max(0, told.budget - told.total_auc))} left` : "none"],
+    ["budget of odds", known(told.odds_budget) ? `${fixed(told.odds_budget)}${known(told.total_odds) ? `, × ${fixed(Math.max(1, told.odds_budget / told.total_odds))} left` : ""}` : "none"],
     ["labels sent so far", count(told.labels)],
   ];
   return [
     el("p", {}, told.sentence),
     told.posterior ? el("p", {}, told.posterior) : null,
     el("dl", { class: "facts" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+    told.charges?.length ? el("h3", {}, `By ${told.unit}, over all exchanges`) : null,
+    told.charges?.length ? charges(told) : null,
     el("h3", {}, "What it does not cover"),
     el("ul", {}, (told.not_covered ?? []).map((one) => el("li", {}, one))),
   ].filter(Boolean);
+}
+
+/** The book: how many units have come to how much. */
+function charges(told) {
+  const heads = [[`${told.unit}s`, "n"], ["Leak AUC", "n"], ["Odds", "n"], ["Through"]];
+  const rows = told.charges.map((one) => row(heads, [count(one.units), fixed(one.auc), known(one.odds) ? fixed(one.odds) : "–", one.through]));
+  return table(`What each ${told.unit} has come to`, heads, rows);
 }
 
 function columns(exchange, bound) {
