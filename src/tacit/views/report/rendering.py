@@ -76,4 +76,4 @@ def template(name: str) -> Template:
     """One of the package's templates; what is put into it is escaped."""
     loader = PackageLoader("tacit.views.report", ".")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return made.gettemplate(name)
+    return made.get_template(name)
