@@ -164,7 +164,8 @@ def _print_state(run: dict[str, Any]) -> None:
         ended = run["gate"] is not None and run["gate"]["decision"] == "stop"
         state = f"{'ended' if ended else 'paused'} by its limit: {run.get('reason', 'see gate.jsonl')}"
     elif state not in ("finished", "unknown") and not run["alive"]:
-        state = "stopped; `tacit train` goes on where it was"
+        why = f" ({_short(run['reason'])})" if state == "stopped" and run.get("reason") else ""
+        state = f"stopped{why}; `tacit train` goes on where it was"
     elif state == "waiting":
         state = f"waiting for {run['peer']} since {run['waiting_seconds']} s ({_short(run['why'])})"
     who = f" ({run['party']}, {run['role']})" if "party" in run else ""

@@ -76,7 +76,7 @@ function hero(view, detail) {
     ? [["odds, at most", fixed(certificate.odds)], ["AUC over all exchanges", fixed(certificate.total_auc)], ["labels sent", count(certificate.rows)]]
     : [["numbers a row", count(release?.width)], ["ranks of each", count(release?.ranks)], ["noise", release ? (release.noise ? `${release.noise} of a deviation` : "none") : "–"]];
   const tiles = [
-    ["limit", known(detail.limit) ? limit(detail.limit) : "none"],
+    ["limit", known(detail.limit) ? limit(detail.limit) : detail.verdict ? "none" : "not told yet"],
     ...own,
     [detail.utility ? `${spelled(detail.utility.name)}, private` : "private figure", detail.utility ? fixed(detail.utility.value) : "none here"],
     [progress({ ...detail, seconds_left: null }) || "progress", detail.state === "finished" ? "100%" : detail.doing?.total > 0 ? `${Math.floor((100 * detail.doing.done) / detail.doing.total)}%` : "–"],
@@ -153,7 +153,7 @@ function charges(told) {
 
 function columns(exchange, bound) {
   if (!exchange.columns?.length) return [empty("They stand here when the report is made, at the end of the training.")];
-  const heads = [["Column"], ["What was asked"], ["Read", "n"], ["At most", "n"], [""], ["By what, of which rows"]];
+  const heads = [["Column"], ["What was asked"], ["Read", "n"], ["At most", "n"], ["From 0 to 1"], ["By what, of which rows"]];
   const rows = exchange.columns.map((one) => {
     const high = known(bound) && one.high > bound ? el("b", { class: "alarm" }, `▲ ${fixed(one.high)}`) : fixed(one.high);
     const bar = el("progress", { max: 1, value: Math.max(0, one.value), "aria-label": `${fixed(one.value)} of 1` });
