@@ -18,6 +18,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from benchmarks import _official_files
 from benchmarks._measure import Result, interleaved, seconds
 from tacit.lab.data import avazu, criteo, generated, own
 from tacit.lab.data.rows import Data, Rows
@@ -35,8 +36,8 @@ def run() -> Iterator[Result]:
     yield Result("loaders", "generated tensors of Criteo's columns", rows / _generating(rows), "rows/s")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        yield from _loader("criteo", generated.write("criteo", folder, rows, seed=0), rows, criteo.load)
-        yield from _loader("avazu", generated.write("avazu", folder, rows, seed=0), rows, avazu.load)
+        yield from _loader("criteo", _official_files.write("criteo", folder, rows, seed=0), rows, criteo.load)
+        yield from _loader("avazu", _official_files.write("avazu", folder, rows, seed=0), rows, avazu.load)
         table = folder / "table.parquet"
         _parquet(folder / "train.txt", table)
         yield from _loader("own Parquet file", table, rows, lambda file: own.load({**_OWN, "file": str(file)}))

@@ -9,8 +9,8 @@ import polars as pl
 
 from papers.kinds import Kind, averaged, needs, plain, whole
 from papers.progress import over_training_lines
+from papers.sheet import Sheet, shades
 from tacit.errors import DataError
-from tacit.lab.drawing import Sheet, shades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

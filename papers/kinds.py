@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from papers.sheet import Sheet
 from tacit.errors import DataError
-from tacit.lab.drawing import SETTING, Sheet, labelled
+from tacit.lab.daily import SETTING, labelled
 
 __all__ = ["Kind", "averaged", "needs", "plain", "whole"]
 

@@ -9,9 +9,9 @@ import polars as pl
 import torch
 
 from papers.kinds import Kind, averaged, needs
+from papers.sheet import Sheet, shades
 from tacit.audit.metrics.precision_recall import precision_recall
 from tacit.lab.data.rows import Rows
-from tacit.lab.drawing import Sheet, shades
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.training import Stack
 from tacit.lab.sweeping.settings import Setting

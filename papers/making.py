@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from papers import attacks, embedding
 from papers.recipes import RECIPES, Asked, results
 from papers.registry import FIGURES, PAPERS, Attacked, Drawn, Embedded, Figure, chosen
+from papers.sheet import Sheet, needs_matplotlib, styled
 from tacit.errors import DataError, UsageError
-from tacit.lab.drawing import Sheet, needs_matplotlib, styled
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from papers.kinds import Kind, needs
-from tacit.lab.drawing import Sheet
+from papers.sheet import Sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from papers.kinds import Kind, averaged, needs, plain
+from papers.sheet import Sheet, shades
 from papers.tradeoff import THEIRS
 from tacit.lab.daily import Triple, of_settings
-from tacit.lab.drawing import Sheet, shades
 from tacit.lab.sweeping.results import leak_column
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import polars as pl
 import torch
 
 from papers.kinds import Kind, needs
+from papers.sheet import Sheet
 from tacit.lab.data.rows import Rows
-from tacit.lab.drawing import Sheet
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.training import Stack
 from tacit.lab.sweeping.settings import Setting

@@ -8,7 +8,7 @@ import polars as pl
 
 from papers import anchors
 from papers.kinds import Kind, averaged, needs, plain, whole
-from tacit.lab.drawing import GREY, Sheet, colour_of
+from papers.sheet import GREY, Sheet, colour_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

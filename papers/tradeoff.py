@@ -10,7 +10,8 @@ import polars as pl
 
 from papers import anchors
 from papers.kinds import Kind, averaged, needs, whole
-from tacit.lab.drawing import Sheet, colour_of, label_of
+from papers.sheet import Sheet, colour_of
+from tacit.lab.daily import label_of
 from tacit.lab.sweeping.results import leak_column
 
 if TYPE_CHECKING:

@@ -29,7 +29,9 @@ def test_a_stream_is_trained_tested_and_drawn(tmp_path):
     table = pl.read_parquet(tmp_path / "results.parquet")
     assert table["day"].n_unique() == 5
     assert table.filter(pl.col("day") == 0)["test_auc"].null_count() == 4, "the first day has no model yet"
-    assert (tmp_path / "days.png").stat().st_size > 10_000
+    picture = (tmp_path / "days.svg").read_text()
+    assert all(name in picture for name in ("no noise", "max_norm", "hint leak at the cut", "test AUC"))
+    assert all(f'class="{kind} s{place}"' in picture for kind in ("series", "band") for place in (1, 2))
 
 
 def test_results_of_another_run_are_not_written_over(tmp_path):

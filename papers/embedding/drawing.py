@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from papers.embedding.records import Reading
 from papers.embedding.settings import PICTURES, THEIRS
+from papers.sheet import GREY, Sheet, styled
 from tacit.lab.data.fashion import SIDE
-from tacit.lab.drawing import GREY, Sheet, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,11 +18,6 @@ from typing import IO, Any
 
 from tacit.errors import StorageError, UsageError
 
-__all__ = [
-    "Buffer", "append_line", "as_bytes", "locked", "make_folder", "no_strangers", "opened", "private", "read_lines",
-    "remove", "replaced", "storing", "sync_file", "sync_folder", "write_at",
-]  # fmt: skip
-
 Buffer = bytes | bytearray | memoryview
 """What may be written: anything whose memory can be handed to the system without a copy."""
 

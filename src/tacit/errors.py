@@ -17,19 +17,6 @@ Every message says what happened, to what, and what to do next. `UsageError` and
 `ValueError`, so code that knows nothing of Tacit handles them as it handles any bad argument.
 """
 
-__all__ = [
-    "DataError",
-    "LabelsError",
-    "LimitError",
-    "LinkError",
-    "ProtocolError",
-    "RefusedError",
-    "StorageError",
-    "TacitError",
-    "TensorError",
-    "UsageError",
-]
-
 
 class TacitError(Exception):
     """The root of the tree: catch this to catch everything that Tacit raises on purpose."""

@@ -19,8 +19,6 @@ from typing import Any, cast
 
 from tacit.errors import UsageError
 
-__all__ = ["call", "facts", "function", "module", "names"]
-
 
 def names(package: str) -> list[str]:
     """The sorted names of a package's public modules, without importing it; private ones start with an underscore."""

@@ -165,19 +165,11 @@ def test_sparse_gradients_equal_dense_ones():
     torch.testing.assert_close(grad.to_dense(), dense.inputs.table.weight.grad)
 
 
-def test_training_reduces_the_loss():
+def test_training_reduces_the_loss(assert_learns):
     bottom, top = pair(own_numeric=2)
     net, own = Unsplit(bottom, top), torch.randn(16, 2)
     labels = (batch()[0].sum(1) % 2).float()
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(2):
-        loss = nn.functional.binary_cross_entropy_with_logits(net(batch(), (None, own)), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[1] < losses[0]
+    assert_learns(net, labels, batch(), (None, own))
 
 
 @pytest.mark.parametrize(

@@ -34,3 +34,14 @@ def _made_up():
 @pytest.fixture(name="companies")
 def _companies(tmp_path):
     return Companies(tmp_path, table())
+
+
+@pytest.fixture(name="reported", scope="session")
+def _reported(tmp_path_factory):
+    """Two companies that have trained, each with its report."""
+    companies = Companies(tmp_path_factory.mktemp("reported"), table())
+    companies.set("airport", limits="limit = 0.95", columns='categorical = ["port"], numeric = ["wind", "rain"]')
+    companies.align()
+    outcomes = companies.train()
+    assert not [one for one in outcomes.values() if isinstance(one, BaseException)], outcomes
+    return companies

@@ -12,8 +12,9 @@ from papers.kinds import averaged, whole
 from papers.making import draw
 from papers.recipes import RECIPES
 from papers.registry import FIGURES, Drawn, Embedded, chosen
+from papers.sheet import Sheet
 from tacit.errors import DataError, UsageError
-from tacit.lab.drawing import Sheet, label_of
+from tacit.lab.daily import label_of
 
 LAYERS = ("cut", "layer1", "layer2", "layer3")
 ATTACKS = ("norm", "cosine", "hint", "majority")

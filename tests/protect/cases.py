@@ -13,6 +13,11 @@ from tacit.protect.gradient import chain
 
 CUDA = torch.cuda.is_available()
 DEVICES = ["cpu", *(["cuda"] if CUDA else [])]
+QUIET = [  # what torch itself says on a device, when it compiles and when it looks for waiting
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+]
 
 # Mild, strong and every spelling of the strength; of a protection that is not listed here, the ends of its sweeps.
 OPTIONS: dict[str, list[dict[str, Any]]] = {

@@ -16,6 +16,7 @@ from tests.protect.cases import (
     CASES,
     NEEDS_EMBEDDING,
     OPTIONS,
+    QUIET,
     Case,
     batch,
     every,
@@ -24,11 +25,7 @@ from tests.protect.cases import (
     on_every_device,
 )
 
-pytestmark = [  # what torch itself says on a device, when it compiles and when it looks for waiting
-    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
-]
+pytestmark = QUIET
 BIASED = {"clip", "label_distance_correlation", "matched"}  # they say so themselves
 NOISELESS = {"none", "clip", "label_distance_correlation"}
 

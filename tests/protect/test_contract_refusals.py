@@ -19,6 +19,7 @@ from tests.protect.cases import (
     CUDA,
     MAY_LEAVE_ROWS,
     NEEDS_EMBEDDING,
+    QUIET,
     batch,
     every,
     generator,
@@ -26,11 +27,7 @@ from tests.protect.cases import (
     on_every_device,
 )
 
-pytestmark = [  # what torch itself says on a device, when it compiles and when it looks for waiting
-    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
-]
+pytestmark = QUIET
 
 
 # --- fails closed ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -9,10 +10,11 @@ import pytest
 import torch
 
 from tacit.company import sealed_log
+from tacit.company.audit import audit_run
 from tacit.contracts import Message
 from tacit.errors import DataError, RefusedError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipments
-from tacit.serve import conversation, predict_features
+from tacit.serve import conversation, predict_features, predict_label
 from tacit.serve.predict import predict
 from tacit.serve.scores import Written
 from tacit.wire.codec import control
@@ -92,6 +94,8 @@ def test_a_book_that_forgot_what_left_for_a_prediction_lets_nothing_leave(world)
     assert isinstance(refused, StorageError), refused
     assert "book of embeddings has 1 entries, and 2 were made" in str(refused)
     assert [line["rows"] for line in sealed(world, "airport")] == [702], "nothing more has left"
+    with pytest.raises(StorageError, match="has 1 entries, and 2 were made"):
+        audit_run(world / "airport")
 
 
 def test_a_split_training(split, tmp_path):
@@ -251,3 +255,44 @@ def test_a_label_party_that_asks_for_something_else_is_refused(world, monkeypatc
     assert isinstance(done["airport"], RefusedError), done
     assert done["airport"].field == field
     assert not sealed(world, "airport")
+
+
+class Once:
+    """Calls a function once, and ends whoever calls it again."""
+
+    def __init__(self, inner):
+        self.inner, self.called = inner, False
+
+    def __call__(self, *args, **options):
+        if self.called:
+            raise OverError
+        self.called = True
+        return self.inner(*args, **options)
+
+
+@pytest.mark.parametrize("file", ["new.parquet", "others.parquet"])
+def test_a_label_party_that_hangs_up_with_its_answer_gets_no_other_rows_from_the_same_command(world, monkeypatch, file):
+    to_score(world, world / "new.parquet", rows=50)
+    to_score(world, world / "others.parquet", rows=90)
+    inner = predict_label.Asking._receive
+
+    def hung_up(asking, link, inbox):
+        inner(asking, link, inbox)
+        raise OverError
+
+    with ThreadPoolExecutor(1) as airport:
+        delivering = airport.submit(predict, world / "airport", match="keyed")
+        with monkeypatch.context() as patch:
+            patch.setattr(predict_label.Asking, "_receive", hung_up)
+            with pytest.raises(OverError):
+                predict(world / "airline", world / "new.parquet", world / "scores.parquet", match="keyed")
+        if file == "new.parquet":  # the same prediction, of which it says that other rows were matched
+            shutil.rmtree(world / "airline" / "runs" / "small" / "predictions")
+        monkeypatch.setattr(predict_label, "meet", Once(predict_label.meet))
+        with pytest.raises((RefusedError, OverError)):  # the link may be down before it is read
+            predict(world / "airline", world / file, world / "scores.parquet", match="keyed")
+        refused = delivering.exception(60)
+    assert isinstance(refused, RefusedError)
+    assert refused.field == "job"
+    assert "answered twice by one command" in str(refused)
+    assert [line["rows"] for line in sealed(world, "airport")] == [52]

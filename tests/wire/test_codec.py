@@ -1,6 +1,5 @@
 """The codec: what is sent comes out bit for bit, and what does not fit is refused before memory is taken."""
 
-import hashlib
 import importlib.util
 import math
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tacit.contracts import Message
 from tacit.errors import ProtocolError, TensorError, UsageError
@@ -30,60 +28,9 @@ from tacit.wire.codec import (
     encode,
     encoded,
 )  # fmt: skip
+from tests.wire.any_message import ROWS, assert_same, bits, exactly, messages, through
 
-ROWS = bytes(range(1, 17))
 CHUNK = FRAME - HEADER
-
-
-def exactly(message):
-    """Limits that allow messages of this dtype and shape alone."""
-    return {message.kind: Limit(message.payload.dtype, tuple(message.payload.shape))}
-
-
-def bits(tensor):
-    """All bits, in a way that has nothing in common with the codec's; bfloat16 fits into float32 exactly."""
-    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().tobytes()
-
-
-def assert_same(one, other):
-    assert (one.step, one.kind, one.rows) == (other.step, other.kind, other.rows)
-    assert one.payload.dtype is other.payload.dtype
-    assert one.payload.shape == other.payload.shape
-    assert bits(one.payload) == bits(other.payload)
-
-
-def through(message, limits=None):
-    assembler = Assembler(limits or exactly(message))
-    *first, last = [assembler.feed(frame) for frame in encode(message)]
-    assert first == [None] * len(first)
-    return last
-
-
-@st.composite
-def tensors(draw):
-    """A tensor of any dtype and shape that is allowed, contiguous or a view with any strides; all bits are random."""
-    dtype = draw(st.sampled_from(DTYPES))
-    shape = draw(st.lists(st.integers(0, 5), max_size=4))
-    seed = draw(st.integers(0, 2**32))
-    generator = torch.Generator().manual_seed(seed)
-    steps = [draw(st.integers(1, 3)) for _ in shape]
-    wide = [side * step + 1 for side, step in zip(shape, steps, strict=True)]
-    whole = torch.randint(0, 256, (*wide, dtype.itemsize), generator=generator, dtype=torch.uint8)
-    whole = whole.view(dtype).squeeze(-1) if dtype.itemsize > 1 else whole.squeeze(-1)
-    if dtype.is_floating_point:
-        whole = torch.where(torch.isfinite(whole), whole, torch.zeros((), dtype=dtype))
-    view = whole[tuple(slice(0, side * step, step) for side, step in zip(shape, steps, strict=True))]
-    return view.permute(draw(st.permutations(range(len(shape)))))
-
-
-@st.composite
-def messages(draw):
-    return Message(
-        draw(st.integers(0, 2**64 - 1)),
-        draw(st.sampled_from(KINDS)),
-        draw(tensors()),
-        draw(st.sampled_from([b"", ROWS])),
-    )
 
 
 @given(messages())
@@ -351,51 +298,6 @@ def test_limits_that_nothing_could_meet_are_refused():
     for shape in ((-1,), (AtMost(2**30), AtMost(2**30)), (0, AtMost(2**32), 2**32)):
         with pytest.raises(UsageError, match="no memory holds that"):
             Limit(torch.float32, shape)
-
-
-# --- fingerprints ----------------------------------------------------------------------------------------------------
-
-
-@given(messages(), messages())
-@settings(max_examples=200, deadline=None)
-def test_fingerprints_are_equal_for_equal_messages_alone(one, other):
-    same = encode(one) == encode(other)
-    assert (one.fingerprint == other.fingerprint) == same
-    assert through(one).fingerprint == one.fingerprint
-
-
-def test_everything_that_a_message_says_is_in_its_fingerprint():
-    zeros = torch.zeros(2, 2)
-    variants = [
-        Message(0, "embedding", zeros, ROWS),
-        Message(1, "embedding", zeros, ROWS),
-        Message(256, "embedding", zeros, ROWS),
-        Message(0, "gradient", zeros, ROWS),
-        Message(0, "embedding", zeros, b""),
-        Message(0, "embedding", zeros, bytes(16)),
-        Message(0, "embedding", zeros, ROWS[:-1] + b"\0"),
-        Message(0, "embedding", -zeros, ROWS),
-        Message(0, "embedding", zeros.reshape(4), ROWS),
-        Message(0, "embedding", zeros.reshape(1, 4), ROWS),
-        Message(0, "embedding", zeros.reshape(4, 1), ROWS),
-        Message(0, "embedding", zeros.reshape(2, 2, 1), ROWS),
-        Message(0, "embedding", torch.zeros(2, 1, dtype=torch.float64), ROWS),
-        Message(0, "embedding", torch.zeros(2, 4, dtype=torch.float16), ROWS),
-        Message(0, "embedding", torch.zeros(2, 4, dtype=torch.bfloat16), ROWS),
-        Message(0, "embedding", torch.zeros(0, 2), ROWS),
-        Message(0, "embedding", torch.zeros(2, 0), ROWS),
-        Message(0, "embeddin", zeros, b"g" + ROWS),  # bytes may not move between neighbours either
-        Message(0, "embedding", torch.zeros(0), ROWS + bytes(16)),
-        Message(0, "embedding", torch.zeros(4), ROWS),
-    ]
-    assert len({variant.fingerprint for variant in variants}) == len(variants) - 1  # reshape(4) is there twice
-
-
-def test_a_fingerprint_by_hand():
-    """Journals keep fingerprints, so they may not change with the code."""
-    message = Message(258, "done", torch.tensor([[1, 2, 3]], dtype=torch.uint8), ROWS)
-    whole = f"4 done 258 {ROWS.hex()} torch.uint8 (1 3)\n".encode() + b"\1\2\3"
-    assert message.fingerprint == hashlib.sha256(whole).digest()
 
 
 def test_a_short_run_of_the_fuzzer_finds_nothing():

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
-__all__ = ["COMPANY", "KINDS", "Coding", "Columns", "Scaling", "kind_of", "numbers", "require", "to_float", "values_of"]
-
 # Values are compared as one of these four kinds, so that a table reads alike whatever width its integers are stored in.
 KINDS: dict[str, type[pl.DataType]] = {
     "integer": pl.Int64,
@@ -28,17 +26,12 @@ Scaling = Literal["range", "standard"]
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table a party uses, and how.
+    """Which columns of a table a party uses, and how."""
 
-    Attributes:
-        categorical: columns that become codes.
-        numeric: columns that are standardised.
-        flagged: numeric columns whose absence is common enough to be a column of its own (1 where missing,
-            then standardised like any other).
-    """
-
-    categorical: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()  # columns that become codes
+    numeric: tuple[str, ...] = ()  # columns that are standardised
+    # numeric columns whose absence is common enough to be a column of its own (1 where missing, then standardised like
+    # any other)
     flagged: tuple[str, ...] = ()
 
     @property

@@ -22,8 +22,6 @@ from tacit.align.curve import Engine, Points
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError
 
-__all__ = ["CHUNK", "DOMAIN", "SHORT", "Exchange", "rows_of"]
-
 CHUNK = 16_384
 """Rows of every message but the last one, so that each party knows what must come."""
 

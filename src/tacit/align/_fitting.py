@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tacit.align._columns import Coding, Scaling, kind_of, values_of
 from tacit.errors import DataError
 
-__all__ = ["Moments", "Vocabulary"]
-
 _PENDING = 1 << 20  # different values that wait to be counted together, at least
 
 

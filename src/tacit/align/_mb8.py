@@ -12,8 +12,6 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["multiplier", "unavailable"]
-
 _WIDTH = 8
 _SIZE = 32
 _BASE = (9).to_bytes(_SIZE, "little")

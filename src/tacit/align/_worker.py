@@ -15,8 +15,6 @@ from typing import BinaryIO
 
 from tacit.align import _mb8, _x25519
 
-__all__ = ["BLIND", "HEADER", "MULTIPLY", "Multiplier", "multiplier", "serve", "work"]
-
 Multiplier = Callable[[bytes, bytes], bytearray]
 """From points, 32 bytes each and joined, and a key to their products."""
 

@@ -14,8 +14,6 @@ import gmpy2  # type: ignore[import-untyped]
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from gmpy2 import mpz
 
-__all__ = ["LOW_ORDER", "PRIME", "all_on_curve", "multiply", "points"]
-
 PRIME = 2**255 - 19
 
 LOW_ORDER = (

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from tacit.disk import storing
 
-__all__ = ["let_go", "mapped", "new_file", "numbers"]
-
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
 # Not in the module mmap. Without it the kernel may refuse a private mapping that is larger than the machine's memory.
 _MAP_NORESERVE = 0x4000

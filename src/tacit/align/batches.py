@@ -18,8 +18,6 @@ from torch import Tensor
 
 from tacit.errors import UsageError
 
-__all__ = ["Plan", "Task", "batches", "digest", "scramble", "shuffled"]
-
 _BLOCK = 1 << 16  # places that are worked out at a time
 _ROUNDS = 8
 _SMALL = 10
@@ -123,21 +121,13 @@ def digest(rows: Tensor) -> bytes:
 
 @dataclass(frozen=True)
 class Task:
-    """One turn's work.
+    """One turn's work."""
 
-    Attributes:
-        turn: its number.
-        what: "train", "evaluate" or "done".
-        epoch: counted from 0.
-        rows: the batch; empty for "done".
-        last: whether an evaluation ends with it.
-    """
-
-    turn: int
-    what: str
-    epoch: int
-    rows: Tensor
-    last: bool = False
+    turn: int  # its number
+    what: str  # "train", "evaluate" or "done"
+    epoch: int  # counted from 0
+    rows: Tensor  # the batch; empty for "done"
+    last: bool = False  # whether an evaluation ends with it
 
     @cached_property
     def digest(self) -> bytes:
@@ -150,22 +140,14 @@ class Plan:
     """The turns of a run: in each epoch the batches, then the rows for testing; at the very end one word of farewell.
 
     The aligned rows are in an order that no party chose, so the last of them serve for testing as well as any.
-
-    Attributes:
-        count: aligned rows.
-        batch_size: rows in a batch.
-        epochs: how often every training row is visited.
-        seed: what all parties' nonces give.
-        test_share: of the rows.
-        test_rows: how many of these are looked at in an evaluation, at most.
     """
 
-    count: int
-    batch_size: int
-    epochs: int
-    seed: int
-    test_share: float = 0.0
-    test_rows: int = 51_200
+    count: int  # aligned rows
+    batch_size: int  # rows in a batch
+    epochs: int  # how often every training row is visited
+    seed: int  # what all parties' nonces give
+    test_share: float = 0.0  # of the rows
+    test_rows: int = 51_200  # how many of these are looked at in an evaluation, at most
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.epochs < 1:

@@ -37,8 +37,6 @@ from tacit.align.tables import inputs_digest, labels, labels_error, wrong_labels
 from tacit.disk import locked, replaced, storing, sync_folder
 from tacit.errors import DataError, UsageError
 
-__all__ = ["MANIFEST", "Making", "Prepared", "busy", "emptied", "file_facts", "prepare", "reused"]
-
 MANIFEST = "manifest.json"
 """The file that says of what a folder's files were made."""
 

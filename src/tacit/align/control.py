@@ -11,8 +11,6 @@ from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.wire.codec import read_control
 from tacit.wire.line import plain, refused_by
 
-__all__ = ["decoded", "expect", "receive", "unhex"]
-
 _PULSE = 0.2  # seconds between two looks at what else may have happened
 
 

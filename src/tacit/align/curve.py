@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from tacit.align import _mb8, _worker, _x25519
 from tacit.errors import ProtocolError, TacitError, UsageError
 
-__all__ = ["ENGINES", "Engine", "Points", "best_engine", "byte_order", "check_points", "hash_to_points"]
-
 Points = NDArray[np.uint8]
 """Points or hashes, one in each row.  (count, 32)"""
 

@@ -42,19 +42,15 @@ Rows = NDArray[np.bool_] | NDArray[np.integer[Any]] | Tensor
 
 @dataclass(frozen=True)
 class Inputs:
-    """One party's inputs, ready for `module(inputs.categorical, inputs.numeric)`.
+    """One party's inputs, ready for `module(inputs.categorical, inputs.numeric)`."""
 
-    Attributes:
-        categorical: codes, each below the cardinality of its column; 0 is a missing value or one that no training
-            row has.  (rows, number of cardinalities) int64
-        numeric: numbers with mean 0 and variance 1 over the training rows that have them; a missing one is 0.
-            (rows, columns) float32
-        cardinalities: for each categorical column the number of its codes, 0 included.
-    """
-
+    # codes, each below the cardinality of its column; 0 is a missing value or one that no training row has. (rows,
+    # number of cardinalities) int64
     categorical: Tensor
+    # numbers with mean 0 and variance 1 over the training rows that have them; a missing one is 0. (rows, columns)
+    # float32
     numeric: Tensor
-    cardinalities: tuple[int, ...]
+    cardinalities: tuple[int, ...]  # for each categorical column the number of its codes, 0 included
 
     def __len__(self) -> int:
         return len(self.categorical)

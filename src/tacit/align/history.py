@@ -25,8 +25,6 @@ from pydantic import ConfigDict, StrictInt, StrictStr, TypeAdapter
 from tacit.disk import append_line
 from tacit.errors import RefusedError, StorageError, UsageError
 
-__all__ = ["Alignment", "History"]
-
 
 @dataclass(frozen=True)
 class Alignment:

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from tacit.align.sources import Source, blocks
 from tacit.errors import DataError, UsageError
 
-__all__ = ["LONGEST", "IdReport", "Ids", "read_ids"]
-
 LONGEST = 64 * 1024
 """Bytes of the longest id: beyond it the column is surely no id."""
 

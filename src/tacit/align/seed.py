@@ -22,8 +22,6 @@ from tacit.contracts import Link
 from tacit.errors import RefusedError, UsageError
 from tacit.wire.codec import control
 
-__all__ = ["Agreed", "as_features", "as_label", "check", "commit", "joint_seed", "new_nonce", "rows_digest"]
-
 _SIZE = 32
 _BLOCK = 1 << 16
 _COMMIT = b"tacit seed commitment 1"

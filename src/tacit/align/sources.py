@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
-__all__ = ["Source", "blocks", "check_columns", "load", "rows_error", "scan"]
-
 Source = str | Path | pl.DataFrame
 """A `.parquet`, `.csv` or `.tsv` file with a header, or a table."""
 

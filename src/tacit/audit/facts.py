@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["Described", "Facts", "Need", "Sweep", "described"]
-
 Need = Literal["labels", "share", "clean", "embedding"]
 """What an attack can't do without: some labels, the share of positives, a clean positive gradient for each step, or the
 party's own embeddings. Gradients are there for all."""

@@ -14,25 +14,17 @@ from tacit.audit.run import Finding, attack_all
 from tacit.audit.standard import STEERING, joined
 from tacit.contracts import Protection, View
 
-__all__ = ["QUICK", "Sent", "figures", "on_batches", "on_visits"]
-
 QUICK = chosen(lambda known: known.steers)
 """The attacks that steer: the strongest of those that take less than a second on some batches."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """Some batches of a training as the label party knows them.
+    """Some batches of a training as the label party knows them."""
 
-    Attributes:
-        view: what the feature party saw.
-        clean: the gradients before they were protected, in the shape of the view's.
-        embedding: that they belong to, likewise.
-    """
-
-    view: View
-    clean: Tensor
-    embedding: Tensor
+    view: View  # what the feature party saw
+    clean: Tensor  # the gradients before they were protected, in the shape of the view's
+    embedding: Tensor  # that they belong to, likewise
 
     def under(self, protect: Protection, state: Any, labels: Tensor, noise: torch.Generator) -> Sent:
         """The same batches as this protection would send them, one after the other from this state on."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
-__all__ = ["Action", "Figure", "OnLimit", "Verdict", "decide", "grown"]
-
 Action = Literal["keep", "raise", "lower", "pause", "stop", "resume"]
 OnLimit = Literal["raise noise", "pause", "stop"]
 
@@ -18,25 +16,15 @@ _ROOM = 0.01  # so far below the limit a weaker strength must lie to be taken: w
 
 @dataclass(frozen=True)
 class Figure:
-    """What one attack reached, or would reach, in the measure of the limit.
+    """What one attack reached, or would reach, in the measure of the limit."""
 
-    Attributes:
-        attack: its name.
-        on: single messages ("batches"), or all visits of an example together ("visits").
-        value: the estimate.
-        low: where this is above the limit, the limit is broken beyond doubt.
-        upper: what is held against the limit.
-        limit: its own, where that is not the one of attacks: the budget of a ledger's worst case.
-        bound: what is certain, where it is no measurement at all.
-    """
-
-    attack: str
-    on: Literal["batches", "visits"]
-    value: float
-    low: float
-    upper: float
-    limit: float | None = None
-    bound: float = 0.0
+    attack: str  # its name
+    on: Literal["batches", "visits"]  # single messages ("batches"), or all visits of an example together ("visits")
+    value: float  # the estimate
+    low: float  # where this is above the limit, the limit is broken beyond doubt
+    upper: float  # what is held against the limit
+    limit: float | None = None  # its own, where that is not the one of attacks: the budget of a ledger's worst case
+    bound: float = 0.0  # what is certain, where it is no measurement at all
 
     def over(self, limit: float) -> float:
         """How far it is above its limit; below it, that is negative."""
@@ -73,23 +61,14 @@ def grown(figures: Sequence[Figure], visits: int, planned: int, louder: float) -
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is done next.
+    """What is done next."""
 
-    Attributes:
-        action: "keep", "raise" or "lower" the strength, "pause" or "stop" the training.
-        level: of the strength from now on.
-        reason: for the owner alone.
-        broken: whether what was sent already has broken the limit beyond doubt.
-        worst: of what was measured on what was sent; None before anything was.
-        foreseen: the worst at the level that was chosen.
-    """
-
-    action: Action
-    level: int
-    reason: str
-    broken: bool = False
-    worst: Figure | None = None
-    foreseen: Figure | None = None
+    action: Action  # "keep", "raise" or "lower" the strength, "pause" or "stop" the training
+    level: int  # of the strength from now on
+    reason: str  # for the owner alone
+    broken: bool = False  # whether what was sent already has broken the limit beyond doubt
+    worst: Figure | None = None  # of what was measured on what was sent; None before anything was
+    foreseen: Figure | None = None  # the worst at the level that was chosen
 
 
 def decide(

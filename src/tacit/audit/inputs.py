@@ -18,8 +18,6 @@ from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.contracts import Estimate, InputAttack, KnownInputs, Noise, Reconstruction, View, noise_source
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["InputFinding", "attack_inputs", "grant_inputs", "mean_visits"]
-
 
 @dataclass(frozen=True)
 class InputFinding:

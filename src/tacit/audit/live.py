@@ -15,8 +15,6 @@ from tacit.audit.run import grant
 from tacit.contracts import Attack, View
 from tacit.errors import LabelsError, UsageError
 
-__all__ = ["INPUTS", "LABELS", "look_at_embedding", "look_at_gradient"]
-
 LABELS = chosen(lambda known: known.live)
 """What is tried on a gradient."""
 

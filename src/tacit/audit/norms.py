@@ -8,23 +8,15 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
-__all__ = ["Norms", "norms_by_class"]
-
 BINS = 24
 
 
 class Norms(TypedDict):
-    """A histogram of norms for each of two classes, over bins of equal width in the logarithm.
+    """A histogram of norms for each of two classes, over bins of equal width in the logarithm."""
 
-    Attributes:
-        low: where the first bin begins.
-        high: where the last one ends.
-        counts: rows in each bin, first of class 0, then of class 1; a norm of zero is in the first bin.
-    """
-
-    low: float
-    high: float
-    counts: list[list[int]]
+    low: float  # where the first bin begins
+    high: float  # where the last one ends
+    counts: list[list[int]]  # rows in each bin, first of class 0, then of class 1; a norm of zero is in the first bin
 
 
 def norms_by_class(gradient: Tensor, labels: Tensor, *, bins: int = BINS) -> Norms | None:

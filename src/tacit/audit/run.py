@@ -18,8 +18,6 @@ from tacit.audit.metrics.leak_auc import judged, leak_auc
 from tacit.contracts import Attack, Estimate, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError, UsageError
 
-__all__ = ["Finding", "attack_all", "grant", "worst"]
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -14,8 +14,6 @@ from tacit.audit.run import Finding, attack_all
 from tacit.contracts import Attack, View
 from tacit.errors import UsageError
 
-__all__ = ["ACCUMULATED", "ATTACKS", "JOINED", "STEERING", "Tried", "joined", "on_batches", "on_visits"]
-
 Tried = str | tuple[str, Mapping[str, Any]]
 """An attack by its name, with its options where it has some."""
 

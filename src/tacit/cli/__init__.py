@@ -25,8 +25,6 @@ from tacit.cli.setup import contract, init, trust
 from tacit.cli.sweep import choose, sweep
 from tacit.cli.track import track
 
-__all__ = ["PANELS", "app", "main"]
-
 app = typer.Typer(
     name="tacit",
     cls=Verbs,

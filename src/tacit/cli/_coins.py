@@ -8,8 +8,6 @@ from typing import Any
 
 from tacit.cli._tables import console, print_table
 
-__all__ = ["print_coins", "print_shipments", "shipped_of", "told_of"]
-
 _SHOWN = 6  # lines of charges, the largest first
 
 

@@ -20,8 +20,6 @@ from typer.core import TyperGroup
 
 from tacit.errors import LimitError, LinkError, ProtocolError, TacitError
 
-__all__ = ["BUG", "CLOSED", "DEBUG", "INTERRUPTED", "PEER", "USAGE", "Verbs", "end_with", "interruptible"]
-
 USAGE, PEER, BUG, INTERRUPTED, CLOSED = 2, 3, 70, 130, 141
 DEBUG = "TACIT_DEBUG"
 """The variable that asks for tracebacks; `--debug` sets it, so that processes which we start know it too."""

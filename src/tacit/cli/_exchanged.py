@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tacit.lab.one_shot.advising import Advice, Point
     from tacit.lab.one_shot.settings import Search
 
-__all__ = ["Exchange", "FeatureLimit", "choose_exchange", "sweep_exchange"]
-
 FeatureLimit = Annotated[
     float | None,
     typer.Option(help="One-shot: the most that decoders may read of anything, 0 to 1.", metavar="SHARE"),

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 
 from tacit.plugins import names
 
-__all__ = ["attacks", "complete", "complete_list", "data_sets", "input_attacks", "metrics", "modules", "protections"]
-
 
 def modules(*way: str) -> list[str]:
     """The public modules of a folder of ours, which are the names of what is in it, sorted."""

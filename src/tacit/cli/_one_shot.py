@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tacit.company.one_shot_label import LabelOutcome
     from tacit.views.report.document import Report
 
-__all__ = ["as_document", "print_exchange", "print_outcome", "print_report"]
-
 _SHOWN = 8  # columns of a table, the most readable first
 
 

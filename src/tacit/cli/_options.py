@@ -14,34 +14,6 @@ import typer
 from tacit.cli._names import attacks, complete, complete_list, data_sets, protections
 from tacit.errors import UsageError
 
-__all__ = [
-    "Attacks",
-    "Bad",
-    "BatchSize",
-    "Cache",
-    "DataFolder",
-    "Device",
-    "Epochs",
-    "Folder",
-    "Json",
-    "Name",
-    "Override",
-    "Protect",
-    "Quiet",
-    "Rate",
-    "Reason",
-    "Rows",
-    "Run",
-    "Runs",
-    "Seed",
-    "Seeds",
-    "Where",
-    "party_folder",
-    "party_of",
-    "run_folders",
-    "spread",
-]
-
 # --- of every verb ---------------------------------------------------------------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and words.", metavar="")]

@@ -15,11 +15,6 @@ from tacit.errors import TacitError, UsageError
 if TYPE_CHECKING:
     from tacit.views.report.document import Leak, Report
 
-__all__ = ["figures", "groups", "leak", "make_folder", "making_folder", "plain", "print_report"]
-
-
-UNDRAWN = "No picture was drawn: pip install -e '.[figures]' in the checkout."
-
 
 def make_folder(path: Path) -> None:
     """A folder for results, before there are any: a path that can't be one is said at once, not after the work."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tacit.lab.choosing import Choice, Point
     from tacit.lab.sweeping.results import Sweep
 
-__all__ = ["about", "left_out", "print_choice", "print_files", "print_points", "title"]
-
 
 def title(done: Sweep) -> str:
     """What was swept, in a line."""

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "narrow", "print_table"]
-
 _LONGEST = 30  # a word up to here is never broken
 _SHORTEST = 8  # what is left of a column of words on the smallest screen
 

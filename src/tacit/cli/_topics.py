@@ -16,8 +16,6 @@ import tacit
 from tacit.cli._names import modules
 from tacit.errors import UsageError
 
-__all__ = ["KINDS", "Topic", "find", "text_of", "topics"]
-
 _ROOT = Path(tacit.__file__).parent
 _PAGES = {"explain": "Explanations", "tutorial": "Tutorials", "howto": "How-tos", "ref": "Reference", "": "Results"}
 _PLUGINS = {
@@ -54,21 +52,13 @@ _ALIASES = {
 
 @dataclass(frozen=True)
 class Topic:
-    """One thing that can be shown.
+    """One thing that can be shown."""
 
-    Attributes:
-        name: what to ask for.
-        kind: one of `KINDS`.
-        about: it, in one line.
-        page: the file that it stands in, without its ending.
-        text: all of it, as Markdown.
-    """
-
-    name: str
-    kind: str
-    about: str
-    page: str
-    text: str
+    name: str  # what to ask for
+    kind: str  # one of `KINDS`
+    about: str  # it, in one line
+    page: str  # the file that it stands in, without its ending
+    text: str  # all of it, as Markdown
 
 
 def topics() -> list[Topic]:

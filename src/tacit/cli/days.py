@@ -22,7 +22,7 @@ from tacit.cli._options import (
     Rows,
     Seeds,
 )
-from tacit.cli._show import UNDRAWN, leak, make_folder
+from tacit.cli._show import leak, make_folder
 from tacit.cli._swept import left_out
 from tacit.cli._tables import print_table
 from tacit.cli.sweep import split_protections, usual
@@ -57,7 +57,7 @@ def days(  # typer reads each option from a parameter
     """Train on a stream of days, each tested before it is trained on: utility and leak by day, with bands.
 
     No protection is always among the settings. OUT gets results.parquet (a row for each setting, seed and day) and
-    days.png, with 95% bands over the seeds.
+    days.svg, with 95% bands over the seeds.
 
     Example: `tacit days --data flights --period 7 --seeds 3`
     """
@@ -92,27 +92,21 @@ def days(  # typer reads each option from a parameter
     _print(found, loaded.name, numbers["day"].n_unique(), period)
     if loaded.skipped and not quiet:
         typer.echo(f"Note: {left_out(loaded.skipped)}.")
-    drawn = f" Picture: {picture}." if picture else f" {UNDRAWN}"
-    typer.echo(f"Every day: {target / 'results.parquet'}.{drawn}")
+    typer.echo(f"Every day: {target / 'results.parquet'}. Picture: {picture}.")
 
 
-def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple[pl.DataFrame, Path | None]:
-    """The results, and their picture where it can be drawn: the numbers that are drawn, and its path."""
-    import importlib.util
-
-    from tacit.lab.daily import draw_days, numbers_by_day
-    from tacit.lab.drawing import Sheet, styled
+def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple[pl.DataFrame, Path]:
+    """The results and their picture: the numbers that are drawn, and its path."""
+    from tacit.disk import replaced
+    from tacit.lab.daily import drawn_days, numbers_by_day
     from tacit.lab.sweeping.results import write
 
     write(target / "results.parquet", table, {"data": data, "by day": True, "period": period})
     settings = list(dict.fromkeys(table.select("protection", "knob", "strength").iter_rows()))
     numbers = numbers_by_day(table, settings, _COLUMNS)
-    if importlib.util.find_spec("matplotlib") is None:
-        return numbers, None
-    with styled():
-        sheet = Sheet(f"{data} by day: each tested before it is trained on")
-        draw_days(numbers, _COLUMNS, sheet)
-        return numbers, sheet.save(target / "days.png")
+    picture = drawn_days(numbers, _COLUMNS, f"{data} by day: each tested before it is trained on")
+    replaced(target / "days.svg", lambda file: file.write(picture.encode()), durable=False)
+    return numbers, target / "days.svg"
 
 
 def _means(numbers: pl.DataFrame) -> list[dict[str, Any]]:

@@ -15,8 +15,6 @@ from tacit.views.progress import one_bar
 if TYPE_CHECKING:
     from tacit.company.doctor import Finding
 
-__all__ = ["doctor"]
-
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 

@@ -13,8 +13,6 @@ from tacit.cli._names import complete
 from tacit.cli._options import Json, Quiet
 from tacit.cli._tables import console, print_table
 
-__all__ = ["explain"]
-
 
 def _topics() -> list[str]:
     from tacit.cli._topics import topics

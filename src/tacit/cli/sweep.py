@@ -37,8 +37,6 @@ from tacit.views.progress import one_bar
 if TYPE_CHECKING:
     from tacit.lab.sweeping.results import Sweep
 
-__all__ = ["choose", "split_protections", "sweep", "usual"]
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -159,42 +159,25 @@ def align(  # the protocol from top to bottom, in the order of its messages
 
 @dataclass(frozen=True)
 class Found:
-    """What parties have in common.
+    """What parties have in common."""
 
-    Attributes:
-        id: as in `Aligned`, like those that follow.
-        seed: of batches.
-        digest: of the common ids.
-        positions: into this party's ids.
-    """
-
-    id: str
-    seed: int
-    digest: str
-    positions: NDArray[np.int64]
+    id: str  # as in `Aligned`, like those that follow
+    seed: int  # of batches
+    digest: str  # of the common ids
+    positions: NDArray[np.int64]  # into this party's ids
 
 
 @dataclass(frozen=True)
 class Work:
-    """One party's part in an alignment.
+    """One party's part in an alignment."""
 
-    Attributes:
-        folder: of the party.
-        contract: what was agreed on.
-        own: its ids.
-        engine: multiplies.
-        history: of what peers have asked before.
-        progress: told how far it is.
-        answered: the peers that may know by now which of their ids are common.
-    """
-
-    folder: Folder
-    contract: Terms
-    own: Ids
-    engine: Engine
-    history: History
-    progress: Progress
-    answered: list[str] = field(default_factory=list)
+    folder: Folder  # of the party
+    contract: Terms  # what was agreed on
+    own: Ids  # its ids
+    engine: Engine  # multiplies
+    history: History  # of what peers have asked before
+    progress: Progress  # told how far it is
+    answered: list[str] = field(default_factory=list)  # the peers that may know by now which of their ids are common
 
     @classmethod
     def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress) -> Work:

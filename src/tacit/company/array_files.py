@@ -20,8 +20,6 @@ from torch import Tensor
 
 from tacit.errors import DataError
 
-__all__ = ["Named", "read_named"]
-
 _BATCH = re.compile(r"(?:batch_|arr_|step_)?(\d+)")
 
 _DAMAGE = (ValueError, zipfile.BadZipFile, SafetensorError, pl.exceptions.PolarsError)

@@ -46,8 +46,6 @@ from tacit.views.report.document import Leak, Report, Subject
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.record import RecordedRun
 
-__all__ = ["audit_files", "audit_run", "audit_trained", "find_run"]
-
 Progress = Callable[[str, int, int], None]
 """Told which attack runs, how many are done and how many there are."""
 

@@ -14,8 +14,6 @@ from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.shipments import Shipments
 from tacit.wire.tally import EMBEDDINGS, Tally
 
-__all__ = ["book_of", "counted_book", "row_keys"]
-
 
 def book_of(folder: Folder) -> Shipments:
     """The book, to read in."""

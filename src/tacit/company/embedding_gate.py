@@ -15,8 +15,6 @@ from tacit.contracts import EmbeddingProtection, View, noise_source
 from tacit.cut.feature_party import FeatureParty
 from tacit.protect import ladder
 
-__all__ = ["EmbeddingGate"]
-
 
 class EmbeddingGate(Gate):
     """A feature party's: the share of its columns' variance that can be read in the embeddings that it sends."""

@@ -25,8 +25,6 @@ from tacit.one_shot.parts import part, store_json
 from tacit.views.report.document import Report
 from tacit.views.report.rendering import read
 
-__all__ = ["clear", "export", "parts_of", "weights_of"]
-
 _MODEL = "model.safetensors"
 
 

@@ -31,8 +31,6 @@ from tacit.wire.exactly_once import AskingChannel
 from tacit.wire.line import Dialer
 from tacit.wire.tally import Tally
 
-__all__ = ["FeaturePartyGuard", "build_feature_party", "train_features"]
-
 
 def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     """Train as a feature party; see `tacit.company.train.train`."""

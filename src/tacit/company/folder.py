@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from tacit.cut.label_party import LabelParty
     from tacit.views.report.document import Report
 
-__all__ = ["Folder", "belong_together", "create", "write_new"]
-
 _OURS = ("party.toml", "keys", "trusted", "runs")
 _SECRET = 32  # bytes
 

@@ -20,8 +20,6 @@ from tacit.company.array_files import Named, read_named
 from tacit.contracts import View
 from tacit.errors import DataError
 
-__all__ = ["Messages", "read_messages"]
-
 _MOST = 1 << 27  # numbers of one kind of message that are audited at once: half a GiB of float32
 
 

@@ -20,8 +20,6 @@ from tacit.errors import UsageError
 from tacit.ledger.summary import auc_of, sum_kl_of
 from tacit.protect import ladder
 
-__all__ = ["GradientGate"]
-
 
 class GradientGate(Gate):
     """The label party's: leak AUC of its labels, in the gradients that it sends, and the budget of its ledger."""

@@ -157,10 +157,6 @@ class Guard(ABC):
 class Watch:
     """Records what a party sends, and looks at some of it.
 
-    Attributes:
-        recorder: of the run, on disk; None where nothing is kept.
-        seconds: that all looks have taken since the party was started.
-
     Args:
         folder: of the run.
         contract: for how wide messages are.
@@ -184,13 +180,13 @@ class Watch:
     ) -> None:
         self.live = live
         self._look = look
-        self.seconds = 0.0
+        self.seconds = 0.0  # that all looks have taken since the party was started
         self._path = folder / LIVE
         self._plan, self._last, self._key = plan, record.last, secret.hex()
         self._of_epoch: tuple[int, set[int]] = -1, set()  # an epoch, and its steps that are kept
         follow = min(record.follow, _most_followed(contract), plan.train_count)
         self.followed = shuffled(plan.train_count, 0, follow, key=f"{self._key} followed").sort().values
-        self.recorder: RecordedRun | None = None
+        self.recorder: RecordedRun | None = None  # of the run, on disk; None where nothing is kept
         if record.last + follow:
             self.recorder = RecordedRun(folder / _TRANSCRIPT, last=record.last, follow=follow, chosen=self.followed)
 
@@ -290,10 +286,6 @@ def _most_followed(contract: Contract) -> int:
 class RunLedger:
     """A party's ledger, open for one run.
 
-    Attributes:
-        former: the sumKL that former runs have left, at most, of the most exposed row of this one; infinite where one
-            of them has no bound for a row.
-
     Args:
         folder: of the party.
         contract: what was agreed on.
@@ -314,6 +306,8 @@ class RunLedger:
         keys = self._keys(folder, rows)
         if self.budget is not None:
             remaining(self._ledger, self._run, keys, self.budget)
+        # the sumKL that former runs have left, at most, of the most exposed row of this one; infinite where one of them
+        # has no bound for a row
         self.former = float(self._ledger.spent_by(keys, but=self._run).max(initial=0.0))
         self._entries = self._ledger.begin(self._run, keys, budget=self.budget)
 

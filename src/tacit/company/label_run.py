@@ -34,8 +34,6 @@ from tacit.wire.exactly_once import AnsweringChannel
 from tacit.wire.line import Desk
 from tacit.wire.tally import Tally
 
-__all__ = ["LEAST", "LabelPartyGuard", "build_label_party", "train_label"]
-
 LEAST = 200
 """Test rows of each class, over which figures may be shared."""
 

@@ -20,8 +20,6 @@ from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
 from tacit.wire.network import Server, connect, listen
 
-__all__ = ["Purpose", "alignment_limits", "meet", "said_hello", "server", "training_limits"]
-
 Purpose = Callable[[str], Mapping[str, str]]
 """What this party wants of a peer, by its name, which that must want as well: fields of the hello, each with a word."""
 

@@ -25,8 +25,6 @@ from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
 from tacit.models.layers import glorot_linear
 
-__all__ = ["Half", "Joined", "build", "cuts_of", "describe", "first_seed", "load_factory", "optimizer", "try_out"]
-
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
 
@@ -38,20 +36,14 @@ class Half:
     A bottom is called as `bottom(categorical, numeric)` and gives (batch, *cuts[0]); a top is called as
     `top(z1, ..., categorical, numeric)`, one z for each feature party in the order of their names, and gives (batch,)
     for one logit, else (batch, logits). Weights that torch draws by itself follow the party's seed.
-
-    Attributes:
-        role: "features" for a bottom, "label" for a top.
-        cardinalities: for each of the party's own categorical columns the number of its codes.
-        numeric: the number of its own numeric columns, flags included.
-        cuts: the shape of a row of each embedding: of its own one, or of those of all feature parties.
-        logits: of a top; 1 for the loss "binary".
     """
 
-    role: str
-    cardinalities: tuple[int, ...]
-    numeric: int
+    role: str  # "features" for a bottom, "label" for a top
+    cardinalities: tuple[int, ...]  # for each of the party's own categorical columns the number of its codes
+    numeric: int  # the number of its own numeric columns, flags included
+    # the shape of a row of each embedding: of its own one, or of those of all feature parties
     cuts: tuple[tuple[int, ...], ...]
-    logits: int
+    logits: int  # of a top; 1 for the loss "binary"
 
 
 class Joined(nn.Module):

@@ -26,28 +26,12 @@ from tacit.company.status import Telling
 from tacit.config import Head, Learn, OneShotContract
 from tacit.errors import DataError, UsageError
 
-__all__ = [
-    "ExchangeTelling",
-    "check_at_home",
-    "columns_of",
-    "every_row",
-    "id_hashes",
-    "own_inputs",
-    "run_id",
-    "seed_of",
-    "threads_of",
-]
-
 
 @dataclass(frozen=True)
 class ExchangeTelling(Telling):
-    """Where a run stands, part by part.
+    """Where a run stands, part by part."""
 
-    Attributes:
-        progress: told what is being done, how much of it is done and how much there is.
-    """
-
-    progress: Callable[[str, int, int], None]
+    progress: Callable[[str, int, int], None]  # told what is being done, how much of it is done and how much there is
     _now: list[str] = field(default_factory=lambda: [""])
     _left: set[tuple[str, str]] = field(default_factory=set)
     _since: dict[str, float] = field(default_factory=dict)

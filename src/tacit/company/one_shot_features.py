@@ -54,28 +54,18 @@ from tacit.one_shot.shipments import Shipment, version_of
 from tacit.one_shot.sums import Sums
 from tacit.wire.line import Dialer
 
-__all__ = ["FeatureOutcome", "home_of", "shown", "train_features"]
-
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
 
 @dataclass(frozen=True)
 class FeatureOutcome:
-    """What a feature party has when it is over.
+    """What a feature party has when it is over."""
 
-    Attributes:
-        folder: of the run.
-        audit: what decoders read of what was sent, before it was sent.
-        form: how many numbers of the learnt ones were sent, in how many ranks, under how much noise.
-        sent: bytes of the embedding.
-        heard: whether the label party said that it has everything.
-    """
-
-    folder: Path
-    audit: dict[str, Any]
-    form: dict[str, float]
-    sent: int
-    heard: bool
+    folder: Path  # of the run
+    audit: dict[str, Any]  # what decoders read of what was sent, before it was sent
+    form: dict[str, float]  # how many numbers of the learnt ones were sent, in how many ranks, under how much noise
+    sent: int  # bytes of the embedding
+    heard: bool  # whether the label party said that it has everything
 
     @property
     def history(self) -> list[dict[str, float]]:

@@ -51,8 +51,6 @@ from tacit.one_shot.target import Target, figures, read_target
 from tacit.wire.line import Desk
 from tacit.wire.tally import COINS, Tally
 
-__all__ = ["Answers", "LabelOutcome", "mechanism_of", "train_label"]
-
 _LEFT = {
     "flips": "flipped labels",
     "ciphertexts": "encrypted labels",
@@ -64,21 +62,13 @@ _FAREWELL = 20.0  # seconds in which a feature party that has sent everything ma
 
 @dataclass(frozen=True)
 class LabelOutcome:
-    """What a label party has when it is over; nobody else sees any of it.
+    """What a label party has when it is over; nobody else sees any of it."""
 
-    Attributes:
-        folder: of the run.
-        figures: on the test rows, with what the feature parties sent.
-        alone: the same of the model without them, which also scores rows that they do not have.
-        certificate: of what was sent of the labels.
-        received: bytes of embeddings.
-    """
-
-    folder: Path
-    figures: dict[str, float]
-    alone: dict[str, float]
-    certificate: Certificate
-    received: int
+    folder: Path  # of the run
+    figures: dict[str, float]  # on the test rows, with what the feature parties sent
+    alone: dict[str, float]  # the same of the model without them, which also scores rows that they do not have
+    certificate: Certificate  # of what was sent of the labels
+    received: int  # bytes of embeddings
 
     @property
     def history(self) -> list[dict[str, float]]:
@@ -134,25 +124,16 @@ def _facts(answers: Answers) -> dict[str, str]:
 
 @dataclass
 class Answers:
-    """The answers of one run, from the party's book: entered, frozen and paid for before they leave.
+    """The answers of one run, from the party's book: entered, frozen and paid for before they leave."""
 
-    Attributes:
-        folder: of the label party.
-        rows: that are aligned.
-        train: how many of them are trained on, and answered about.
-        target: the labels.
-        mechanism: that is used.
-        restored: told what is missing where somebody answers for going on from an older copy of the folder.
-        sent: what left of each row, once they are prepared; None where sums are asked for.
-    """
-
-    folder: Folder
-    rows: Aligned
-    train: int
-    target: Target
-    mechanism: Mechanism
+    folder: Folder  # of the label party
+    rows: Aligned  # that are aligned
+    train: int  # how many of them are trained on, and answered about
+    target: Target  # the labels
+    mechanism: Mechanism  # that is used
+    # told what is missing where somebody answers for going on from an older copy of the folder
     restored: Callable[[str], None] | None = None
-    sent: NDArray[Any] | None = None
+    sent: NDArray[Any] | None = None  # what left of each row, once they are prepared; None where sums are asked for
     _sides: dict[str, LabelSide] = field(default_factory=dict, init=False)
 
     @classmethod

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.company.align import aligned
+from tacit.company.departures import counted_book
 from tacit.company.folder import Folder
 from tacit.company.one_shot_common import columns_of, own_inputs, seed_of
 from tacit.company.one_shot_features import home_of, shown
@@ -37,8 +38,6 @@ from tacit.views.report.document import NotTested, Report, Subject, Worst
 from tacit.views.report.exchanged import Certified, Charged, ColumnRead, Departure, Exchanged, Figure, Released
 from tacit.views.report.words import count, spelled
 from tacit.views.status import read_run
-
-__all__ = ["exchange_report"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -227,6 +226,8 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
     audit, form = told["audit"], told["form"]
     learn = folder.config.learn or Learn()
     if again:
+        with counted_book(folder):  # one that has forgotten something would let less be attacked together
+            pass
         codes = np.load(where / "release" / "codes.npy")[:, : form["width"]]
         audit = home_of(folder, rows, inputs, progress).attack(codes).as_dict()
     progress("measuring what came", 0, 1)

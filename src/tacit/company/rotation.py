@@ -16,8 +16,6 @@ from tacit.errors import UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate
 
-__all__ = ["next_certificate", "prepare", "switch"]
-
 
 def next_certificate(folder: Folder | str | Path) -> Path:
     """Where the certificate of the next pair is, from `prepare` until `switch`."""

@@ -1,5 +1,3 @@
 """Files of a run that others read: what its gate decided, what each look found, who let it out or on all the same."""
 
-__all__ = ["GATE", "LIVE", "OVERRIDES"]
-
 GATE, LIVE, OVERRIDES = "gate.jsonl", "live.jsonl", "overrides.jsonl"

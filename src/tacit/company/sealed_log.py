@@ -18,8 +18,6 @@ from tacit.company import seals
 from tacit.disk import storing, sync_folder
 from tacit.errors import StorageError
 
-__all__ = ["append", "begin", "begun", "read"]
-
 _FIRST = "0" * 64
 _SEAL = len(', "check": ""') + 64  # bytes at the end of a line that are about the line itself, but for the last bracket
 

@@ -16,8 +16,6 @@ from tacit.errors import StorageError
 from tacit.views.report.document import Report
 from tacit.views.report.rendering import as_json, write
 
-__all__ = ["holds", "key_of", "put", "seal", "seal_path", "write_report"]
-
 
 def key_of(run: Path) -> bytes | None:
     """What a run's records are sealed with; None where the party's keys are not at hand, as beside a copied run."""

@@ -40,8 +40,6 @@ from tacit.wire.journal import Journal
 from tacit.wire.record import Recorder
 from tacit.wire.tally import LEDGER, Tally
 
-__all__ = ["Progress", "SplitRun", "Trained", "digest_of", "facts_of", "plan_of", "silent", "started"]
-
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
 

@@ -17,8 +17,6 @@ from tacit.disk import append_line, read_lines, replaced, storing
 from tacit.errors import StorageError
 from tacit.wire.line import Alarm, Waiting
 
-__all__ = ["PACE", "Pace", "Status", "Telling", "paces"]
-
 PACE = "pace.jsonl"
 """When which turn was done, and when it waited: a few lines a minute, never repeated: time does not return."""
 

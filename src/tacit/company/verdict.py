@@ -17,21 +17,6 @@ from tacit.audit.run import Finding
 from tacit.views.report.document import Leak, NotTested, Worst
 from tacit.views.report.measures import upper_end, without_messages
 
-__all__ = [
-    "Missing",
-    "Side",
-    "assumptions",
-    "input_leaks_of",
-    "leaks_of",
-    "not_tested",
-    "now",
-    "passed",
-    "skipped",
-    "verdict",
-    "versions",
-    "worst_of",
-]
-
 Side = Literal["features", "label"]
 """Who is looking: "features" reads gradients and is after labels, "label" reads embeddings and is after features."""
 

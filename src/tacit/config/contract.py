@@ -15,11 +15,6 @@ from tacit.config.files import File, Name, Number, Problem, Section, Shape, Text
 from tacit.config.protections import Embedding, Gradient
 from tacit.errors import UsageError
 
-__all__ = [
-    "METRICS", "WIDEST", "Alignment", "Contract", "Cut", "Exchange", "Minimum", "OneShotContract", "Share", "Terms",
-    "load_contract", "read_contract",
-]  # fmt: skip
-
 WIDEST = 128
 """The numbers that an embedding has of a row, at most."""
 

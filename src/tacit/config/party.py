@@ -10,11 +10,6 @@ from pydantic import Field, Strict
 from tacit.config.files import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
 from tacit.config.protections import Embedding, Gradient
 
-__all__ = [
-    "BUDGET", "LEARNING_RATES", "ODDS_BUDGET", "Align", "Data", "Head", "Learn", "Live", "Model", "Network", "Party",
-    "Protect", "Record", "Training",
-]  # fmt: skip
-
 
 class Network(Section):
     """Where the label party listens, or where a feature party finds it.

@@ -18,8 +18,6 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:  # protections come with torch, which who reads a contract of one exchange need not wait for
     from tacit.protect.facts import Facts
 
-__all__ = ["Embedding", "Gradient", "meets", "meets_embedding"]
-
 
 class _Named(Section):
     """A protection by its name, with options that its own file knows: they are checked by what it says of them."""

@@ -9,8 +9,6 @@ from typing import Literal
 from tacit.config.party import LEARNING_RATES
 from tacit.errors import UsageError
 
-__all__ = ["contract_template", "party_template"]
-
 _PARTY = """\
 # {name}: settings of this party alone. Nobody else sees this file; what all parties agree on is in contract.toml.
 

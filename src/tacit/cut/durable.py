@@ -15,27 +15,18 @@ from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.tally import Tally
 
-__all__ = ["Durable"]
-
 
 @dataclass
 class Durable:
-    """Where a run's state is kept.
+    """Where a run's state is kept."""
 
-    Attributes:
-        journal: what was said.
-        checkpoints: what was learned.
-        guard: what must be the same at every start, by name: versions, contract, data, settings, as digests or words.
-        every: turns between two checkpoints.
-        trace: told of each point that a turn passes.
-        tally: of what left, apart from all this; None where nothing that leaves is worth it, as in trials.
-    """
-
-    journal: Journal
-    checkpoints: Checkpoints
+    journal: Journal  # what was said
+    checkpoints: Checkpoints  # what was learned
+    # what must be the same at every start, by name: versions, contract, data, settings, as digests or words
     guard: Mapping[str, str]
-    every: int = 200
-    trace: Trace = field(default=lambda point: None)
+    every: int = 200  # turns between two checkpoints
+    trace: Trace = field(default=lambda point: None)  # told of each point that a turn passes
+    # of what left, apart from all this; None where nothing that leaves is worth it, as in trials
     tally: Tally | None = None
 
     @property

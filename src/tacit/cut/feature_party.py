@@ -15,8 +15,6 @@ from tacit.cut._embedding import Shield
 from tacit.cut.tensors import evaluating, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 
-__all__ = ["FeatureParty"]
-
 _TAKEN = (
     "cut",
     "embedding",

@@ -12,8 +12,6 @@ from tacit.wire.codec import control, read_control
 from tacit.wire.exchange import Exchange
 from tacit.wire.line import refused_by
 
-__all__ = ["PROTOCOL", "Hello", "check", "greet_feature_party", "greet_label_party"]
-
 PROTOCOL = 1
 """The version of what crosses the wire."""
 

@@ -13,8 +13,6 @@ from tacit.contracts import Channel, Message, Noise, Protected, Protection, Step
 from tacit.cut.tensors import LOSSES, check_labels, check_targets, evaluating, tensors
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
 
-__all__ = ["LabelParty"]
-
 
 def _nothing(*_: object) -> None:
     """Nobody looks at what is sent."""

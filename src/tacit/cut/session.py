@@ -27,8 +27,6 @@ from tacit.wire.checkpoint import Checkpoint
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.exchange import Exchange
 
-__all__ = ["FeatureGuard", "FeatureSession", "LabelGuard", "LabelSession", "Measure", "Turned"]
-
 DIGITS = 2
 """Of shared figures: among 200 rows of a class, one row moves an AUC by half of the last digit at most."""
 
@@ -41,18 +39,12 @@ Measure = Callable[[Tensor, Tensor], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Turned:
-    """A turn is over.
+    """A turn is over."""
 
-    Attributes:
-        task: what was done.
-        replayed: whether it was done before, and only brought back from the journal.
-        figures: of this party alone; what a step returns, or what an evaluation found.
-        kept: whether a checkpoint follows: what belongs to it must be on the disk before the next turn is asked for.
-    """
-
-    task: Task
-    replayed: bool
-    figures: Mapping[str, Any]
+    task: Task  # what was done
+    replayed: bool  # whether it was done before, and only brought back from the journal
+    figures: Mapping[str, Any]  # of this party alone; what a step returns, or what an evaluation found
+    # whether a checkpoint follows: what belongs to it must be on the disk before the next turn is asked for
     kept: bool = False
 
 
@@ -101,13 +93,9 @@ _C = TypeVar("_C", AskingChannel, AnsweringChannel)
 
 
 class _Session(ABC, Generic[_P, _C]):
-    """What both sides share: the state of a party, its turns, its checkpoints.
+    """What both sides share: the state of a party, its turns, its checkpoints."""
 
-    Attributes:
-        now: the task that is being done, once `run` has begun.
-    """
-
-    now: Task
+    now: Task  # the task that is being done, once `run` has begun
 
     def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable) -> None:
         self.model = model

@@ -17,8 +17,6 @@ from tacit.errors import TensorError, UsageError
 from tacit.wire.memory import pair
 from tacit.wire.record import Recorder
 
-__all__ = ["Epoch", "Simulation", "simulate"]
-
 _OTHER = 0x9E3779B97F4A7C15  # keeps the feature party's noise apart from the label party's under one seed
 
 

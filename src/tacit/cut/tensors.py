@@ -13,8 +13,6 @@ from torch.nn import functional
 from tacit.contracts import Message
 from tacit.errors import LabelsError, TensorError, UsageError
 
-__all__ = ["ALIKE", "LOSSES", "alike", "check_labels", "check_targets", "evaluating", "finite", "tensors", "weights"]
-
 ALIKE = 0.9
 """The share of a batch whose embeddings may be the same: answers to one question about many rows add up."""
 

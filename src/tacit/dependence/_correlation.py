@@ -11,8 +11,6 @@ from torch import Tensor
 from tacit.dependence import _exact, _projected
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["EXACT_ROWS", "PROJECTIONS", "Normals", "distance_correlation", "log_distance_correlation"]
-
 EXACT_ROWS = 4096
 """Up to so many rows all pairs are looked at, where the caller does not say otherwise.
 

@@ -23,21 +23,13 @@ FLAT = 1e-10  # a centred matrix is zero where it is below this share of the one
 
 @dataclass(frozen=True)
 class Side:
-    """One set of rows, as seen by the other.
+    """One set of rows, as seen by the other."""
 
-    Attributes:
-        rows: centred, with a largest entry of 1; all zero where nothing varies.  (stack, n, width), float64
-        scale: what they were divided by; infinite where nothing varies.  (stack, 1, 1)
-        distances: of all pairs.  (stack, n, n)
-        unit: the distances, centred, with a norm of 1; all zero where nothing is left.  (stack, n, n)
-        norm: what they were divided by; infinite where nothing is left.  (stack, 1, 1)
-    """
-
-    rows: Tensor
-    scale: Tensor
-    distances: Tensor
-    unit: Tensor
-    norm: Tensor
+    rows: Tensor  # centred, with a largest entry of 1; all zero where nothing varies. (stack, n, width), float64
+    scale: Tensor  # what they were divided by; infinite where nothing varies. (stack, 1, 1)
+    distances: Tensor  # of all pairs. (stack, n, n)
+    unit: Tensor  # the distances, centred, with a norm of 1; all zero where nothing is left. (stack, n, n)
+    norm: Tensor  # what they were divided by; infinite where nothing is left. (stack, 1, 1)
 
 
 def squared_correlation(x: Tensor, z: Tensor, *, unbiased: bool) -> Tensor:

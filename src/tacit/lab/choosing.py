@@ -17,38 +17,24 @@ if TYPE_CHECKING:
 
     from tacit.lab.data.rows import Data
 
-__all__ = ["Choice", "Point", "best", "check_attacks", "choose", "not_tried", "points"]
-
 
 @dataclass(frozen=True)
 class Point:
-    """One protection at one strength, over all seeds it was trained with.
+    """One protection at one strength, over all seeds it was trained with."""
 
-    Attributes:
-        setting: what the label party does; its seed is the first one.
-        seeds: how many trainings it stands for.
-        test_auc: the mean over the seeds; None where a training ran away.
-        test_loss: likewise.
-        worst: leak AUC of the worst attack: of the seed whose interval reaches highest.
-        low: the lower end of that interval.
-        high: its upper end; None, as the two before it, where a training ran away or no attack could run.
-        attack: the column of that attack.
-        part: of the training, where it reached that: "whole", or some updates.
-        untried: leak columns that should be there and are not: an attack that did not run has not failed.
-        notes: of its trainings: what could not run, and why.
-    """
-
-    setting: Setting
-    seeds: int
-    test_auc: float | None
-    test_loss: float | None
-    worst: float | None = None
-    low: float | None = None
+    setting: Setting  # what the label party does; its seed is the first one
+    seeds: int  # how many trainings it stands for
+    test_auc: float | None  # the mean over the seeds; None where a training ran away
+    test_loss: float | None  # likewise
+    worst: float | None = None  # leak AUC of the worst attack: of the seed whose interval reaches highest
+    low: float | None = None  # the lower end of that interval
+    # its upper end; None, as the two before it, where a training ran away or no attack could run
     high: float | None = None
-    attack: str | None = None
-    part: str | None = None
+    attack: str | None = None  # the column of that attack
+    part: str | None = None  # of the training, where it reached that: "whole", or some updates
+    # leak columns that should be there and are not: an attack that did not run has not failed
     untried: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # of its trainings: what could not run, and why
 
     @property
     def failed(self) -> str | None:
@@ -70,19 +56,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Choice:
-    """What to take under a limit, or what comes nearest to it.
+    """What to take under a limit, or what comes nearest to it."""
 
-    Attributes:
-        limit: the leak AUC that no attack may reach.
-        point: the chosen setting; where none holds the limit, the protection whose worst attack reaches least far.
-        holds: whether it holds the limit against every attack that was tried.
-        baseline: the same without protection, if it was trained.
-    """
-
-    limit: float
-    point: Point
-    holds: bool
-    baseline: Point | None
+    limit: float  # the leak AUC that no attack may reach
+    point: Point  # the chosen setting; where none holds the limit, the protection whose worst attack reaches least far
+    holds: bool  # whether it holds the limit against every attack that was tried
+    baseline: Point | None  # the same without protection, if it was trained
 
     @property
     def cost(self) -> float | None:

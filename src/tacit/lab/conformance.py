@@ -28,8 +28,6 @@ from tacit.testing import CHECKS, EMBEDDING_CHECKS, Outcome, Shielded, Subject, 
 from tacit.testing.loading import Loaded, load
 from tacit.testing.subject import require
 
-__all__ = ["Conformance", "Read", "run", "up_to"]
-
 USUAL = 0.6
 """The limit at which ours are made for comparison where none is set."""
 
@@ -39,17 +37,11 @@ GRADIENTS, EMBEDDINGS = Course(), Course(epochs=3, last=12, follow=0)
 
 @dataclass(frozen=True)
 class Read:
-    """What decoders read under one embedding protection.
+    """What decoders read under one embedding protection."""
 
-    Attributes:
-        protection: as it would be written in code.
-        test_auc: of the trained model on rows it has not seen.
-        findings: what each decoder reached.
-    """
-
-    protection: str
-    test_auc: float
-    findings: Sequence[InputFinding]
+    protection: str  # as it would be written in code
+    test_auc: float  # of the trained model on rows it has not seen
+    findings: Sequence[InputFinding]  # what each decoder reached
 
     @property
     def highest(self) -> InputFinding:
@@ -67,22 +59,14 @@ _Found = TypeVar("_Found", Trial, Read)
 
 @dataclass(frozen=True)
 class Conformance:
-    """What came of an examination.
+    """What came of an examination."""
 
-    Attributes:
-        loaded: what was examined.
-        outcomes: of every check, in order.
-        limit: what no attack may reach; None where none was set.
-        data: the data set of the trainings; None where nothing was trained.
-        attacked: what attacks on labels reached: under this protection first, then under ours.
-        read: what decoders read, where an embedding protection was examined: under it first, then under ours.
-    """
-
-    loaded: Loaded
-    outcomes: tuple[Outcome, ...]
-    limit: float | None = None
-    data: str | None = None
-    attacked: tuple[Trial, ...] = ()
+    loaded: Loaded  # what was examined
+    outcomes: tuple[Outcome, ...]  # of every check, in order
+    limit: float | None = None  # what no attack may reach; None where none was set
+    data: str | None = None  # the data set of the trainings; None where nothing was trained
+    attacked: tuple[Trial, ...] = ()  # what attacks on labels reached: under this protection first, then under ours
+    # what decoders read, where an embedding protection was examined: under it first, then under ours
     read: tuple[Read, ...] = ()
 
     @property

@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import polars as pl
+from markupsafe import Markup
 
 from tacit.errors import DataError
-from tacit.lab.drawing import SETTING, Sheet, labelled, shades
 from tacit.lab.sweeping.judging import student
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["Triple", "draw_days", "numbers_by_day", "of_settings"]
+from tacit.views.report import svg
 
 Triple = tuple[str, str | None, float | None]
 """A setting as its protection, knob and strength."""
 
-_PANELS = {"norm@cut": "norm leak at the cut", "hint@cut": "hint leak at the cut (5 hints)", "test_auc": "test AUC"}
+PANELS = {"norm@cut": "norm leak at the cut", "hint@cut": "hint leak at the cut (5 hints)", "test_auc": "test AUC"}
+"""What is shown of each day, and how it is called."""
+
+SETTING = ("protection", "knob", "strength", "options")
+"""The columns of results that name a setting, whatever its seed; options hold what it has beside its strength."""
+
+_KNOBS = {"scale": "s", "t": "t", "sum_kl": "sumKL", "detection_error": "L", "leak_auc": "AUC", "rate": "rate"}
+
+
+def label_of(protection: str, knob: str | None, strength: float | None, others: str = "") -> str:
+    """A setting as legends name it.
+
+    >>> label_of("marvell", "scale", 4.0), label_of("none", None, None)
+    ('marvell s=4', 'no noise')
+    >>> label_of("matched", "leak_auc", 0.6, "visits=5")
+    'matched AUC=0.6, visits=5'
+    """
+    if protection == "none":
+        return "no noise"
+    own = "" if knob is None or strength is None else f"{_KNOBS.get(knob, knob)}={strength:g}"
+    return f"{protection} {', '.join(part for part in (own, others) if part)}".rstrip()
+
+
+def others_of(options: str | None, knob: str | None) -> str:
+    """The options beside the strength, from the JSON of a results file; empty where there are none.
+
+    >>> others_of('{"leak_auc": 0.6, "visits": 5}', "leak_auc")
+    'visits=5'
+    """
+    given: dict[str, Any] = json.loads(options or "{}")
+    shown = ((name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in given.items())
+    return ", ".join(f"{name}={value}" for name, value in shown if name != knob)
+
+
+def labelled(table: pl.DataFrame) -> pl.DataFrame:
+    """Results with two columns more: `setting`, as legends name it, and `others`, its options beside the strength."""
+    import polars as pl
+
+    rows = list(table.select(SETTING).iter_rows())
+    others = [others_of(options, knob) for _, knob, _, options in rows]
+    names = [label_of(p, knob, value, other) for (p, knob, value, _), other in zip(rows, others, strict=True)]
+    text = pl.String
+    return table.with_columns(pl.Series("setting", names, dtype=text), pl.Series("others", others, dtype=text))
 
 
 def of_settings(table: pl.DataFrame, settings: Sequence[Triple]) -> pl.DataFrame:
@@ -54,30 +93,29 @@ def numbers_by_day(table: pl.DataFrame, settings: Sequence[Triple], columns: Seq
     )
 
 
-def draw_days(numbers: pl.DataFrame, columns: Sequence[str], sheet: Sheet) -> None:
-    """A panel for each figure, in it a line with its band for each setting."""
-    axes = sheet.panels(1, len(columns), each=(12.4 / len(columns), 2.9))[0]
-    settings = numbers.select("setting", "protection").unique(maintain_order=True)
-    colours = shades(settings["setting"].to_list(), settings["protection"].to_list())
-    for column, axis in zip(columns, axes, strict=True):
-        for name in settings["setting"]:
-            rows = numbers.filter(pl.col("setting") == name).sort("day")
-            _band(axis, rows, column, name, colours[name], 0.5 / settings.height)
-        axis.set_title(_PANELS[column])
-        axis.set_xlabel("day")
-        if column == "test_auc":
-            lines = numbers[column].drop_nulls()
-            axis.set_ylim(float(lines.min()) - 0.05, min(1.0, float(lines.max()) + 0.05))  # type: ignore[arg-type]
-        else:
-            axis.set_ylim(0.48, 1.03)
-            axis.axhline(0.5, color="#bbbbbb", lw=1, ls="--")
-    sheet.legend(*axes[0].get_legend_handles_labels())
+def drawn_days(numbers: pl.DataFrame, columns: Sequence[str], title: str) -> str:
+    """A picture with a panel for each figure, in it a line with its band for each setting."""
+    styles = {name: f"s{place % 7 + 1}" for place, name in enumerate(numbers["setting"].unique(maintain_order=True))}
+    plots = [_panel(numbers.drop_nulls(column), column, styles) for column in columns]
+    key = [(svg.el("line", x1=-12, x2=12, class_=f"series {style}"), name) for name, style in styles.items()]
+    return svg.standalone(title, plots, key)
 
 
-def _band(axis: Axes, rows: pl.DataFrame, column: str, name: str, colour: object, alpha: float) -> None:
-    """A line with its band, where several seeds make one."""
-    axis.plot(rows["day"], rows[column], color=colour, lw=1.3, label=name)
-    band = rows[f"{column} band"].fill_null(0.0).fill_nan(0.0)
-    if float(band.max() or 0.0) > 0:  # type: ignore[arg-type]
-        low, high = rows[column] - band, rows[column] + band
-        axis.fill_between(rows["day"], low, high, color=colour, alpha=alpha, lw=0)
+def _panel(numbers: pl.DataFrame, column: str, styles: dict[str, str]) -> Markup:
+    band = pl.col(f"{column} band").fill_null(0.0).fill_nan(0.0)  # one seed has none
+    ends = numbers.select("setting", "day", column, low=pl.col(column) - band, high=pl.col(column) + band)
+    lines = {name: ends.filter(pl.col("setting") == name).sort("day").select(pl.exclude("setting")) for name in styles}
+    days, figures = numbers["day"].to_list() or [0], numbers[column].to_list() or [0.5]
+    across, up = svg.Axis(min(days), max(days)), svg.Axis(0.48, 1.0)
+    if column == "test_auc":
+        up = svg.Axis(min(figures) - 0.05, min(1.0, max(figures) + 0.05))
+    drawn = svg.grid_across(up, svg.ticks(up.low, up.high, 6), "{:.2f}")
+    drawn += svg.labels_below(across, svg.ticks(across.low, across.high, 6), "{:.0f}")
+    drawn += svg.names("day", PANELS[column])
+    for name, rows in lines.items():
+        places = [(across.share(day), *(1 - up.share(y) for y in values)) for day, *values in rows.iter_rows()]
+        around = [*((x, low) for x, _, low, _ in places), *((x, high) for x, _, _, high in reversed(places))]
+        drawn.append(svg.stretched(around, f"band {styles[name]}"))
+        drawn.append(svg.stretched([(x, y) for x, y, _, _ in places], f"series {styles[name]}"))
+    words = "; ".join(f"{name}: {rows[column].to_numpy().mean():.3f} on average" for name, rows in lines.items() if len(rows))
+    return svg.picture(f"{PANELS[column]} by day", words, *drawn, height=340, class_="plot")

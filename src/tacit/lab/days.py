@@ -22,8 +22,6 @@ from tacit.lab.sweeping.wave import Row, part_rows
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["by_day"]
-
 
 def by_day(  # a public entry point: each setting by name
     data: Data,

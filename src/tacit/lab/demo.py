@@ -18,8 +18,6 @@ from tacit.protect.gradient.matched import matched
 from tacit.protect.gradient.max_norm import max_norm
 from tacit.protect.gradient.none import none
 
-__all__ = ["protections", "row", "run"]
-
 
 def row(trial: Trial) -> dict[str, Any]:
     """A line of the table in its JSON form: what each attack reached, by its name."""

@@ -18,8 +18,6 @@ from tacit.lab.two_companies import Company, height, set_up, together
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.views.status import read_run
 
-__all__ = ["Label", "meet", "prepare", "run", "three_flights"]
-
 Progress = Callable[[str, int, int], None]
 Label = Literal["late", "when", "minutes"]
 

@@ -20,25 +20,17 @@ from tacit.models import adam
 from tacit.protect.gradient.none import none
 from tacit.wire.record import Recorder, Transcript
 
-__all__ = ["Course", "Problem", "Trained", "Trial", "as_dict", "attack", "last_of", "problem_of", "train"]
-
 Progress = Callable[[str, int, int], None]
 """Told what is being done, the steps done and all steps."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is trained: rows of both parties, and two halves of a model for them.
+    """What is trained: rows of both parties, and two halves of a model for them."""
 
-    Attributes:
-        train: the training rows.
-        test: rows that no training sees.
-        models: makes bottom and top with the first weights of a seed.
-    """
-
-    train: Rows
-    test: Rows
-    models: Callable[[int], tuple[nn.Module, nn.Module]]
+    train: Rows  # the training rows
+    test: Rows  # rows that no training sees
+    models: Callable[[int], tuple[nn.Module, nn.Module]]  # makes bottom and top with the first weights of a seed
 
 
 def problem_of(data: Data) -> Problem:
@@ -48,44 +40,26 @@ def problem_of(data: Data) -> Problem:
 
 @dataclass(frozen=True)
 class Course:
-    """How a trial goes.
+    """How a trial goes."""
 
-    Attributes:
-        epochs: how often every row is visited; accumulated attacks need several visits.
-        batch_size: rows in a batch; fewer where there are fewer rows.
-        learning_rate: of Adam.
-        last: batches that are kept, to be attacked one by one.
-        follow: rows whose visits are all attacked together.
-        seed: of weights, batches, noise and attacks.
-    """
-
-    epochs: int = 4
-    batch_size: int = 512
-    learning_rate: float = 2e-3
-    last: int = 24
-    follow: int = 4096
-    seed: int = 0
+    epochs: int = 4  # how often every row is visited; accumulated attacks need several visits
+    batch_size: int = 512  # rows in a batch; fewer where there are fewer rows
+    learning_rate: float = 2e-3  # of Adam
+    last: int = 24  # batches that are kept, to be attacked one by one
+    follow: int = 4096  # rows whose visits are all attacked together
+    seed: int = 0  # of weights, batches, noise and attacks
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model that was trained, and what crossed the wire.
+    """A model that was trained, and what crossed the wire."""
 
-    Attributes:
-        protection: as it would be written in code.
-        problem: what was trained.
-        course: how.
-        model: both halves, and figures of each epoch.
-        record: what was sent.
-        test_auc: on the test rows.
-    """
-
-    protection: str
-    problem: Problem
-    course: Course
-    model: Simulation
-    record: Recorder
-    test_auc: float
+    protection: str  # as it would be written in code
+    problem: Problem  # what was trained
+    course: Course  # how
+    model: Simulation  # both halves, and figures of each epoch
+    record: Recorder  # what was sent
+    test_auc: float  # on the test rows
 
     @property
     def noise(self) -> float:
@@ -95,21 +69,13 @@ class Trained:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a training under one protection gave away.
+    """What a training under one protection gave away."""
 
-    Attributes:
-        protection: as it would be written in code.
-        test_auc: of the trained model on rows it has not seen.
-        noise: the mean squared norm of a row's noise over that of its gradient, in the last epoch, as reported.
-        findings: what each attack reached; the last ones over all visits of a row.
-        skipped: attacks that could not run on what was sent, with the reason.
-    """
-
-    protection: str
-    test_auc: float
-    noise: float
-    findings: Sequence[Finding]
-    skipped: Mapping[str, str]
+    protection: str  # as it would be written in code
+    test_auc: float  # of the trained model on rows it has not seen
+    noise: float  # the mean squared norm of a row's noise over that of its gradient, in the last epoch, as reported
+    findings: Sequence[Finding]  # what each attack reached; the last ones over all visits of a row
+    skipped: Mapping[str, str]  # attacks that could not run on what was sent, with the reason
 
     @property
     def worst(self) -> Finding:

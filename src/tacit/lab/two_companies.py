@@ -24,8 +24,6 @@ from tacit.config import Protect
 from tacit.errors import LimitError, TacitError, UsageError
 from tacit.lab.data import flights
 
-__all__ = ["Company", "height", "meet", "prepare", "run", "set_up", "together"]
-
 Progress = Callable[[str, int, int], None]
 
 _MARK = "made-by-tacit-demo"

@@ -15,8 +15,6 @@ from tacit.ledger.log import ANSWERS, Answer, Frame, Reader, Writer, read_answer
 from tacit.ledger.run import Declared, Run
 from tacit.ledger.summary import Spent, spent_in
 
-__all__ = ["Book", "RunLedger"]
-
 UNTOUCHED = "untouched_rows"
 """The figure that counts rows which were sent as they were."""
 

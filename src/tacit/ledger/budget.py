@@ -13,24 +13,16 @@ from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 from tacit.ledger.summary import auc_of, sum_kl_of
 
-__all__ = ["Remaining", "remaining"]
-
 _LEAST = 1e-9  # a sumKL below this takes more noise than numbers can hold
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """What a run may still use.
+    """What a run may still use."""
 
-    Attributes:
-        leak_auc: that all visits of this run together may reach, for its most exposed example.
-        spent: the leak AUC that former runs have reached for that example.
-        budget: for all runs together.
-    """
-
-    leak_auc: float
-    spent: float
-    budget: float
+    leak_auc: float  # that all visits of this run together may reach, for its most exposed example
+    spent: float  # the leak AUC that former runs have reached for that example
+    budget: float  # for all runs together
 
 
 def remaining(ledger: Ledger, run: Run, keys: Keys | None, budget: float) -> Remaining:

@@ -16,8 +16,6 @@ from tacit.align.ids import read_ids
 from tacit.disk import replaced
 from tacit.errors import StorageError, UsageError
 
-__all__ = ["Keys", "digest_of", "digests", "keys_of", "load_keys", "store_keys"]
-
 Keys = NDArray[np.uint64]
 """One for each aligned row, in the common order."""
 

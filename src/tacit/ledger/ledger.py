@@ -40,19 +40,12 @@ _SECRET = 32  # bytes
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check of a whole ledger saw.
+    """What a check of a whole ledger saw."""
 
-    Attributes:
-        records: that follow each other without a break.
-        bytes: of the file of records.
-        head: digest at the end of the chain.
-        torn: bytes at the end that are no whole record: a write that is under way, or that a crash cut short.
-    """
-
-    records: int
-    bytes: int
-    head: str
-    torn: int
+    records: int  # that follow each other without a break
+    bytes: int  # of the file of records
+    head: str  # digest at the end of the chain
+    torn: int  # bytes at the end that are no whole record: a write that is under way, or that a crash cut short
 
 
 class Ledger:

@@ -27,11 +27,6 @@ from typing import IO, Any
 from tacit.disk import locked, make_folder, replaced, storing, sync_file, write_at
 from tacit.errors import StorageError
 
-__all__ = [
-    "ANSWERS", "HEAD_SIZE", "Answer", "Frame", "Reader", "Writer", "begin", "damaged", "encode_answer", "encode_fact",
-    "read_answer", "read_fact", "read_head", "records",
-]  # fmt: skip
-
 VERSION = 1
 KINDS = ("train", "evaluate", "run", "event", "figures", "epoch", "budget", "told")  # "epoch": of older ledgers
 ANSWERS = ("train", "evaluate")
@@ -55,27 +50,16 @@ HEAD_SIZE = _HEAD.size + _CHAIN
 
 @dataclass(frozen=True)
 class Answer:
-    """One answered step, as it lies in the file.
+    """One answered step, as it lies in the file."""
 
-    Attributes:
-        kind: "train" or "evaluate".
-        run: number of the run, in the order in which runs were declared.
-        step: of this kind in this run.
-        turn: in which it was answered.
-        rows: digest of the batch.
-        event: number of what was done to the rows.
-        form: number of the names of the figures.
-        figures: their values.
-    """
-
-    kind: str
-    run: int
-    step: int
-    turn: int
-    rows: bytes
-    event: int
-    form: int
-    figures: tuple[float, ...]
+    kind: str  # "train" or "evaluate"
+    run: int  # number of the run, in the order in which runs were declared
+    step: int  # of this kind in this run
+    turn: int  # in which it was answered
+    rows: bytes  # digest of the batch
+    event: int  # number of what was done to the rows
+    form: int  # number of the names of the figures
+    figures: tuple[float, ...]  # their values
 
 
 @dataclass(frozen=True)

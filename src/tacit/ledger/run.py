@@ -13,8 +13,6 @@ from tacit.align.batches import Plan, shuffled
 from tacit.errors import UsageError
 from tacit.ledger.log import ANSWERS
 
-__all__ = ["Declared", "Run"]
-
 _BLOCK = 1 << 22  # rows that are counted at a time
 
 
@@ -23,18 +21,12 @@ class Run(Plan):
     """One training of this party: of one contract over one alignment.
 
     What is trained on and tested in which turn follows from its plan, so a step needs no list of its rows.
-
-    Attributes:
-        name: the contract's run.
-        contract: digest of the contract.
-        alignment: name of the alignment.
-        role: "label" or "features": of this party.
     """
 
-    name: str
-    contract: str
-    alignment: str
-    role: str
+    name: str  # the contract's run
+    contract: str  # digest of the contract
+    alignment: str  # name of the alignment
+    role: str  # "label" or "features": of this party
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,27 +66,18 @@ class Run(Plan):
 
 @dataclass
 class Declared:
-    """A run, and what was answered in it.
+    """A run, and what was answered in it."""
 
-    Attributes:
-        run: as it was declared.
-        keys: digest of its keys; empty where it has none.
-        places: where the record of each step lies, by kind.
-        events: numbers of the mechanisms that acted on rows.
-        untouched: rows that were sent as they were.
-        row_kl: for each epoch the largest sumKL that a step of it left of a row; infinite where one did not say.
-        budget: that was set for all runs when this one was last started.
-        told: over how many labels figures were told, by epoch.
-    """
-
-    run: Run
-    keys: str
+    run: Run  # as it was declared
+    keys: str  # digest of its keys; empty where it has none
+    # where the record of each step lies, by kind
     places: dict[str, array[int]] = field(default_factory=lambda: {kind: array("Q") for kind in ANSWERS})
-    events: set[int] = field(default_factory=set)
-    untouched: float = 0.0
+    events: set[int] = field(default_factory=set)  # numbers of the mechanisms that acted on rows
+    untouched: float = 0.0  # rows that were sent as they were
+    # for each epoch the largest sumKL that a step of it left of a row; infinite where one did not say
     row_kl: dict[int, float] = field(default_factory=dict)
-    budget: float | None = None
-    told: dict[int, int] = field(default_factory=dict)
+    budget: float | None = None  # that was set for all runs when this one was last started
+    told: dict[int, int] = field(default_factory=dict)  # over how many labels figures were told, by epoch
 
     def visits(self) -> NDArray[np.uint32]:
         """How often each row was visited."""

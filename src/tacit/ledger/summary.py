@@ -17,71 +17,40 @@ from tacit.ledger.keys import Keys
 from tacit.ledger.run import Declared
 from tacit.protect import embedding, gradient
 
-__all__ = [
-    "Promise", "RunSummary", "Spent", "Summary", "auc_of", "by_example", "embedding_sum_kl", "histogram", "promise",
-    "spent_in", "strange", "sum_kl_of",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run's part.
+    """One run's part."""
 
-    Attributes:
-        name: the contract's run.
-        role: of this party.
-        rows: aligned ones.
-        epochs: planned.
-        trained: answered training steps.
-        evaluated: answered steps of evaluations.
-        answers: rows in them that count, each visit by itself.
-        known: whether its examples are known again in other runs.
-        mechanisms: that acted, in the order in which they first occurred.
-        sum_kl: what all visits of an example leave together in the worst case; None where that is not known.
-        notes: what the figure does not know.
-    """
-
-    name: str
-    role: str
-    rows: int
-    epochs: int
-    trained: int
-    evaluated: int
-    answers: int
-    known: bool
-    mechanisms: tuple[str, ...]
-    sum_kl: float | None
-    notes: tuple[str, ...] = ()
+    name: str  # the contract's run
+    role: str  # of this party
+    rows: int  # aligned ones
+    epochs: int  # planned
+    trained: int  # answered training steps
+    evaluated: int  # answered steps of evaluations
+    answers: int  # rows in them that count, each visit by itself
+    known: bool  # whether its examples are known again in other runs
+    mechanisms: tuple[str, ...]  # that acted, in the order in which they first occurred
+    sum_kl: float | None  # what all visits of an example leave together in the worst case; None where that is not known
+    notes: tuple[str, ...] = ()  # what the figure does not know
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What has been spent of every example, over all runs of this party.
+    """What has been spent of every example, over all runs of this party."""
 
-    Attributes:
-        examples: that were ever answered about.
-        answers: rows answered, each visit counted.
-        runs: trainings in the ledger.
-        most_visits: of one example.
-        visits: how many examples have been visited so often: visits -> examples.
-        worst_case: the leak AUC up to which messages about the most exposed example tell its label to whoever knows
-            everything else; 1 where a mechanism promises nothing; None where it is not known.
-        budget: that the owner set for it.
-        head: digest at the end of the hash chain.
-        notes: what the figures do not know.
-        each: the runs, one by one.
-    """
-
-    examples: int
-    answers: int
-    runs: int
-    most_visits: int
-    visits: dict[int, int]
+    examples: int  # that were ever answered about
+    answers: int  # rows answered, each visit counted
+    runs: int  # trainings in the ledger
+    most_visits: int  # of one example
+    visits: dict[int, int]  # how many examples have been visited so often: visits -> examples
+    # the leak AUC up to which messages about the most exposed example tell its label to whoever knows everything else;
+    # 1 where a mechanism promises nothing; None where it is not known
     worst_case: float | None
-    budget: float | None
-    head: str
-    notes: tuple[str, ...] = ()
-    each: tuple[RunSummary, ...] = field(default=(), repr=False)
+    budget: float | None  # that the owner set for it
+    head: str  # digest at the end of the hash chain
+    notes: tuple[str, ...] = ()  # what the figures do not know
+    each: tuple[RunSummary, ...] = field(default=(), repr=False)  # the runs, one by one
 
 
 @dataclass(frozen=True)

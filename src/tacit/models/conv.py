@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from tacit.errors import UsageError
 from tacit.models.layers import Layered, count, glorot_conv, glorot_linear, one_or_many, relu_layers, shaped
 
-__all__ = ["ConvBottom", "ConvTop", "conv"]
-
 
 class ConvBottom(Layered):
     """The feature party's half: the blocks `layer1` to the cut, each of `conv`, `relu` and `pool`.

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["Columns", "Layered", "Unsplit"]
-
 _CODES = (torch.int32, torch.int64)
 
 L = TypeVar("L", nn.Linear, nn.Conv2d)

@@ -20,8 +20,6 @@ from tacit.models.layers import (
     shaped,
 )
 
-__all__ = ["MlpBottom", "MlpTop", "mlp"]
-
 
 class MlpBottom(Layered):
     """The feature party's half: `layer1` to the cut.

@@ -12,8 +12,6 @@ from torch.optim.adam import adam as torch_adam
 
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["RowwiseAdam", "adam"]
-
 
 class RowwiseAdam(torch.optim.Optimizer):
     """Adam that leaves alone the rows of a table that a batch did not touch.

@@ -24,8 +24,6 @@ from tacit.models.layers import (
     shaped,
 )
 
-__all__ = ["WideDeepBottom", "WideDeepTop", "wide_deep"]
-
 
 class WideDeepBottom(Layered):
     """The feature party's half: `inputs` (the table and the numbers), then `layer1` to the cut.

@@ -9,8 +9,6 @@ from fractions import Fraction
 
 from gmpy2 import mpz  # type: ignore[import-untyped]
 
-__all__ = ["Atoms", "up"]
-
 
 def up(value: Fraction) -> float:
     """The smallest float that is not below an exact value.
@@ -27,15 +25,12 @@ def up(value: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Atoms:
-    """Outcomes by falling likelihood ratio, no two of the same one; nothing is rounded.
+    """Outcomes by falling likelihood ratio, no two of the same one; nothing is rounded."""
 
-    Attributes:
-        pairs: how likely each outcome is under the one label and under the other, in parts of `whole`, both above 0.
-        whole: what the two columns of `pairs` would sum to if nothing were left out. What is left out of a column is
-            mass that only this label can have: an outcome that gives the label away.
-    """
-
+    # how likely each outcome is under the one label and under the other, in parts of `whole`, both above 0
     pairs: tuple[tuple[int, int], ...]
+    # what the two columns of `pairs` would sum to if nothing were left out. What is left out of a column is mass that
+    # only this label can have: an outcome that gives the label away
     whole: int
 
     @classmethod

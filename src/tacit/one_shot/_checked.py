@@ -9,8 +9,6 @@ from typing import Any
 
 from tacit.errors import ProtocolError, UsageError
 
-__all__ = ["MAX_ODDS", "WHOLE", "check_parameters", "limit_of", "odds_of", "share_of", "word_of"]
-
 WHOLE = 1 << 64
 """Probabilities of coins are whole parts of this."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from tacit.align.encoder import Inputs
 from tacit.one_shot.questions import LEAST, Questions
 
-__all__ = ["OUTLYING", "Draw", "outlying"]
-
 Rows = NDArray[np.intp]
 
 OUTLYING = 0.05

@@ -19,40 +19,24 @@ from numpy.typing import NDArray
 from tacit.errors import DataError, TensorError, UsageError
 from tacit.one_shot._rows import Progress, Target, loss
 
-__all__ = ["Forest", "Growth"]
-
 _ROWS = 32768  # rows that are sent through the trees at once
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How trees grow: the options that learners and heads set apart.
+    """How trees grow: the options that learners and heads set apart."""
 
-    Attributes:
-        folds: how many parts the rows are cut in, each with trees of its own.
-        rounds: how often each fold's trees are added to at most.
-        step: after how many rounds the loss of the rows left out is looked at.
-        patience: after how many looks without a better loss growing ends.
-        leaves: the leaves of a tree at most.
-        leaf_rows: the rows of a leaf at least, where there are many rows; fewer for small tables.
-        rate: what share of a tree's advice is taken.
-        shrink: what is added to a leaf's curvature, which pulls its value to 0.
-        columns: the share of columns that a tree may use; at least four of them.
-        rows: the share of rows that a tree sees.
-        bins: how finely a column is cut.
-    """
-
-    folds: int = 4
-    rounds: int = 80
-    step: int = 10
-    patience: int = 2
-    leaves: int = 31
-    leaf_rows: int = 200
-    rate: float = 0.07
-    shrink: float = 30.0
-    columns: float = 0.3
-    rows: float = 0.7
-    bins: int = 127
+    folds: int = 4  # how many parts the rows are cut in, each with trees of its own
+    rounds: int = 80  # how often each fold's trees are added to at most
+    step: int = 10  # after how many rounds the loss of the rows left out is looked at
+    patience: int = 2  # after how many looks without a better loss growing ends
+    leaves: int = 31  # the leaves of a tree at most
+    leaf_rows: int = 200  # the rows of a leaf at least, where there are many rows; fewer for small tables
+    rate: float = 0.07  # what share of a tree's advice is taken
+    shrink: float = 30.0  # what is added to a leaf's curvature, which pulls its value to 0
+    columns: float = 0.3  # the share of columns that a tree may use; at least four of them
+    rows: float = 0.7  # the share of rows that a tree sees
+    bins: int = 127  # how finely a column is cut
 
     def options(self, target: Target, shape: tuple[int, ...], seed: int, threads: int) -> dict[str, Any]:
         """What LightGBM calls these."""
@@ -80,15 +64,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees of all folds.
+    """Trees of all folds."""
 
-    Attributes:
-        models: LightGBM's own boosters, one for each fold.
-        outputs: scores a row.
-    """
-
-    models: tuple[Any, ...]
-    outputs: int
+    models: tuple[Any, ...]  # LightGBM's own boosters, one for each fold
+    outputs: int  # scores a row
 
     @classmethod
     def fit(

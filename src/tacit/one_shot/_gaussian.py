@@ -12,13 +12,10 @@ from gmpy2 import mpfr
 
 from tacit.one_shot._lattice import product
 
-__all__ = ["BITS", "KeyedBits", "discrete_gaussian", "masses_of"]
-
 BITS = 96
 """`masses_of` gives probabilities in parts of 2**BITS."""
 
 _ENDS = 1 << 20  # of 2**96: so little at either end is cut off
-_BLOCK = 64
 
 
 class KeyedBits:

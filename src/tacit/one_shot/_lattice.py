@@ -24,8 +24,6 @@ from gmpy2 import mpfr, mpz
 
 from tacit.one_shot._atoms import Atoms
 
-__all__ = ["Lattice", "product"]
-
 _BITS = 64
 _WHOLE = 1 << _BITS
 _STEP = Fraction(2049, 2048)
@@ -37,15 +35,10 @@ _ENDS = 1 << 20  # of 2**64: so little at either end is cut off
 
 @dataclass(frozen=True)
 class Lattice:
-    """Outcomes on the lattice.
+    """Outcomes on the lattice."""
 
-    Attributes:
-        first: the power that `masses` begin at.
-        masses: under the one label, of each power from `first` on, in parts of 2**64.
-    """
-
-    first: int
-    masses: tuple[int, ...]
+    first: int  # the power that `masses` begin at
+    masses: tuple[int, ...]  # under the one label, of each power from `first` on, in parts of 2**64
 
     @classmethod
     def over(cls, atoms: Atoms) -> Lattice:

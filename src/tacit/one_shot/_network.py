@@ -17,18 +17,6 @@ from tacit.models import Columns
 from tacit.one_shot._rows import Progress, Target, loss, using_threads
 from tacit.one_shot.same_bits import in_blocks
 
-__all__ = [
-    "Fitting",
-    "Members",
-    "PictureTrunk",
-    "Scorer",
-    "TableTrunk",
-    "fit_scorer",
-    "same_draws",
-    "scores_of",
-    "units_of",
-]
-
 _SMALL = 0.4  # times the usual size of the first weights
 _FAR = 4.0  # deviations from a number's mean, beyond which it counts as so far
 
@@ -123,23 +111,14 @@ class Scorer(nn.Module):
 
 @dataclass(frozen=True)
 class Fitting:
-    """How a network is fitted.
+    """How a network is fitted."""
 
-    Attributes:
-        epochs: how often it sees all rows at most.
-        patience: after how many epochs without a better loss of the rows left out it ends.
-        batch: rows a step at most; fewer where there would be fewer than 64 steps an epoch, but 32 at least.
-        rate: the size of a step.
-        decay: how much weights are pulled to 0.
-        out: the share of rows that are left out, to stop on.
-    """
-
-    epochs: int = 12
-    patience: int = 2
-    batch: int = 1024
-    rate: float = 2e-3
-    decay: float = 1e-3
-    out: float = 0.1
+    epochs: int = 12  # how often it sees all rows at most
+    patience: int = 2  # after how many epochs without a better loss of the rows left out it ends
+    batch: int = 1024  # rows a step at most; fewer where there would be fewer than 64 steps an epoch, but 32 at least
+    rate: float = 2e-3  # the size of a step
+    decay: float = 1e-3  # how much weights are pulled to 0
+    out: float = 0.1  # the share of rows that are left out, to stop on
 
 
 @contextmanager

@@ -19,26 +19,16 @@ from tacit.config.contract import WIDEST
 from tacit.errors import LabelsError, UsageError
 from tacit.models.layers import count
 
-__all__ = [
-    "Progress", "Target", "alike", "fresh", "learnable", "loss", "matrix", "save_own", "sent_target", "softmax",
-    "table_of", "true_target", "unordered", "using_threads",
-]  # fmt: skip
-
 Progress = Callable[[str, int, int], None]
 """What is going on, how much of it is done, and of how much."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is learnt: classes from 0 on, or numbers.
+    """What is learnt: classes from 0 on, or numbers."""
 
-    Attributes:
-        values: classes as int64, numbers as float64.  (rows,)
-        classes: how many there are; None for numbers.
-    """
-
-    values: NDArray[Any]
-    classes: int | None
+    values: NDArray[Any]  # classes as int64, numbers as float64. (rows,)
+    classes: int | None  # how many there are; None for numbers
 
     @property
     def outputs(self) -> int:

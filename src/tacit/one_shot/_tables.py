@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TABLES"]
-
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE series (

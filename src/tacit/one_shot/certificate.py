@@ -10,8 +10,6 @@ from tacit.one_shot.mechanisms import Mechanism, described, odds_of
 from tacit.one_shot.records import Summary
 from tacit.one_shot.sums import Sums
 
-__all__ = ["NOT_COVERED", "Certificate", "certify"]
-
 NOT_COVERED = (
     "what a partner's own columns tell about labels: the bound is on what the messages add to that",
     "which rows are common, and that a row has been labelled by the time of the exchange: the alignment shows it",

@@ -12,8 +12,6 @@ from tacit.one_shot.loss import Loss
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.records import Charge
 
-__all__ = ["Charges"]
-
 
 class Charges:
     """The charges of a book.

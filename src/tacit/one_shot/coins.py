@@ -23,8 +23,6 @@ from tacit.errors import LabelsError, UsageError
 from tacit.one_shot.flips import Flips
 from tacit.one_shot.numbers import NumberFlips
 
-__all__ = ["KEY_SIZE", "Coins", "counted_keys"]
-
 KEY_SIZE = 16
 """Bytes of a row's key: a keyed hash of the label party's own id of the row, and of its place within its unit."""
 

@@ -20,23 +20,6 @@ from tacit.audit.fitting import Loss, trained
 from tacit.contracts import noise_source
 from tacit.one_shot._rows import alike
 
-__all__ = [
-    "FEW",
-    "LEVELS",
-    "Bag",
-    "Table",
-    "answered",
-    "exact",
-    "first_guess",
-    "forest",
-    "grouped",
-    "nearest",
-    "network",
-    "ranked",
-    "together",
-    "updates_for",
-]
-
 Codes = NDArray[np.generic]
 Bins = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -246,19 +229,12 @@ def _sums(group: Places, answers: Floats) -> tuple[Places, Places, Floats]:
 
 @dataclass(frozen=True)
 class Table:
-    """Known rows by their embedding, equal ones together.
+    """Known rows by their embedding, equal ones together."""
 
-    Attributes:
-        rows: a known row of each different embedding, as a place among those known.
-        counts: how many known rows have it.
-        of: for each row asked for, the embedding that it equals, or -1.
-        group: for each known row, its embedding.
-    """
-
-    rows: Places
-    counts: Places
-    of: Places
-    group: Places
+    rows: Places  # a known row of each different embedding, as a place among those known
+    counts: Places  # how many known rows have it
+    of: Places  # for each row asked for, the embedding that it equals, or -1
+    group: Places  # for each known row, its embedding
 
     @classmethod
     def look_up(cls, known: Codes, asked: Codes) -> Table:

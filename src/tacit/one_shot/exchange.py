@@ -45,8 +45,6 @@ from tacit.one_shot.sums import Sums
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import DeskLine, Dialer, refused_by
 
-__all__ = ["CHUNK", "Asking", "Greeting", "answer_all", "feature_limits", "label_limits", "unpacked"]
-
 CHUNK = 1 << 28
 """Bytes of an embedding that are sent and acknowledged at a time."""
 
@@ -65,31 +63,18 @@ _EQUAL = {
 
 @dataclass(frozen=True)
 class Greeting:
-    """What each side says first on every link; nothing in it depends on a label.
+    """What each side says first on every link; nothing in it depends on a label."""
 
-    Attributes:
-        run: the run's name.
-        contract: digest of the contract.
-        alignment: name of the alignment.
-        rows: keyed digest of the aligned rows, in their order.
-        party: the party's name.
-        role: "label" or "features".
-        mechanism: parameters of what flips labels; a feature party says none.
-        protocol: version of what crosses the wire.
-        version: version of the code.
-        purpose: what this link is for.
-    """
-
-    run: str
-    contract: str
-    alignment: str
-    rows: str
-    party: str
-    role: str
-    mechanism: dict[str, Any]
-    protocol: int = PROTOCOL
-    version: str = __version__
-    purpose: str = "one_shot"
+    run: str  # the run's name
+    contract: str  # digest of the contract
+    alignment: str  # name of the alignment
+    rows: str  # keyed digest of the aligned rows, in their order
+    party: str  # the party's name
+    role: str  # "label" or "features"
+    mechanism: dict[str, Any]  # parameters of what flips labels; a feature party says none
+    protocol: int = PROTOCOL  # version of what crosses the wire
+    version: str = __version__  # version of the code
+    purpose: str = "one_shot"  # what this link is for
 
     def message(self) -> Message:
         """As it crosses the wire."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from tacit.contracts import Estimate
 
-__all__ = ["Z95", "Finding", "ReleaseAudit", "estimate", "largest", "surely_read"]
-
 _ALARM = 0.05  # how often chance alone may trip what is said of all figures together
 _RARE = 0.01  # of that, how often it may trip what is said of figures with few members
 

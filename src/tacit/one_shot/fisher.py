@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import UsageError
 
-__all__ = ["FisherBound", "fisher_bound"]
-
 
 @dataclass(frozen=True)
 class FisherBound:
@@ -27,15 +25,11 @@ class FisherBound:
 
     It is no bound for decoders that use what they know of other rows (those are biased, and the audit measures them),
     and no word about categories. At 1 and above, an unbiased decoder is no better than the mean.
-
-    Attributes:
-        columns: for each numeric column the mean over rows of its least error.
-        worst: for each numeric column the least error that 95 of 100 rows have at least.
-        dfil: the mean over rows of the diagonal Fisher information leakage; its inverse bounds the mean over columns.
     """
 
-    columns: Mapping[str, float]
-    worst: Mapping[str, float]
+    columns: Mapping[str, float]  # for each numeric column the mean over rows of its least error
+    worst: Mapping[str, float]  # for each numeric column the least error that 95 of 100 rows have at least
+    # the mean over rows of the diagonal Fisher information leakage; its inverse bounds the mean over columns
     dfil: float
 
 

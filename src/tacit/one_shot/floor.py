@@ -31,8 +31,6 @@ from tacit.one_shot.findings import Z95
 from tacit.one_shot.questions import areas, shares
 from tacit.one_shot.same_bits import in_blocks
 
-__all__ = ["FLOORS", "Floor", "clusters", "pca", "waist", "worth"]
-
 Floats = NDArray[np.float32]
 Arrays = dict[str, NDArray[Any]]
 
@@ -49,17 +47,11 @@ _ROUNDS = 12
 
 @dataclass(frozen=True)
 class Floor:
-    """An embedding without labels; it embeds any row alike.
+    """An embedding without labels; it embeds any row alike."""
 
-    Attributes:
-        name: one of `FLOORS`.
-        width: how many numbers a row gets.
-        arrays: all that decides an embedding.
-    """
-
-    name: str
-    width: int
-    arrays: Arrays
+    name: str  # one of `FLOORS`
+    width: int  # how many numbers a row gets
+    arrays: Arrays  # all that decides an embedding
 
     @property
     def digest(self) -> str:

@@ -14,8 +14,6 @@ from tacit.errors import UsageError
 from tacit.one_shot.noise import with_noise
 from tacit.one_shot.ranks import Ranks
 
-__all__ = ["Coding", "Form", "shown"]
-
 
 @dataclass(frozen=True)
 class Form:
@@ -47,21 +45,13 @@ class Form:
 
 @dataclass(frozen=True)
 class Coding:
-    """An embedding in a form, fitted on its training rows; any other row is coded alike.
+    """An embedding in a form, fitted on its training rows; any other row is coded alike."""
 
-    Attributes:
-        form: of the embedding.
-        width: of the message, which has one shape: numbers that are not sent are all 0.
-        scale: the noise on each number; empty without noise.
-        version: of the embedding and its form, by which noise is keyed.
-        ranks: of the numbers that are sent.
-    """
-
-    form: Form
-    width: int
-    scale: tuple[float, ...]
-    version: str
-    ranks: Ranks
+    form: Form  # of the embedding
+    width: int  # of the message, which has one shape: numbers that are not sent are all 0
+    scale: tuple[float, ...]  # the noise on each number; empty without noise
+    version: str  # of the embedding and its form, by which noise is keyed
+    ranks: Ranks  # of the numbers that are sent
 
     @classmethod
     def fit(cls, z: NDArray[np.float32], form: Form, *, width: int, secret: bytes, digest: str) -> Self:

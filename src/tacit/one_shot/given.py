@@ -18,8 +18,6 @@ from tacit.contracts import noise_source
 from tacit.one_shot.decoders import LEVELS, Bag, answered, first_guess, updates_for
 from tacit.one_shot.questions import Questions
 
-__all__ = ["given"]
-
 Bins = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from tacit.align.encoder import Inputs
 from tacit.one_shot.floor import pca
 
-__all__ = ["Averages", "averages", "partitions"]
-
 _DIRECTIONS = 24  # of the rows that are cut along
 
 

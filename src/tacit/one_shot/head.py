@@ -26,8 +26,6 @@ from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._network import Fitting, Scorer, TableTrunk, fit_scorer, same_draws, scores_of, units_of
 from tacit.one_shot._rows import Progress, Target, fresh, matrix, save_own, softmax, true_target, unordered
 
-__all__ = ["HEADS", "Head", "Shape", "fit_head", "load_head"]
-
 HEADS = ("trees", "network")
 """The heads that have a name; anything else is an object or a factory of the user's."""
 
@@ -41,19 +39,12 @@ _FEW_CODES = 2  # true labels tell categories apart, so that no order of theirs 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a head is for: it refuses rows of another shape.
+    """What a head is for: it refuses rows of another shape."""
 
-    Attributes:
-        width: the numbers a row of the embedding; 0 for the fallback.
-        categorical: the label party's own categorical columns.
-        numeric: its own numeric columns.
-        classes: how many classes there are; None for numbers.
-    """
-
-    width: int
-    categorical: int
-    numeric: int
-    classes: int | None
+    width: int  # the numbers a row of the embedding; 0 for the fallback
+    categorical: int  # the label party's own categorical columns
+    numeric: int  # its own numeric columns
+    classes: int | None  # how many classes there are; None for numbers
 
     @classmethod
     def of(cls, codes: NDArray[np.uint8] | None, own: Inputs | None, classes: int | None) -> Shape:
@@ -162,15 +153,10 @@ def load_head(folder: Path) -> Head:
 
 @dataclass(frozen=True)
 class TreesHead:
-    """Boosted trees.
+    """Boosted trees."""
 
-    Attributes:
-        shape: what it is for.
-        forest: the trees of all folds.
-    """
-
-    shape: Shape
-    forest: Forest
+    shape: Shape  # what it is for
+    forest: Forest  # the trees of all folds
 
     def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
         """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
@@ -185,19 +171,12 @@ class TreesHead:
 
 @dataclass(frozen=True)
 class NetworkHead:
-    """A small network.
+    """A small network."""
 
-    Attributes:
-        shape: what it is for.
-        net: rows to scores.
-        shift: what is added to a score of numbers.
-        scale: what it is multiplied with before.
-    """
-
-    shape: Shape
-    net: Scorer
-    shift: float = 0.0
-    scale: float = 1.0
+    shape: Shape  # what it is for
+    net: Scorer  # rows to scores
+    shift: float = 0.0  # what is added to a score of numbers
+    scale: float = 1.0  # what it is multiplied with before
 
     @classmethod
     def fit(
@@ -258,17 +237,11 @@ def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None, ours: bool) ->
 
 @dataclass(frozen=True)
 class OwnHead:
-    """An object of the user's with `predict_proba`, or `predict` for numbers.
+    """An object of the user's with `predict_proba`, or `predict` for numbers."""
 
-    Attributes:
-        shape: what it is for.
-        model: the fitted object; it gets codes of categories, numbers and ranks side by side.
-        present: the classes that it saw.
-    """
-
-    shape: Shape
-    model: Any
-    present: tuple[int, ...]
+    shape: Shape  # what it is for
+    model: Any  # the fitted object; it gets codes of categories, numbers and ranks side by side
+    present: tuple[int, ...]  # the classes that it saw
 
     def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
         """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""

@@ -39,8 +39,6 @@ from tacit.one_shot.releasing import Home, Released, above_floor, release
 from tacit.one_shot.sums import Sums
 from tacit.one_shot.target import Target, figures, read_target
 
-__all__ = ["Result", "one_shot"]
-
 _WIDE = 100  # characters of a line of a result
 
 

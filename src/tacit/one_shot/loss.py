@@ -26,8 +26,6 @@ from tacit.errors import UsageError
 from tacit.one_shot._atoms import Atoms, up
 from tacit.one_shot._lattice import Lattice
 
-__all__ = ["Loss"]
-
 _PAIRS = 1 << 13  # of outcomes that are multiplied out exactly: 64 releases of a coin and 64 more, just not
 _EXACT = 1 << 15  # bits of a probability that is kept exactly
 
@@ -36,10 +34,6 @@ _EXACT = 1 << 15  # bits of a probability that is kept exactly
 class Loss:
     """What one release, or several, tell about a label. Never below the truth.
 
-    Attributes:
-        atoms: outcomes and how likely they are under either label.
-        most: the largest factor by which any outcome changes the odds; None where none is finite.
-
     >>> coin = Loss.of([(Fraction(3, 5), Fraction(2, 5)), (Fraction(2, 5), Fraction(3, 5))])
     >>> coin.auc() == 0.6000000000000001 == up(Fraction(3, 5)), coin.odds()
     (True, 1.5)
@@ -47,8 +41,8 @@ class Loss:
     (0.648, 2.25)
     """
 
-    atoms: Atoms | Lattice
-    most: Fraction | None
+    atoms: Atoms | Lattice  # outcomes and how likely they are under either label
+    most: Fraction | None  # the largest factor by which any outcome changes the odds; None where none is finite
 
     def __repr__(self) -> str:
         return f"Loss(auc={self.auc():.6g}, odds={self.odds():.6g})"

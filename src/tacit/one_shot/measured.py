@@ -24,8 +24,6 @@ from tacit.one_shot.mechanisms import Flipping, Mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.questions import areas
 
-__all__ = ["Added", "Area", "added", "canaries", "most_of_flips", "read_flips", "told_truth"]
-
 _SURE = 5.0  # deviations; above a bound by so many once in three million
 _LEAST = 10  # rows of either kind
 _ATTACKED = 60_000  # rows that a partner knows, and that it is judged on, at most
@@ -34,17 +32,11 @@ _TAIL = 0.1  # of numbers: the lowest and the highest tenth are told apart
 
 @dataclass(frozen=True)
 class Area:
-    """A measured AUC.
+    """A measured AUC."""
 
-    Attributes:
-        value: of it.
-        error: its standard error.
-        rows: that it was measured on.
-    """
-
-    value: float
-    error: float
-    rows: int
+    value: float  # of it
+    error: float  # its standard error
+    rows: int  # that it was measured on
 
     @property
     def estimate(self) -> Estimate:
@@ -80,17 +72,12 @@ def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[
 
 @dataclass(frozen=True)
 class Added:
-    """What flipped labels add for somebody who has columns that tell of labels anyway.
+    """What flipped labels add for somebody who has columns that tell of labels anyway."""
 
-    Attributes:
-        without: how well the columns alone tell labels apart.
-        together: how well they do with what was sent.
-        gain: the difference, on the same rows. With labels independent given the columns it is at most what is
-            certified less 1/2, whatever the columns are.
-    """
-
-    without: Area
-    together: Area
+    without: Area  # how well the columns alone tell labels apart
+    together: Area  # how well they do with what was sent
+    # the difference, on the same rows. With labels independent given the columns it is at most what is certified less
+    # 1/2, whatever the columns are
     gain: Area
 
 

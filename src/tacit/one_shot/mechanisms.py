@@ -13,11 +13,6 @@ from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.numbers import NumberFlips, number_flips
 from tacit.one_shot.sums import Sums, sums
 
-__all__ = [
-    "Flipping", "Mechanism", "agreed_mechanism", "check_agreed", "described", "odds_of", "outcomes", "read_mechanism",
-    "sent_dtype", "shares",
-]  # fmt: skip
-
 Flipping = Flips | NumberFlips
 """What sends something of each label. Two limits of one `series` are nested, and cost what the weaker of them costs."""
 

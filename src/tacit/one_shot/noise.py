@@ -10,8 +10,6 @@ from scipy.special import ndtri
 
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["row_normals", "with_noise"]
-
 _WORDS = 8  # of eight bytes that one hash gives
 
 

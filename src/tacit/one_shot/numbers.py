@@ -33,8 +33,6 @@ from tacit.one_shot._checked import MAX_ODDS, WHOLE, check_parameters, limit_of,
 from tacit.one_shot.flips import RARE, Flips, flips
 from tacit.one_shot.loss import Loss
 
-__all__ = ["MAX_CELLS", "NumberFlips", "number_flips"]
-
 MAX_CELLS = 64
 _NAME, _VERSION = "number flips", 1
 _REACHES = (1.5, 2.5)  # how far a program's outputs go, in units of what they have to at least

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from tacit.disk import make_folder, opened, replaced, storing, sync_folder
 from tacit.errors import StorageError, UsageError
 
-__all__ = ["discard", "guard", "part", "store", "store_array", "store_json"]
-
 
 def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[[str], None] = lambda _: None) -> Path:
     """A folder of results, for its owner alone: made by `make` beside it, and given its name when all is on the disk.

@@ -17,8 +17,6 @@ from tacit.models.layers import count
 from tacit.one_shot._network import PictureTrunk, TableTrunk, same_draws
 from tacit.one_shot._rows import Progress
 
-__all__ = ["EPOCHS", "REPLACED", "pretrain", "trunk_for"]
-
 EPOCHS = 6
 """How often each row is seen."""
 REPLACED = 0.4

@@ -19,8 +19,6 @@ from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot.told_apart import Embedded, runs, steps, told_apart
 
-__all__ = ["LEAST", "TAIL", "Questions", "areas", "codes_read", "shares"]
-
 TAIL = 0.05
 """The share of the rows that a column's lowest and its highest numbers are, ties aside; more where rows are few."""
 
@@ -43,40 +41,25 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Set:
-    """Numbers or codes of a column that are asked for together.
+    """Numbers or codes of a column that are asked for together."""
 
-    Attributes:
-        column: as a place among the names of all columns.
-        edges: of the steps of a number; None for codes.
-        members: whether each step or code is one of them.
-        words: what is asked.
-    """
-
-    column: int
-    edges: NDArray[np.floating] | None
-    members: NDArray[np.bool_]
-    words: str
+    column: int  # as a place among the names of all columns
+    edges: NDArray[np.floating] | None  # of the steps of a number; None for codes
+    members: NDArray[np.bool_]  # whether each step or code is one of them
+    words: str  # what is asked
 
 
 @dataclass(frozen=True)
 class Questions:
-    """The questions of a table, and the answers that its rows have.
+    """The questions of a table, and the answers that its rows have."""
 
-    Attributes:
-        inputs: the table.
-        names: of the numeric columns, those of flags included, then of the categorical ones.
-        numbers: which numeric columns are asked for; those that never vary are not.
-        tails: (numeric column, edge, whether above it) of each tail.
-        categories: (categorical column, code) of each category; the code -1 stands for all that are not asked for.
-        sets: bands of numbers, and numbers and codes that an embedding tells from others.
-    """
-
-    inputs: Inputs
-    names: tuple[str, ...]
-    numbers: tuple[int, ...]
-    tails: tuple[tuple[int, float, bool], ...]
+    inputs: Inputs  # the table
+    names: tuple[str, ...]  # of the numeric columns, those of flags included, then of the categorical ones
+    numbers: tuple[int, ...]  # which numeric columns are asked for; those that never vary are not
+    tails: tuple[tuple[int, float, bool], ...]  # (numeric column, edge, whether above it) of each tail
+    # (categorical column, code) of each category; the code -1 stands for all that are not asked for
     categories: tuple[tuple[int, int], ...]
-    sets: tuple[Set, ...] = ()
+    sets: tuple[Set, ...] = ()  # bands of numbers, and numbers and codes that an embedding tells from others
 
     @classmethod
     def of(

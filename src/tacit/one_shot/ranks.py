@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError, TensorError, UsageError
 
-__all__ = ["MOST", "Ranks"]
-
 MOST = 256
 """The most ranks that a number may have: a rank is one byte."""
 
@@ -30,13 +28,11 @@ class Ranks:
 
     An edge lies midway between two values of training rows, so that no training row sits on one and the last digit of
     a sum never decides a rank.
-
-    Attributes:
-        edges: for each number its edges, rising: rank r holds what lies from edge r - 1 on and below edge r.
-        values: for each number the mean of the training rows of each rank; one more than edges.
     """
 
+    # for each number its edges, rising: rank r holds what lies from edge r - 1 on and below edge r
     edges: tuple[tuple[float, ...], ...]
+    # for each number the mean of the training rows of each rank; one more than edges
     values: tuple[tuple[float, ...], ...]
 
     @classmethod

@@ -15,26 +15,19 @@ from torch.nn import functional
 from tacit.align.encoder import Columns, Encoder, Inputs
 from tacit.errors import DataError, TensorError
 
-__all__ = ["Reader", "labels_of", "looked_for"]
-
 _FLAGGED = 0.01  # the share of missing numbers from which on that one is missing is a column of its own
 _PLACES = 8  # of a picture, each way, whose brightness decoders look for
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How rows of one kind are read: fitted on training rows, any other row is read alike.
+    """How rows of one kind are read: fitted on training rows, any other row is read alike."""
 
-    Attributes:
-        columns: the names: those of a table, x0, x1, ... of an array, c0, ... and x0, ... of `Inputs`; of pictures
-            the places that decoders look for.
-        encoder: of tables and arrays of numbers; None for pictures and for `Inputs`.
-        kind: in words.
-    """
-
+    # the names: those of a table, x0, x1, ... of an array, c0, ... and x0, ... of `Inputs`; of pictures the places that
+    # decoders look for
     columns: Columns
-    encoder: Encoder | None
-    kind: str
+    encoder: Encoder | None  # of tables and arrays of numbers; None for pictures and for `Inputs`
+    kind: str  # in words
 
     @classmethod
     def fit(cls, given: Any, train: NDArray[np.intp], what: str) -> Self:

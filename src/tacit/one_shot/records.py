@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from tacit.ledger.keys import digests
 
-__all__ = ["Charge", "Checked", "Keys", "Release", "Rows", "Summary", "Terms", "keyed", "padded", "sealed"]
-
 Keys = NDArray[np.uint8]
 """By which rows or units are known for good.  (rows, 16)"""
 
@@ -41,46 +39,29 @@ def padded(arrays: Sequence[NDArray[Any]], start: int, count: int) -> list[bytes
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a release, in the order in which their bits leave.
+    """The rows of a release, in the order in which their bits leave."""
 
-    Attributes:
-        keys: by which the label party knows each row for good.  (rows, 16)
-        units: by which rows that count together are known; the keys themselves where every row counts alone.
-        labels: as they are now; -1 where a row has none.  (rows,)
-    """
-
-    keys: Keys
-    units: Keys
-    labels: NDArray[np.int64]
+    keys: Keys  # by which the label party knows each row for good. (rows, 16)
+    units: Keys  # by which rows that count together are known; the keys themselves where every row counts alone
+    labels: NDArray[np.int64]  # as they are now; -1 where a row has none. (rows,)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What labels are, who gets what is released of them, and what all releases together may come to.
+    """What labels are, who gets what is released of them, and what all releases together may come to."""
 
-    Attributes:
-        run: the contract's run, for people.
-        partners: who gets it.
-        label: the column.
-        definition: what its values mean; other values of the same column are other labels.
-        unit: what is counted: "row", or a column's name. A book has one for good.
-        coin_id: the columns that name a row. A book has them for good, too: by others a row would have new coins.
-        budget: the leak AUC that all releases together may reach for any unit; None for no budget.
-        odds_budget: likewise, the factor of the odds.
-        delta: the probability with which that factor may be passed, where sums were released; flips never pass it.
-        epoch: of the coins; another one draws them all anew, and costs as much again.
-    """
-
-    run: str
-    partners: tuple[str, ...]
-    label: str
-    definition: str
-    unit: str = "row"
+    run: str  # the contract's run, for people
+    partners: tuple[str, ...]  # who gets it
+    label: str  # the column
+    definition: str  # what its values mean; other values of the same column are other labels
+    unit: str = "row"  # what is counted: "row", or a column's name. A book has one for good
+    # the columns that name a row. A book has them for good, too: by others a row would have new coins
     coin_id: tuple[str, ...] = ()
-    budget: float | None = None
-    odds_budget: float | None = None
+    budget: float | None = None  # the leak AUC that all releases together may reach for any unit; None for no budget
+    odds_budget: float | None = None  # likewise, the factor of the odds
+    # the probability with which that factor may be passed, where sums were released; flips never pass it
     delta: float = 0.0
-    epoch: int = 0
+    epoch: int = 0  # of the coins; another one draws them all anew, and costs as much again
 
     @property
     def coin(self) -> tuple[str, str, int]:
@@ -90,63 +71,37 @@ class Terms:
 
 @dataclass(frozen=True)
 class Charge:
-    """What all releases together tell about a unit.
+    """What all releases together tell about a unit."""
 
-    Attributes:
-        units: how many units have this much.
-        auc: with which whoever knows everything else tells two labels of it apart, at most.
-        odds: the factor by which the odds of its label change, at most.
-        releases: the mechanisms that its rows went through, in words.
-        delta: the probability with which these odds may be passed; 0 but where sums are among the mechanisms.
-    """
-
-    units: int
-    auc: float
-    odds: float
-    releases: str
-    delta: float = 0.0
+    units: int  # how many units have this much
+    auc: float  # with which whoever knows everything else tells two labels of it apart, at most
+    odds: float  # the factor by which the odds of its label change, at most
+    releases: str  # the mechanisms that its rows went through, in words
+    delta: float = 0.0  # the probability with which these odds may be passed; 0 but where sums are among the mechanisms
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release, as the book has it.
+    """One release, as the book has it."""
 
-    Attributes:
-        run: the contract's run.
-        time: when it was entered.
-        partners: who gets it.
-        label: the column.
-        parameters: of the mechanism.
-        rows: how many.
-        auc: of a row in this release alone.
-        odds: likewise.
-    """
-
-    run: str
-    time: str
-    partners: tuple[str, ...]
-    label: str
-    parameters: Mapping[str, Any]
-    rows: int
-    auc: float
-    odds: float
+    run: str  # the contract's run
+    time: str  # when it was entered
+    partners: tuple[str, ...]  # who gets it
+    label: str  # the column
+    parameters: Mapping[str, Any]  # of the mechanism
+    rows: int  # how many
+    auc: float  # of a row in this release alone
+    odds: float  # likewise
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The whole book.
+    """The whole book."""
 
-    Attributes:
-        unit: what is counted: "row", or a column's name.
-        releases: all of them, oldest first.
-        charges: what the units have come to, the most first.
-        labels: frozen ones.
-    """
-
-    unit: str
-    releases: tuple[Release, ...]
-    charges: tuple[Charge, ...]
-    labels: int
+    unit: str  # what is counted: "row", or a column's name
+    releases: tuple[Release, ...]  # all of them, oldest first
+    charges: tuple[Charge, ...]  # what the units have come to, the most first
+    labels: int  # frozen ones
 
     @property
     def auc(self) -> float:

@@ -25,47 +25,29 @@ from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.shipments import Before
 
-__all__ = ["Home", "Released", "above_floor", "attack_groups", "release"]
-
 _GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
 _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
 
 
 @dataclass(frozen=True)
 class Home:
-    """What a feature party has at home when it decides what leaves.
+    """What a feature party has at home when it decides what leaves."""
 
-    Attributes:
-        shown: what the learner sees of all rows, training rows first.
-        rows: all columns of these rows: what decoders look for.
-        columns: their names.
-        train: how many of the rows are for training.
-        width: of the message.
-        secret: keys the noise.
-        limit: on what decoders may read of anything; None for none.
-        known: the share of the rows that decoders know.
-        attacked: whether decoders attack at all.
-        seed: of everything that is drawn.
-        threads: that may be used.
-        progress: is told how far it is.
-        groups: of the rows, which the label party has seen where it answers with sums.  (rows, partitions)
-        before: what has left of these rows before; None where nobody keeps a book of that.
-    """
-
-    shown: Inputs | Tensor
-    rows: Inputs
-    columns: Columns
-    train: int
-    width: int
-    secret: bytes
-    limit: float | None = None
-    known: float = 0.5
-    attacked: bool = True
-    seed: int = 0
-    threads: int = 1
-    progress: Progress = lambda *_: None
+    shown: Inputs | Tensor  # what the learner sees of all rows, training rows first
+    rows: Inputs  # all columns of these rows: what decoders look for
+    columns: Columns  # their names
+    train: int  # how many of the rows are for training
+    width: int  # of the message
+    secret: bytes  # keys the noise
+    limit: float | None = None  # on what decoders may read of anything; None for none
+    known: float = 0.5  # the share of the rows that decoders know
+    attacked: bool = True  # whether decoders attack at all
+    seed: int = 0  # of everything that is drawn
+    threads: int = 1  # that may be used
+    progress: Progress = lambda *_: None  # is told how far it is
+    # of the rows, which the label party has seen where it answers with sums. (rows, partitions)
     groups: NDArray[np.int64] | None = None
-    before: Before | None = None
+    before: Before | None = None  # what has left of these rows before; None where nobody keeps a book of that
 
     def coding(self, bottom: Bottom | Floor, z: NDArray[np.float32], form: Form) -> Coding:
         """An embedding of all rows in a form."""
@@ -93,23 +75,14 @@ class Home:
 
 @dataclass(frozen=True)
 class Released:
-    """An embedding as it leaves.
+    """An embedding as it leaves."""
 
-    Attributes:
-        bottom: that made it: learnt, or one that no label had a part in.
-        coding: its form, and what codes any row alike.
-        codes: what leaves.  (rows, width)
-        audit: what decoders read of it; None where it was not attacked.
-        tried: each form that was tried, and the most that was read of it.
-        why: what was sent instead of what was learnt, and why; empty where it is what was learnt.
-    """
-
-    bottom: Bottom | Floor
-    coding: Coding
-    codes: NDArray[np.uint8]
-    audit: ReleaseAudit | None
-    tried: tuple[str, ...] = ()
-    why: str = ""
+    bottom: Bottom | Floor  # that made it: learnt, or one that no label had a part in
+    coding: Coding  # its form, and what codes any row alike
+    codes: NDArray[np.uint8]  # what leaves. (rows, width)
+    audit: ReleaseAudit | None  # what decoders read of it; None where it was not attacked
+    tried: tuple[str, ...] = ()  # each form that was tried, and the most that was read of it
+    why: str = ""  # what was sent instead of what was learnt, and why; empty where it is what was learnt
 
     def as_dict(self) -> dict[str, Any]:
         """What is told of it, for JSON."""

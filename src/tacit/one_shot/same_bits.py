@@ -14,8 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["in_blocks", "mixed"]
-
 _BLOCK = 64  # rows
 
 

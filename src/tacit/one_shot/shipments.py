@@ -23,8 +23,6 @@ from tacit.disk import make_folder
 from tacit.errors import StorageError
 from tacit.one_shot.records import Keys
 
-__all__ = ["Before", "Shipment", "Shipments", "version_of"]
-
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shipments (
     id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partner TEXT NOT NULL,
@@ -44,42 +42,25 @@ def version_of(run_id: str, values: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Shipment:
-    """Something that left: an embedding, or groups.
+    """Something that left: an embedding, or groups."""
 
-    Attributes:
-        run: the contract's run.
-        partner: who got it.
-        version: of it; see `version_of`.
-        form: how many numbers of a row, in how many ranks, under how much noise; or how many groups.
-        rows: how many.
-        worst: the most that the audit before release says of anything, 0 to 1.
-        time: when it was entered.
-        kind: which of the two it is.
-    """
-
-    run: str
-    partner: str
-    version: str
-    form: str
-    rows: int
-    worst: float
-    time: str = ""
-    kind: Literal["embedding", "groups"] = "embedding"
+    run: str  # the contract's run
+    partner: str  # who got it
+    version: str  # of it; see `version_of`
+    form: str  # how many numbers of a row, in how many ranks, under how much noise; or how many groups
+    rows: int  # how many
+    worst: float  # the most that the audit before release says of anything, 0 to 1
+    time: str = ""  # when it was entered
+    kind: Literal["embedding", "groups"] = "embedding"  # which of the two it is
 
 
 @dataclass(frozen=True)
 class Before:
-    """What has left of some rows, each version by itself.
+    """What has left of some rows, each version by itself."""
 
-    Attributes:
-        run_id: of the run that asks: by it the version is known that is about to leave, if it has left before.
-        embeddings: numbers.  (rows, numbers)
-        groups: the number of each row's group.  (rows, partitions)
-    """
-
-    run_id: str
-    embeddings: Mapping[str, NDArray[np.uint8]]
-    groups: Mapping[str, NDArray[np.int64]]
+    run_id: str  # of the run that asks: by it the version is known that is about to leave, if it has left before
+    embeddings: Mapping[str, NDArray[np.uint8]]  # numbers. (rows, numbers)
+    groups: Mapping[str, NDArray[np.int64]]  # the number of each row's group. (rows, partitions)
 
     @property
     def versions(self) -> list[str]:

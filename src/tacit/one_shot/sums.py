@@ -27,8 +27,6 @@ from tacit.one_shot._checked import check_parameters, limit_of, odds_of, share_o
 from tacit.one_shot._gaussian import BITS, KeyedBits, discrete_gaussian, masses_of
 from tacit.one_shot.loss import Loss
 
-__all__ = ["Sums", "sums"]
-
 _NAMES, _VERSION = ("sums", "hidden sums"), 1
 _PARTS = 1 << 16  # variances are whole parts of this
 _MOST = {"partitions": 256, "groups": 1 << 20, "classes": 1024, "span": 1023, "rows": 1024}

@@ -15,28 +15,18 @@ from tacit.audit.metrics.leak_auc import auc
 from tacit.config import Exchange
 from tacit.errors import LabelsError
 
-__all__ = ["Target", "figures", "read_target"]
-
 _RARE = 0.5  # a rare class has no larger share
 
 
 @dataclass(frozen=True)
 class Target:
-    """The labels of all aligned rows.
+    """The labels of all aligned rows."""
 
-    Attributes:
-        kind: "classes" or "number".
-        classes: how many there are; 0 for numbers.
-        values: class numbers as int64, or numbers as float64.  (rows,)
-        known: where there is a label.  (rows,)
-        definition: what they mean, in words that never change.
-    """
-
-    kind: Literal["classes", "number"]
-    classes: int
-    values: NDArray[np.int64] | NDArray[np.float64]
-    known: NDArray[np.bool_]
-    definition: str
+    kind: Literal["classes", "number"]  # "classes" or "number"
+    classes: int  # how many there are; 0 for numbers
+    values: NDArray[np.int64] | NDArray[np.float64]  # class numbers as int64, or numbers as float64. (rows,)
+    known: NDArray[np.bool_]  # where there is a label. (rows,)
+    definition: str  # what they mean, in words that never change
 
     def __len__(self) -> int:
         return len(self.values)

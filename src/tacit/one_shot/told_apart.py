@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-__all__ = ["Embedded", "runs", "steps", "told_apart"]
-
 _STEPS = 256  # of a number at most
 _ROWS = 25  # known rows of a step at least, where a number has more distinct values than that allows
 _RUN = 0.1  # the share of the rows that a run of numbers is, or more

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from tacit.contracts import Event
 
-__all__ = ["Facts", "Mechanism", "Option", "options_of"]
-
 _NORMAL = NormalDist()
 _SCALES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "log": (math.log, math.exp),

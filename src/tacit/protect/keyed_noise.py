@@ -17,8 +17,6 @@ from torch import Tensor
 from tacit.contracts import NoiseSource
 from tacit.errors import UsageError
 
-__all__ = ["KeyedNoise"]
-
 _PIECE = 1 << 14  # pairs of normals at once
 _ZEROS = memoryview(bytes(16 * _PIECE))
 _SLACK = 15  # what `update_into` wants behind its output

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from tacit.contracts import EmbeddingProtection, Event, Protection
 from tacit.protect.facts import options_of
 
-__all__ = ["HIGHEST", "described", "spelled", "stronger", "stronger_embedding"]
-
 HIGHEST = 10
 """The last level: a thousand times the configured noise."""
 

@@ -34,6 +34,7 @@ __all__ = [
     "label_limits",
     "private_match",
     "purpose",
+    "raise_if_refused",
     "record",
 ]
 
@@ -74,6 +75,16 @@ def following(link: Link, waiting: Waiting, why: str) -> Message:
     if message.kind == "refusal":
         raise refused_by(message, link.peer)
     return message
+
+
+def raise_if_refused(link: Link) -> None:
+    """Raise the refusal that a peer sent before it hung up, which whoever was just sending has not read."""
+    try:
+        while (message := link.recv(0.0)) is not None:
+            if message.kind == "refusal":
+                raise refused_by(message, link.peer)
+    except LinkError:
+        pass
 
 
 def heard(link: Link, kind: str, step: int, fields: dict[str, type], telling: Telling, why: str) -> dict[str, Any]:

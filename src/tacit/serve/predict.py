@@ -7,7 +7,7 @@
                                                 <--    which prediction it is, what is settled, what has come
     what is settled here                        -->
                                                 <--    whether ids are matched (again)
-    (private: the protocol of `tacit align`)    <-->   (by key: tokens of all rows of the file)
+    (private: the protocol of `tacit align`)    <-->   (by key: tokens of all rows of the file; taken)
     embeddings of these rows, in parts          -->
                                                 <--    done
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,8 @@ class Delivering:
         source: its table.
         match: how ids are matched.
         telling: told how far it is.
+        left: the name of the prediction whose embeddings have begun to leave. One command gives one: a peer that
+            hangs up with its answer would else come back for other rows.
     """
 
     folder: Folder
@@ -80,6 +82,7 @@ class Delivering:
     source: Path
     match: str
     telling: Telling
+    left: list[str] = field(default_factory=list)
 
     def until_delivered(self) -> Delivered:
         """Talk with the label party until it has everything."""
@@ -128,6 +131,7 @@ class Delivering:
     def _session(self, link: Link) -> Delivered | None:
         """What is done over one link; None where it is to be made again for what comes next."""
         said = heard(link, "hello", 1, _STATE, self.telling, "it does not say what it asks for")
+        self._refuse_others(link.peer, bool(self.left) and said["job"] not in self.left)
         job = Job(self.where, said["job"], self._facts)
         most = self.folder.terms.alignment.largest_set
         if not 0 <= said["rows"] <= most:
@@ -135,12 +139,21 @@ class Delivering:
         asked = job.matched
         link.send(control("hello", 1, {"matched": "" if asked is None else asked.id, "half": self.embedder.digest}))
         again = heard(link, "hello", 2, {"match": bool}, self.telling, "it does not answer")["match"]
+        self._refuse_others(link.peer, bool(self.left) and again)
         if again or asked is None or asked.id != said["matched"]:
             if not again:
                 raise RefusedError("matched", f"{link.peer} goes on with rows that were not matched here")
             self._match(link, job, said["rows"])
             return None
         return self._deliver(link, job, asked, said["have"])
+
+    def _refuse_others(self, peer: str, others: bool) -> None:
+        if others:
+            raise RefusedError(
+                "job",
+                f"{peer} has been answered and now asks for other rows: nobody is answered twice by one command; ask "
+                "there what happened, then give the same command again on all sides",
+            )
 
     # --- which rows ---
 
@@ -177,6 +190,7 @@ class Delivering:
             raise RefusedError("tokens", f"{link.peer} asks for a row more than once in one prediction")
         digest = hashed.hexdigest()
         store(job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
+        link.send(control("hello", 3, {}))
 
     # --- what leaves ---
 
@@ -192,6 +206,7 @@ class Delivering:
         size = rows_of_chunk(width)
         if not 0 <= have <= -(-asked.count // size):
             raise RefusedError("have", f"{link.peer} says that it has {have} parts, and there are not so many")
+        self.left[:] = [job.name]
         for step, start in enumerate(range(have * size, asked.count, size), start=have):
             link.send(Message(step, "embedding", torch.from_numpy(np.array(whole[start : start + size])), b""))
             self.telling.trace("embedding sent")

@@ -21,7 +21,16 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import meet, server
 from tacit.contracts import Link, Message
 from tacit.errors import DataError, LinkError, RefusedError
-from tacit.serve.conversation import TOKENS, following, heard, label_limits, private_match, purpose, record
+from tacit.serve.conversation import (
+    TOKENS,
+    following,
+    heard,
+    label_limits,
+    private_match,
+    purpose,
+    raise_if_refused,
+    record,
+)
 from tacit.serve.halves import Scorer, encoded, pin
 from tacit.serve.job import Inbox, Job
 from tacit.serve.scores import Scoring, Written
@@ -150,7 +159,7 @@ class Asking:
                 waiting, alarm = self.telling.waiting, self.telling.alarm
                 links = meet(folder, folder.terms, door, limits, waiting=waiting, alarm=alarm, purpose=hello)
                 try:
-                    over = self._session(links)
+                    over = self._over(links)
                 except RefusedError as error:
                     for link in links.values():
                         last_words(link, error)
@@ -160,6 +169,15 @@ class Asking:
                 finally:
                     for link in links.values():
                         link.close()
+
+    def _over(self, links: Mapping[str, Link]) -> bool:
+        """Whether everything is here after one set of links; a peer that hangs up may have said why."""
+        try:
+            return self._session(links)
+        except LinkError:
+            for link in links.values():
+                raise_if_refused(link)
+            raise
 
     def _session(self, links: Mapping[str, Link]) -> bool:
         """What is done over one set of links; whether everything is here."""
@@ -217,6 +235,8 @@ class Asking:
             for link in links.values():
                 link.send(Message(step, "tokens", torch.from_numpy(tokens.copy()), b""))
             self.telling.progress("sending tokens", start + len(tokens), count)
+        for link in links.values():  # else a refusal would be left unread
+            heard(link, "hello", 3, {}, self.telling, "it looks rows up")
         digest = hashed.hexdigest()
         store(self.job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=self.ids.rows)
         self.telling.trace("matched")

@@ -11,8 +11,6 @@ from torch import Tensor
 from tacit.testing.form import bare_rows
 from tacit.testing.subject import Batch, CheckError, Subject, bits, finite, require, same_tree
 
-__all__ = ["CHECKS", "ODD"]
-
 _Odd = Mapping[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
 
 

@@ -14,8 +14,6 @@ from tacit.protect.embedding import names
 from tacit.testing.form import check_event
 from tacit.testing.subject import CheckError, bits, finite, generator, require, seed_world
 
-__all__ = ["EMBEDDING_CHECKS", "Shielded"]
-
 _INPUTS = 5
 _SHAPES = ((16, (4,)), (8, (4, 3, 3)), (1, (4,)), (1, (1,)), (2, (7,)), (3, (300,)))
 _FROM_SOURCE = "draw everything from the source that is passed: noise.normal(z.shape, dtype=z.dtype, device=z.device)"
@@ -23,13 +21,9 @@ _FROM_SOURCE = "draw everything from the source that is passed: noise.normal(z.s
 
 @dataclass(frozen=True)
 class Shielded:
-    """An embedding protection under examination.
+    """An embedding protection under examination."""
 
-    Attributes:
-        protection: what is examined.
-    """
-
-    protection: EmbeddingProtection
+    protection: EmbeddingProtection  # what is examined
 
     def rows(
         self, size: int = 16, cut: tuple[int, ...] = (4,), *, seed: int = 0, dtype: torch.dtype = torch.float32

@@ -12,32 +12,20 @@ from typing import Any, TypeVar
 
 from tacit.testing.subject import CheckError, global_randomness
 
-__all__ = ["Outcome", "asked", "examine", "where"]
-
 Examined = TypeVar("Examined")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one check.
+    """What came of one check."""
 
-    Attributes:
-        name: of the check.
-        asks: what it asks for, in a sentence or two.
-        passed: whether the protection does that.
-        detail: what was tried; where it failed, what happened.
-        expected: what the contract asks for, where it failed.
-        remedy: what to do about it, where it failed.
-        seconds: that the check took.
-    """
-
-    name: str
-    asks: str
-    passed: bool
-    detail: str
-    expected: str | None = None
-    remedy: str | None = None
-    seconds: float = 0.0
+    name: str  # of the check
+    asks: str  # what it asks for, in a sentence or two
+    passed: bool  # whether the protection does that
+    detail: str  # what was tried; where it failed, what happened
+    expected: str | None = None  # what the contract asks for, where it failed
+    remedy: str | None = None  # what to do about it, where it failed
+    seconds: float = 0.0  # that the check took
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""

@@ -17,8 +17,6 @@ from tacit.protect.gradient import names
 from tacit.testing.subject import Batch, CheckError, Subject, bits, finite, require, same, same_tree, seed_world
 from tacit.wire import checkpoint
 
-__all__ = ["BOOKS", "CHECKS", "bare_rows", "check_event"]
-
 _SHAPES = ((16, (8,)), (16, (2, 3, 3)), (16, (1,)), (1, (8,)), (1, (1,)), (2, (5,)), (24, (300,)))
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _LABELS = (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8, torch.int8, torch.bool)

@@ -15,24 +15,15 @@ from tacit.contracts import EmbeddingProtection, Protection
 from tacit.errors import UsageError
 from tacit.testing.examining import where
 
-__all__ = ["Loaded", "load"]
-
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file made.
+    """What a file made."""
 
-    Attributes:
-        file: where it came from.
-        factory: the name of what was called.
-        options: what it was called with.
-        protection: what it returned.
-    """
-
-    file: Path
-    factory: str
-    options: Mapping[str, object]
-    protection: Protection | EmbeddingProtection
+    file: Path  # where it came from
+    factory: str  # the name of what was called
+    options: Mapping[str, object]  # what it was called with
+    protection: Protection | EmbeddingProtection  # what it returned
 
     @property
     def spelled(self) -> str:

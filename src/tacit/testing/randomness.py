@@ -12,8 +12,6 @@ from torch import Tensor
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.testing.subject import Batch, Subject, bits, finite, require, same_tree
 
-__all__ = ["CHECKS", "reported_power", "unbiased"]
-
 FALSE_ALARM = 1e-6
 """The chance that a statistical check fails a protection that is right."""
 

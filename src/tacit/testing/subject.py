@@ -14,11 +14,6 @@ from torch import Tensor
 
 from tacit.contracts import Noise, Protected, Protection
 
-__all__ = [
-    "Batch", "CheckError", "Subject", "bits", "finite", "generator", "global_randomness", "make_batch", "require",
-    "same", "same_tree", "seed_world",
-]  # fmt: skip
-
 
 class CheckError(Exception):
     """A check that did not pass.
@@ -42,17 +37,11 @@ def require(holds: bool, expected: str, happened: str, remedy: str) -> None:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a label party has at one step: gradients, labels, and the embedding that came.
+    """What a label party has at one step: gradients, labels, and the embedding that came."""
 
-    Attributes:
-        grad: (batch, *cut)
-        labels: (batch,)
-        embedding: in the shape of `grad`, and such that the gradient would pull it towards 0.
-    """
-
-    grad: Tensor
-    labels: Tensor
-    embedding: Tensor
+    grad: Tensor  # (batch, *cut)
+    labels: Tensor  # (batch,)
+    embedding: Tensor  # in the shape of `grad`, and such that the gradient would pull it towards 0
 
     @classmethod
     def of(cls, grad: Tensor, labels: Tensor) -> Batch:
@@ -107,18 +96,12 @@ def seed_world(seed: int) -> None:
 
 @dataclass(frozen=True)
 class Subject:
-    """A protection under examination.
+    """A protection under examination."""
 
-    Attributes:
-        protection: what is examined.
-        device: where its tensors are.
-        draws: how often a statistical check draws.
-        drawn: what was drawn, by the steps before it: several checks look at the same draws.
-    """
-
-    protection: Protection
-    device: str = "cpu"
-    draws: int = 400
+    protection: Protection  # what is examined
+    device: str = "cpu"  # where its tensors are
+    draws: int = 400  # how often a statistical check draws
+    # what was drawn, by the steps before it: several checks look at the same draws
     drawn: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict, compare=False, repr=False)
 
     def batch(self, seed: int = 0, size: int = 24, cut: tuple[int, ...] = (6,), **kind: Any) -> Batch:

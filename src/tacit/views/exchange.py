@@ -7,8 +7,6 @@ from typing import Any
 
 from tacit.views.pacing import seconds
 
-__all__ = ["exchange_of", "figures_of", "part_left", "worst_of"]
-
 _SHOWN = 100  # columns that a page lists, the most readable first
 
 Stall = tuple[float, float, str]

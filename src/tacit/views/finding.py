@@ -11,8 +11,6 @@ from typing import Literal
 
 from tacit.errors import TacitError
 
-__all__ = ["DAMAGE", "Place", "damage", "find"]
-
 _DEEPEST = 8  # folders below a root
 _NEVER = frozenset({"journal", "checkpoints", "transcript", "inputs", "ledger", "keys", "trusted", "node_modules"})
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from tacit.errors import TacitError
 
-__all__ = ["LedgerGlance", "summed_up"]
-
 _APART = 60.0  # seconds between two looks
 _LARGEST = 4 * 2**20  # bytes of keys, of some hundred thousand examples; above that `tacit ledger` is asked
 

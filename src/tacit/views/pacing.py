@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-__all__ = ["pace_of", "rate_now", "seconds"]
-
 _MOVING = ("training", "catching up")
 _LATELY = 12  # lines of which the rate now is the mean
 _STANDING = ("waiting", "paused")

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Pace", "Show", "on_terminal", "one_bar"]
-
 _WINDOW = 64  # calls that the rate is taken over
 _PAUSE = 5.0  # seconds between two lines where there is no terminal; more as time goes by
 

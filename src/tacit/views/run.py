@@ -19,8 +19,6 @@ from tacit.views.report.rendering import read as read_report
 from tacit.views.series import Cells, Group, NormsOverTime, Series, by_protection, finite
 from tacit.views.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, Tail, alive, read_all
 
-__all__ = ["RunReader"]
-
 _FILES = (STATUS, LOGS[-1], LIVE, GATE, PACE, REPORT)
 _EVENTS = 1000
 _LARGEST = 2**53  # no count of ours is larger, and no larger one is a figure to draw

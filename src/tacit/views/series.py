@@ -11,8 +11,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cells", "Group", "NormsOverTime", "Series", "by_protection", "finite", "folded", "thinned"]
-
 Group = Literal["utility", "leak", "gate", "strength", "exchange"]
 """What a curve is about: the model, looks while training ran, figures of the gate, the protection, an exchange."""
 

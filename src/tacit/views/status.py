@@ -11,8 +11,6 @@ from typing import Any
 from tacit.company import sealed_log
 from tacit.errors import StorageError, UsageError
 
-__all__ = ["GATE", "LIVE", "LOGS", "PACE", "REPORT", "STATUS", "Tail", "alive", "read", "read_all", "read_run"]
-
 STATUS, LIVE, GATE, PACE, REPORT = "status.json", "live.jsonl", "gate.jsonl", "pace.jsonl", "report.json"
 LOGS = ("log.older.jsonl", "log.jsonl")
 """The older one is what the log was when it had become too large."""

@@ -17,8 +17,6 @@ from tacit.views.series import Series, by_protection, finite
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SweepReader"]
-
 _WORDS = ("protection", "knob", "options", "part", "worst attack", "worst part")
 _COSTS = ("untouched_rows", "stateless", "seconds")  # not what a model is worth
 

@@ -28,8 +28,6 @@ from tacit.disk import Buffer, write_at
 from tacit.errors import StorageError
 from tacit.wire.segment import gmac
 
-__all__ = ["Frame", "read_frames", "write_frame"]
-
 _MAGIC = b"TACITREC"
 _FIXED = struct.Struct("<8sII16s")
 _KEY, _NONCE = b"tacit transcript", bytes(12)
@@ -44,19 +42,12 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Frame:
-    """What was written down of some steps.
+    """What was written down of some steps."""
 
-    Attributes:
-        begin: the first of these steps.
-        end: the step after the last one.
-        tensors: by name.
-        about: a few plain values.
-    """
-
-    begin: int
-    end: int
-    tensors: Mapping[str, Tensor]
-    about: Mapping[str, int] = field(default_factory=dict)
+    begin: int  # the first of these steps
+    end: int  # the step after the last one
+    tensors: Mapping[str, Tensor]  # by name
+    about: Mapping[str, int] = field(default_factory=dict)  # a few plain values
 
 
 def write_frame(fd: int, path: Path, frame: Frame, offset: int) -> int:

@@ -22,8 +22,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tacit.errors import DataError, UsageError
 
-__all__ = ["DAYS", "MOST_DAYS", "Certificate", "Identity", "check_name", "create", "fingerprint", "read", "show"]
-
 LARGEST = 64 * 1024  # bytes of a file; ours have below 1,000
 DAYS, MOST_DAYS = 825, 1100  # that a certificate is valid, if nobody says otherwise, and at most
 SKEW = timedelta(hours=1)  # a new certificate is valid from an hour ago, for peers whose clocks are slow
@@ -31,34 +29,21 @@ SKEW = timedelta(hours=1)  # a new certificate is valid from an hour ago, for pe
 
 @dataclass(frozen=True)
 class Identity:
-    """What a party proves its name with.
+    """What a party proves its name with."""
 
-    Attributes:
-        name: of the party.
-        key_pem: the private key; it never leaves the party, and `repr` does not show it.
-        cert_pem: the certificate, which the peers pin.
-    """
-
-    name: str
-    key_pem: bytes = field(repr=False)
-    cert_pem: bytes = field(repr=False)
+    name: str  # of the party
+    key_pem: bytes = field(repr=False)  # the private key; it never leaves the party, and `repr` does not show it
+    cert_pem: bytes = field(repr=False)  # the certificate, which the peers pin
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a certificate says.
+    """What a certificate says."""
 
-    Attributes:
-        name: of the party that it belongs to.
-        fingerprint: as `fingerprint` writes it.
-        not_before: the first moment of its validity.
-        not_after: the last one.
-    """
-
-    name: str
-    fingerprint: str
-    not_before: datetime
-    not_after: datetime
+    name: str  # of the party that it belongs to
+    fingerprint: str  # as `fingerprint` writes it
+    not_before: datetime  # the first moment of its validity
+    not_after: datetime  # the last one
 
     def check_dates(self, now: datetime | None = None) -> None:
         """A `DataError` where the certificate is not valid at this moment."""

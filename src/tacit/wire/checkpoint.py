@@ -19,8 +19,6 @@ from torch import Tensor
 from tacit.disk import Buffer, make_folder, remove, replaced, storing, write_at
 from tacit.errors import StorageError, UsageError
 
-__all__ = ["Checkpoint", "Checkpoints", "flatten", "load", "rebuild", "save"]
-
 _FORMAT = "tacit-checkpoint-1"
 _NAME = re.compile(r"checkpoint-(\d{12})\.safetensors")
 _DIGEST = b'"sha256":"'  # the digest stands behind it, and as zeros in what it covers
@@ -30,17 +28,11 @@ _DEEPEST = 100  # that a tree may be nested
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved.
+    """What was saved."""
 
-    Attributes:
-        state: the tree, with plain dicts in the place of other mappings and new tensors.
-        meta: what was said about it.
-        turn: the turn that it belongs to, where `Checkpoints` wrote it.
-    """
-
-    state: Any
-    meta: Mapping[str, Any]
-    turn: int | None = None
+    state: Any  # the tree, with plain dicts in the place of other mappings and new tensors
+    meta: Mapping[str, Any]  # what was said about it
+    turn: int | None = None  # the turn that it belongs to, where `Checkpoints` wrote it
 
 
 def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None) -> None:
@@ -140,9 +132,6 @@ def _damaged(path: Path, what: str) -> StorageError:
 class Checkpoints:
     """The newest few checkpoints of a run, in a folder.
 
-    Attributes:
-        damaged: what was wrong with each checkpoint that `newest` had to pass over, by its file.
-
     Args:
         folder: where they are; made where there is none.
         keep: how many to keep, so that a damaged one does not end the run.
@@ -153,6 +142,7 @@ class Checkpoints:
         if keep < 1:
             raise UsageError(f"Checkpoints(keep={keep}) would keep none: pass 1 or more")
         self.folder, self.keep, self.allow = Path(folder), keep, tuple(allow)
+        # what was wrong with each checkpoint that `newest` had to pass over, by its file
         self.damaged: dict[Path, StorageError] = {}
         make_folder(self.folder)
 

@@ -24,11 +24,6 @@ from torch import Tensor
 from tacit.contracts import Message, raw_bytes
 from tacit.errors import ProtocolError, TensorError, UsageError
 
-__all__ = [
-    "CONTROL", "DEPTH", "DIMENSIONS", "DTYPES", "FRAME", "HEADER", "KINDS", "LONGEST", "Assembler", "AtMost", "Encoded",
-    "Limit", "control", "encode", "encoded", "frames", "read_control", "short_name", "wrong_numbers",
-]  # fmt: skip
-
 if sys.byteorder != "little":
     raise ImportError("tacit.wire.codec sends tensors as they lie in memory, least byte first: this machine's are not")
 
@@ -71,17 +66,11 @@ class AtMost:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a message of a kind may be.
+    """What a message of a kind may be."""
 
-    Attributes:
-        dtype: its one dtype.
-        shape: its dimensions, each an exact number or `AtMost(n)`.
-        largest: no number in it may lie further from 0; all must be finite in any case.
-    """
-
-    dtype: torch.dtype
-    shape: tuple[int | AtMost, ...]
-    largest: float = math.inf
+    dtype: torch.dtype  # its one dtype
+    shape: tuple[int | AtMost, ...]  # its dimensions, each an exact number or `AtMost(n)`
+    largest: float = math.inf  # no number in it may lie further from 0; all must be finite in any case
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES or len(self.shape) > DIMENSIONS:

@@ -16,8 +16,6 @@ from tacit.errors import ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import encoded
 from tacit.wire.exchange import Exchange
 
-__all__ = ["CONFIRMED", "AnsweringChannel", "AnsweringLine", "AskingChannel", "AskingLine", "Judge", "Line", "Trace"]
-
 Trace = Callable[[str], None]
 """Told of each point that a step passes, by name: for logs, and for trials that end a process just there."""
 

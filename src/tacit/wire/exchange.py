@@ -16,8 +16,6 @@ from tacit.errors import ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import Assembler, Limit, encode
 from tacit.wire.journal import Journal, Place, Record
 
-__all__ = ["START", "Exchange"]
-
 START = bytes(32)
 """The transcript before the first turn."""
 

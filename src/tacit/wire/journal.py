@@ -41,9 +41,6 @@ class Journal:
     A segment that was dropped is kept as `spare` and written over by the next one: a disk syncs blocks that it already
     has in three fifths of the time of new ones.
 
-    Attributes:
-        torn: how many bytes of a write that was cut short were taken off when the journal was opened.
-
     Args:
         folder: where the segments are; made where there is none.
         sync: False leaves the syncing to the operating system, for trials where a power cut may cost the run.
@@ -51,7 +48,7 @@ class Journal:
 
     def __init__(self, folder: str | Path, *, sync: bool = True) -> None:
         self.folder = Path(folder)
-        self.torn = 0
+        self.torn = 0  # how many bytes of a write that was cut short were taken off when the journal was opened
         self._sync = sync
         self._dead: StorageError | None = None
         self._writing: Future[Place] | None = None

@@ -10,8 +10,6 @@ from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.wire.codec import control, read_control
 
-__all__ = ["Alarm", "Desk", "DeskLine", "Dialer", "Waiting", "last_words", "plain", "refusal", "refused_by"]
-
 Waiting = Callable[[str, float, str], None]
 """Called about once a second while nothing comes: the peer's name, the seconds so far, and why, as far as known."""
 

@@ -16,8 +16,6 @@ from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, TensorError
 from tacit.wire.codec import Assembler, Limit, frames, wrong_numbers
 
-__all__ = ["FrameLink", "MemoryChannel", "MemoryLink", "Pipe", "links", "pair"]
-
 SEND_SECONDS = 30.0
 """How long a peer may take nothing of what is sent before it counts as gone."""
 

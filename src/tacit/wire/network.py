@@ -27,8 +27,6 @@ from tacit.wire.memory import FrameLink, Pipe
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log of failed handshakes; ours says who and why. Read at import
 import grpc
 
-__all__ = ["NetworkLink", "Server", "allow_files", "connect", "listen"]
-
 CONNECTIONS = 4096  # at a time, whoever they are of; half of all files that may be open where that is less
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 ROOM = 4  # frames that wait in each direction of a link: 16 MiB at most, and enough that nobody waits for a thread

@@ -22,8 +22,6 @@ from tacit.disk import make_folder, opened, remove
 from tacit.errors import StorageError, UsageError
 from tacit.wire._frames import Frame, read_frames, write_frame
 
-__all__ = ["RecordedRun", "Recorder", "Transcript"]
-
 _VISITS = "visits"
 _PART = "last.part"
 _NAME = re.compile(r"last-(\d{12})")
@@ -178,9 +176,6 @@ class RecordedRun(Recorder):
     What is recorded as `gradient` and `embedding` should be the tensor as it is decoded from the bytes that were sent:
     an audit of anything else is an audit of something else.
 
-    Attributes:
-        damaged: what `resume` found that could not be used, by its file: it went on without.
-
     Args:
         folder: where it is kept; made where there is none.
         last: how many batches to keep; older ones are forgotten.
@@ -191,6 +186,7 @@ class RecordedRun(Recorder):
     def __init__(self, folder: str | Path, *, last: int = 32, follow: int = 0, chosen: Tensor | None = None) -> None:
         super().__init__(last=last, follow=follow, chosen=chosen)
         self.folder = Path(folder)
+        # what `resume` found that could not be used, by its file: it went on without
         self.damaged: dict[Path, StorageError] = {}
         self._ready = False  # whether it may be written to
         self._step = self._kept = 0  # the next step, and the first one that is not on disk

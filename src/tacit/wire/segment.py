@@ -24,26 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
 from tacit.disk import Buffer
 from tacit.errors import StorageError, UsageError
-
-__all__ = [
-    "HEAD_SIZE",
-    "LARGEST_TURN",
-    "Header",
-    "Record",
-    "Segment",
-    "claims",
-    "damaged",
-    "encode",
-    "gmac",
-    "head",
-    "headers",
-    "open_segment",
-    "parts_of",
-]
 
 KINDS = ("sent", "received", "answered", "note")
 VERSION = 1
@@ -64,20 +46,13 @@ HEAD_SIZE = _HEAD.size + 32
 
 @dataclass(frozen=True)
 class Record:
-    """One thing that was written down.
+    """One thing that was written down."""
 
-    Attributes:
-        kind: "sent", "received", "answered" or "note".
-        turn: the turn that it belongs to.
-        peer: the peer's name; at most 255 bytes.
-        digest: the SHA-256 that the caller has of the parts anyway; it is chained, so it can't be exchanged later.
-        parts: the bytes, in up to 64 pieces that are written straight from their memory; read back as `bytes`.
-    """
-
-    kind: str
-    turn: int
-    peer: str
-    digest: bytes
+    kind: str  # "sent", "received", "answered" or "note"
+    turn: int  # the turn that it belongs to
+    peer: str  # the peer's name; at most 255 bytes
+    digest: bytes  # the SHA-256 that the caller has of the parts anyway; it is chained, so it can't be exchanged later
+    # the bytes, in up to 64 pieces that are written straight from their memory; read back as `bytes`
     parts: tuple[Buffer, ...] = ()
 
     def __post_init__(self) -> None:
@@ -96,25 +71,15 @@ class Record:
 
 @dataclass(frozen=True)
 class Segment:
-    """What is known of one file.
+    """What is known of one file."""
 
-    Attributes:
-        path: the file.
-        first_turn: the turn that its name and header give.
-        mark: what each of its records begins with.
-        stale: up to where the file may hold what it held before it was reused.
-        chain: the chain after its last good record.
-        end: where its last good record ends.
-        last_turn: the largest turn in it; one before the first where it is empty.
-    """
-
-    path: Path
-    first_turn: int
-    mark: bytes
-    stale: int
-    chain: bytes
-    end: int
-    last_turn: int
+    path: Path  # the file
+    first_turn: int  # the turn that its name and header give
+    mark: bytes  # what each of its records begins with
+    stale: int  # up to where the file may hold what it held before it was reused
+    chain: bytes  # the chain after its last good record
+    end: int  # where its last good record ends
+    last_turn: int  # the largest turn in it; one before the first where it is empty
 
 
 @dataclass(frozen=True)
@@ -177,6 +142,8 @@ def encode(segment: Segment, record: Record, parts: Sequence[memoryview], durabl
 
 def gmac(key: bytes, nonce: bytes, parts: Sequence[Buffer]) -> bytes:
     """A check of these bytes, 16 of them: it finds damage at memory speed and, with a public key, no malice."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # a worker of a sweep may lack it
+
     mac = Cipher(algorithms.AES(key), modes.GCM(nonce)).encryptor()
     for part in parts:
         mac.authenticate_additional_data(part)

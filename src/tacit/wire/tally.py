@@ -14,25 +14,17 @@ from typing import NamedTuple
 from tacit.disk import locked, make_folder, sync_file, sync_folder, write_at
 from tacit.errors import StorageError
 
-__all__ = ["COINS", "EMBEDDINGS", "LEDGER", "MESSAGES", "Counted", "Tally"]
-
 _PATIENCE = 600.0  # seconds in which another run of the same party is done with a book
 
 Restored = Callable[[str], None]
 
 
 class Counted(NamedTuple):
-    """What is counted, in the words of a refusal.
+    """What is counted, in the words of a refusal."""
 
-    Attributes:
-        what: is counted.
-        behind: what an older copy has, and what there was.
-        remedy: what not to do, and what to do instead.
-    """
-
-    what: str
-    behind: str
-    remedy: str
+    what: str  # is counted
+    behind: str  # what an older copy has, and what there was
+    remedy: str  # what not to do, and what to do instead
 
 
 MESSAGES = Counted(

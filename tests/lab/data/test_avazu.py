@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from benchmarks import _official_files
 from tacit.errors import DataError
-from tacit.lab.data import avazu, generated
+from tacit.lab.data import avazu
 from tacit.lab.data.streaming import Options
 
 ROWS = 1500
@@ -12,7 +13,7 @@ ROWS = 1500
 
 @pytest.fixture
 def file(tmp_path):
-    return generated.write("avazu", tmp_path, ROWS, seed=5)
+    return _official_files.write("avazu", tmp_path, ROWS, seed=5)
 
 
 def test_days_are_counted_and_in_order(file):

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from benchmarks import _official_files
 from tacit.audit.metrics.leak_auc import auc
 from tacit.errors import UsageError
 from tacit.lab.data import criteo, generated
@@ -80,10 +81,10 @@ def test_chunks_do_not_show(monkeypatch):
 
 
 def test_files_are_official_and_packed_if_asked(tmp_path):
-    file = generated.write("criteo", tmp_path / "train.txt.gz", 600, seed=0)
+    file = _official_files.write("criteo", tmp_path / "train.txt.gz", 600, seed=0)
     data = criteo.load(file)
     assert len(data.train) + len(data.test) == 600
-    plain = generated.write("criteo", tmp_path, 600, seed=0)
+    plain = _official_files.write("criteo", tmp_path, 600, seed=0)
     assert plain.name == "train.txt"
     assert torch.equal(criteo.load(plain).train.features[0], data.train.features[0])
     lines = plain.read_text().splitlines()
@@ -100,7 +101,6 @@ def test_files_are_official_and_packed_if_asked(tmp_path):
         lambda: generated.table(10, (5,), 0, 1.5, 0),
         lambda: generated.table(3, (5,), 0, 0.5, 0),
         lambda: generated.table(10, (5,), 0, 0.5, 0, days=0),
-        lambda: generated.write("isic", "nowhere", 10, 0),
     ],
 )
 def test_wrong_use(wrong):

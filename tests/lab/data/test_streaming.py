@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import _official_files
 from tacit.errors import DataError, StorageError, UsageError
-from tacit.lab.data import _text, criteo, generated
+from tacit.lab.data import _text, criteo
 from tacit.lab.data.streaming import Options
 
 ROWS = 1500
@@ -32,7 +33,7 @@ def _with_chunk(init):
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    file = generated.write("criteo", tmp_path_factory.mktemp("criteo"), ROWS, seed=3)
+    file = _official_files.write("criteo", tmp_path_factory.mktemp("criteo"), ROWS, seed=3)
     return file.read_bytes()
 
 

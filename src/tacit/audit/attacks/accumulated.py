@@ -14,8 +14,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
-__all__ = ["accumulated"]
-
 How = Literal["mean", "precise", "sum", "spread"]
 
 FACTS = Facts(order=170, audited=False)

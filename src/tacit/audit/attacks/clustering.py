@@ -14,8 +14,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
-__all__ = ["clustering"]
-
 Of = Literal["embedding", "gradient"]
 
 _RANDOM = 4  # starts along random directions, besides one along each coordinate

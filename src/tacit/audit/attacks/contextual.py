@@ -16,8 +16,6 @@ from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
-__all__ = ["contextual"]
-
 _RIDGES = (0.03, 0.3, 3.0)  # of the mean square of an input
 _SLIGHT = 0.01  # the ridge of fits that take out what embeddings say by themselves
 _NEIGHBOURS = 32  # rows that a row is compared with

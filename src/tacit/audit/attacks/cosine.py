@@ -9,8 +9,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
-__all__ = ["cosine"]
-
 FACTS = Facts(order=20, needs=("clean",), joined=("mean", "precise"), steers=True, live=True, sweep="every batch")
 
 

@@ -11,8 +11,6 @@ from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
-__all__ = ["direct_label"]
-
 FACTS = Facts(order=60, joined=("mean", "precise"), steers=True)
 
 

@@ -13,8 +13,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
-__all__ = ["duplicates"]
-
 FACTS = Facts(order=160, needs=("labels", "embedding"))
 
 

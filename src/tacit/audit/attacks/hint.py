@@ -12,8 +12,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
-__all__ = ["hint"]
-
 Similarity = Literal["inner", "cosine"]
 
 FACTS = Facts(order=40, needs=("labels",), steers=True, live=True, sweep="every batch")

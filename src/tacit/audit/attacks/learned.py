@@ -9,8 +9,6 @@ from tacit.audit.attacks._learning import learned_score
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
-__all__ = ["learned"]
-
 FACTS = Facts(order=90, needs=("labels",), sweep="last batches")
 
 

@@ -11,8 +11,6 @@ from tacit.audit.attacks import _gaussian
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
-__all__ = ["likelihood"]
-
 FACTS = Facts(order=80, needs=("labels",), joined=("mean", "spread"), steers=True, sweep="last batches")
 
 

@@ -11,8 +11,6 @@ from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
-__all__ = ["majority"]
-
 FACTS = Facts(order=30, steers=True, live=True, sweep="some batches")
 
 

@@ -12,8 +12,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import LabelsError
 
-__all__ = ["model_completion"]
-
 _PENALTIES = 10.0 ** torch.arange(-4.0, 4.5, 0.5, dtype=torch.float64)  # in units of the mean squared length of a row
 
 FACTS = Facts(order=130, needs=("labels", "embedding"))

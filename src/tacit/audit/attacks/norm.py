@@ -8,8 +8,6 @@ from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
-__all__ = ["norm"]
-
 FACTS = Facts(order=10, joined=("mean",), steers=True, live=True, sweep="every batch")
 
 

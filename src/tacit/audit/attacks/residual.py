@@ -12,8 +12,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
-__all__ = ["log_residual", "residual"]
-
 FACTS = Facts(order=70, joined=("mean",), steers=True, live=True, sweep="some batches")
 
 

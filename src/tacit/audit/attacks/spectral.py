@@ -13,8 +13,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
-__all__ = ["spectral"]
-
 Of = Literal["embedding", "gradient"]
 
 _GRADIENTS = {"of": "gradient"}

@@ -13,8 +13,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
-__all__ = ["summed_gradients"]
-
 _ROUNDS = 60  # of conjugate gradients
 _FLAT = 1e-10  # directions with less than this share of a batch's largest energy are rounding
 

@@ -14,8 +14,6 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
-__all__ = ["surrogate_top"]
-
 FACTS = Facts(order=140, needs=("share", "embedding"), joined=("mean",))
 
 

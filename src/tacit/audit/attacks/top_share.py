@@ -10,8 +10,6 @@ from tacit.audit.metrics.precision_recall import largest
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
-__all__ = ["top_share"]
-
 FACTS = Facts(order=50, needs=("share",), steers=True, live=True, sweep="some batches")
 
 

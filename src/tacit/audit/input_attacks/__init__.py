@@ -14,8 +14,6 @@ from tacit import plugins
 from tacit.audit.facts import Facts
 from tacit.contracts import InputAttack
 
-__all__ = ["attack", "facts", "names"]
-
 
 def names() -> list[str]:
     """The names of all attacks on inputs, sorted.

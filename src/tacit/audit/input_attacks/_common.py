@@ -24,15 +24,11 @@ def check_share(attack: str, share: object) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a label party received, one row for each visit of an example.
+    """What a label party received, one row for each visit of an example."""
 
-    Attributes:
-        rows: ids of the examples.  (visits,)
-        z: their embeddings, each column with mean 0 and deviation 1; a column that never changes is 0.
-            (visits, width), float32
-    """
-
-    rows: Tensor
+    rows: Tensor  # ids of the examples. (visits,)
+    # their embeddings, each column with mean 0 and deviation 1; a column that never changes is 0. (visits, width),
+    # float32
     z: Tensor
 
 
@@ -89,16 +85,12 @@ def known_rows(rows: Tensor, known: Tensor, attack: str, field: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Which rows of a view an attacker learns from.
+    """Which rows of a view an attacker learns from."""
 
-    Attributes:
-        fold: for each row the fifth of the attacker's examples that it is in, all visits of an example in the same one;
-            -1 where the attacker does not learn from it.  (visits,)
-        hidden: whether nothing is known about a row, so that it may be judged.  (visits,)
-    """
-
+    # for each row the fifth of the attacker's examples that it is in, all visits of an example in the same one; -1
+    # where the attacker does not learn from it. (visits,)
     fold: Tensor
-    hidden: Tensor
+    hidden: Tensor  # whether nothing is known about a row, so that it may be judged. (visits,)
 
     def split(self, held: int = 0) -> tuple[Tensor, Tensor]:
         """Numbers of the rows to fit and of those to check with, which are of other examples."""
@@ -133,15 +125,10 @@ def pairs(rows: Tensor, granted: Tensor, share: float, source: NoiseSource, atta
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is known of the inputs, flat.
+    """What is known of the inputs, flat."""
 
-    Attributes:
-        x: for each id its input, NaN where it is unknown.  (number of ids, inputs), float32
-        shape: of one input.
-    """
-
-    x: Tensor
-    shape: torch.Size
+    x: Tensor  # for each id its input, NaN where it is unknown. (number of ids, inputs), float32
+    shape: torch.Size  # of one input
 
     def like(self, flat: Tensor, learnt: Tensor) -> Tensor:
         """Flat beliefs in the shape of the inputs, not far beyond those that were learnt from.

@@ -17,15 +17,10 @@ _FLAT = 1e-12  # directions with less than this share of the largest energy are 
 
 @dataclass(frozen=True)
 class Line:
-    """A linear map with its offset: x = z @ weight + bias.
+    """A linear map with its offset: x = z @ weight + bias."""
 
-    Attributes:
-        weight: (width, inputs), float64
-        bias: (inputs,), float64
-    """
-
-    weight: Tensor
-    bias: Tensor
+    weight: Tensor  # (width, inputs), float64
+    bias: Tensor  # (inputs,), float64
 
     def __call__(self, z: Tensor) -> Tensor:
         """The map of each row, in float32.  (rows, width) -> (rows, inputs)"""

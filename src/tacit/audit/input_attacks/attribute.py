@@ -14,8 +14,6 @@ from tacit.audit.input_attacks import _common
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
 from tacit.errors import UsageError
 
-__all__ = ["attribute"]
-
 _HIDDEN = (64, 32)
 _DECAY = 3.0
 

@@ -16,8 +16,6 @@ from tacit.audit.input_attacks._mirror import mirrored
 from tacit.audit.input_attacks._ridge import ridge
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
 
-__all__ = ["decoder"]
-
 _LINEAR = 4096  # up to this many directions the network starts from the best linear map
 _FROM_A_LINE, _FROM_NOTHING = 2e-3, 5e-3  # learning rates: what starts well should not be thrown off
 _MIRRORED = 1 << 16  # numbers that a mirrored network takes for each row, more or less

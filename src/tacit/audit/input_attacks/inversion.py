@@ -17,8 +17,6 @@ from tacit.audit.input_attacks._ridge import Line
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["inversion"]
-
 _BATCH = 512
 _RATE = 0.03  # of an update, in units of a layer's weights
 _BIAS_RATE = 0.01  # in units of the embeddings

@@ -10,8 +10,6 @@ from tacit.audit.input_attacks import _common
 from tacit.audit.input_attacks._ridge import ridge
 from tacit.contracts import InputAttack, KnownInputs, Noise, Reconstruction, View, noise_source
 
-__all__ = ["linear_decoder"]
-
 FACTS = Facts(order=10, live=True)
 
 

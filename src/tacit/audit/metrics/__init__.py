@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from tacit import plugins
 
-__all__ = ["names"]
-
 
 def names() -> list[str]:
     """The names of all metrics, sorted.

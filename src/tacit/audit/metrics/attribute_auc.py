@@ -10,8 +10,6 @@ from tacit.audit.metrics.leak_auc import delong
 from tacit.contracts import Estimate, Reconstruction
 from tacit.errors import LabelsError, TensorError
 
-__all__ = ["attribute_auc"]
-
 
 def attribute_auc(guess: Reconstruction, truth: Tensor) -> Estimate:
     """Mean over the codes of the AUC of "this code or another", weighted by how often it comes, with a 95% interval.

@@ -8,8 +8,6 @@ from torch import Tensor
 from tacit.audit.metrics import _checks
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["calibration_error"]
-
 
 def calibration_error(probability: Tensor, label: Tensor, bins: int = 15) -> Tensor:
     """Mean over bins of equal mass of |mean predicted - share of positives|, along the last dimension.

@@ -13,8 +13,6 @@ from tacit.contracts import Estimate, Noise, noise_source
 from tacit.dependence import distance_correlation as correlation
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["by_batch_size", "distance_correlation"]
-
 
 def distance_correlation(
     x: Tensor, z: Tensor, *, batch_size: int = 512, noise: Noise, unbiased: bool = False

@@ -18,8 +18,6 @@ from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Guess
 from tacit.errors import LabelsError
 
-__all__ = ["auc", "delong", "fold", "judged", "leak_auc"]
-
 _LACKING = "no batch holds both classes among the rows that count: take more rows or larger batches"
 _Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
 _Z90 = 1.6448536269514722  # its 95% quantile
@@ -170,21 +168,13 @@ def _difference(one: _Ranked, two: _Ranked) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """Scores against each other: all that the figures of a guess need of them.
+    """Scores against each other: all that the figures of a guess need of them."""
 
-    Attributes:
-        positive: rows of class 1 that count.  (..., batch)
-        negative: rows of class 0 that count.
-        over: for each row, how many negatives score below it; equal ones count half.
-        under: the same for positives.
-        broken: batches that hold what can't be judged.  (...)
-    """
-
-    positive: Tensor
-    negative: Tensor
-    over: Tensor
-    under: Tensor
-    broken: Tensor
+    positive: Tensor  # rows of class 1 that count. (..., batch)
+    negative: Tensor  # rows of class 0 that count
+    over: Tensor  # for each row, how many negatives score below it; equal ones count half
+    under: Tensor  # the same for positives
+    broken: Tensor  # batches that hold what can't be judged. (...)
 
     def auc(self) -> Tensor:
         return _area(self.over, self.positive, self.negative).masked_fill(self.broken, torch.nan)

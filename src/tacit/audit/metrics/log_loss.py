@@ -7,8 +7,6 @@ from torch import Tensor
 
 from tacit.audit.metrics import _checks
 
-__all__ = ["log_loss"]
-
 
 def log_loss(logit: Tensor, label: Tensor, counted: Tensor | None = None) -> Tensor:
     """Mean of -log(probability of what happened), from logits, along the last dimension.

@@ -8,8 +8,6 @@ from torch import Tensor
 from tacit.audit.metrics import _checks
 from tacit.errors import UsageError
 
-__all__ = ["largest", "precision_recall"]
-
 
 def largest(score: Tensor, share: float) -> Tensor:
     """True for the largest `share` of the scores along the last dimension, at least one of them.

@@ -14,8 +14,6 @@ from tacit.audit.metrics import _rows
 from tacit.contracts import Estimate, Reconstruction
 from tacit.errors import TensorError, UsageError
 
-__all__ = ["reconstruction", "relative_error"]
-
 
 def reconstruction(
     guess: Reconstruction, truth: Tensor, *, scale: Tensor | float | None = None, per_column: bool = False

@@ -8,24 +8,16 @@ from typing import Any, Literal
 
 from tacit.errors import TacitError
 
-__all__ = ["Finding", "of_error", "ok", "problem", "warning"]
-
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check came to.
+    """What one check came to."""
 
-    Attributes:
-        name: what was checked; `examine` writes it in.
-        verdict: "ok"; "warning" where it works but should be looked at; "problem" where something will not work.
-        seen: what was found.
-        do: what to do about it; empty where there is nothing to do.
-    """
-
-    name: str
+    name: str  # what was checked; `examine` writes it in
+    # "ok"; "warning" where it works but should be looked at; "problem" where something will not work
     verdict: Literal["ok", "warning", "problem"]
-    seen: str
-    do: str = ""
+    seen: str  # what was found
+    do: str = ""  # what to do about it; empty where there is nothing to do
 
     def as_dict(self) -> dict[str, Any]:
         """The same for programs."""

@@ -19,8 +19,6 @@ from packaging.specifiers import SpecifierSet
 from tacit._version import __version__
 from tacit.company.doctor.finding import Finding, ok, problem, warning
 
-__all__ = ["clock", "disk", "extras", "gpu", "versions"]
-
 EXTRAS = {
     "cluster": ("ray", "sweeps on many machines"),
     "fastpsi": ("ipp-crypto", "alignment at five times the speed"),

@@ -10,8 +10,6 @@ from tacit.company.doctor.finding import Finding, ok, problem
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity
 
-__all__ = ["port", "reach"]
-
 _SECONDS = 5.0  # for each step
 
 

@@ -16,8 +16,6 @@ from tacit.errors import DataError
 from tacit.one_shot.book import Book
 from tacit.one_shot.mechanisms import described
 
-__all__ = ["exchange_checks"]
-
 Check = Callable[[], Finding]
 
 

@@ -29,28 +29,17 @@ from tacit.lab.data.faults import Faults
 if TYPE_CHECKING:  # a list of names needs no torch, and a machine for training needs no polars
     from tacit.lab.data.rows import Data
 
-__all__ = ["SOURCES", "Source", "load", "names"]
-
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from.
+    """Where a data set comes from."""
 
-    Attributes:
-        what: its label, in a few words.
-        files: what its folder must hold; empty where it is shipped.
-        where: to get them.
-        licence: under which they may be used.
-        module: of this package, which reads them.
-        folder: whether a folder must be given; Debian puts Fashion-MNIST's in a known place.
-    """
-
-    what: str
-    files: str
-    where: str
-    licence: str
-    module: str
-    folder: bool = True
+    what: str  # its label, in a few words
+    files: str  # what its folder must hold; empty where it is shipped
+    where: str  # to get them
+    licence: str  # under which they may be used
+    module: str  # of this package, which reads them
+    folder: bool = True  # whether a folder must be given; Debian puts Fashion-MNIST's in a known place
 
 
 SOURCES: Mapping[str, Source] = MappingProxyType(

@@ -11,8 +11,6 @@ import polars as pl
 
 from tacit.align.encoder import to_float
 
-__all__ = ["DAY", "KINDS", "Cell", "Kept"]
-
 DAY = "tacit day"
 """The column that holds the day of each row, in days since 1970, where a file has days."""
 
@@ -29,19 +27,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of cell.
+    """One kind of cell."""
 
-    Attributes:
-        what: it is, for errors.
-        dtype: as which polars reads it from text, fast; what does not fit makes it fail.
-        readable: whether a single cell of text can be read; asked only where a chunk of lines failed.
-        kept: what is kept of a column.
-    """
-
-    what: str
-    dtype: type[pl.DataType]
+    what: str  # it is, for errors
+    dtype: type[pl.DataType]  # as which polars reads it from text, fast; what does not fit makes it fail
+    # whether a single cell of text can be read; asked only where a chunk of lines failed
     readable: Callable[[str], bool]
-    kept: Callable[[pl.Series], Kept]
+    kept: Callable[[pl.Series], Kept]  # what is kept of a column
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:

@@ -15,8 +15,6 @@ from tacit.disk import replaced, storing
 from tacit.errors import DataError
 from tacit.lab.data._sources import ROW, Bad, Chunk, Position, Source
 
-__all__ = ["Parts", "parts"]
-
 _FORMAT = 1  # of the files; another one is made anew
 _ABOUT = "tacit"  # in the metadata of a part
 _SOURCE, _END = "source.json", "end.json"
@@ -24,17 +22,11 @@ _SOURCE, _END = "source.json", "end.json"
 
 @dataclass(frozen=True)
 class Parts:
-    """The readable rows of a source, or of its beginning.
+    """The readable rows of a source, or of its beginning."""
 
-    Attributes:
-        files: in the order of the rows.
-        bad: the rows that could not be read.
-        rows: how many of the source's rows they are of, bad ones included.
-    """
-
-    files: tuple[Path, ...]
-    bad: tuple[Bad, ...]
-    rows: int
+    files: tuple[Path, ...]  # in the order of the rows
+    bad: tuple[Bad, ...]  # the rows that could not be read
+    rows: int  # how many of the source's rows they are of, bad ones included
 
     def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """These columns of the rows, and their numbers in `ROW`, a part at a time."""

@@ -11,40 +11,26 @@ import polars as pl
 
 from tacit.errors import DataError
 
-__all__ = ["ROW", "Bad", "Chunk", "Position", "Source", "found"]
-
 ROW = "tacit row"
 """The column that holds each row's number in the file, counted from 0; rows that were left out are counted too."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a chunk ends: what to read next.
+    """Where a chunk ends: what to read next."""
 
-    Attributes:
-        byte: in the text, unpacked where the file is packed; 0 where a source has no bytes to count.
-        row: the number of rows before it.
-        done: how much of `Source.size` is read.
-    """
-
-    byte: int = 0
-    row: int = 0
-    done: int = 0
+    byte: int = 0  # in the text, unpacked where the file is packed; 0 where a source has no bytes to count
+    row: int = 0  # the number of rows before it
+    done: int = 0  # how much of `Source.size` is read
 
 
 @dataclass(frozen=True)
 class Bad:
-    """A row that can't be read.
+    """A row that can't be read."""
 
-    Attributes:
-        row: its number, counted from 0.
-        place: the file and the line or row, as a person looks for it.
-        why: what is wrong with it.
-    """
-
-    row: int
-    place: str
-    why: str
+    row: int  # its number, counted from 0
+    place: str  # the file and the line or row, as a person looks for it
+    why: str  # what is wrong with it
 
     def error(self) -> DataError:
         """What to raise where bad rows are not to be skipped."""

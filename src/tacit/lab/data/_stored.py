@@ -16,25 +16,17 @@ from tacit.errors import DataError
 from tacit.lab.data._cells import KINDS
 from tacit.lab.data._sources import ROW, Bad, Chunk, Position, Source
 
-__all__ = ["Joined", "Stored"]
-
 CHUNK = 1 << 17
 """Rows that are read at once."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A Parquet file.
+    """A Parquet file."""
 
-    Attributes:
-        path: of the file.
-        kinds: for each column that is kept, its kind in `tacit.lab.data._cells.KINDS`.
-        chunk: rows to read at once, which bounds the memory that is taken.
-    """
-
-    path: Path
-    kinds: Mapping[str, str]
-    chunk: int = CHUNK
+    path: Path  # of the file
+    kinds: Mapping[str, str]  # for each column that is kept, its kind in `tacit.lab.data._cells.KINDS`
+    chunk: int = CHUNK  # rows to read at once, which bounds the memory that is taken
 
     @cached_property
     def size(self) -> int:
@@ -87,17 +79,12 @@ class Joined:
 
     Joining in the clear is for simulations. The label party's file, as far as it is used, is held in memory while the
     other one goes by.
-
-    Attributes:
-        features: the feature party's file.
-        labels: the label party's file, in which an id stands once.
-        key: the column of the id in both.
-        prefix: what stands before the names of the label party's columns then, so that both may have one of a name.
     """
 
-    features: Source
-    labels: Source
-    key: str
+    features: Source  # the feature party's file
+    labels: Source  # the label party's file, in which an id stands once
+    key: str  # the column of the id in both
+    # what stands before the names of the label party's columns then, so that both may have one of a name
     prefix: str = "own "
 
     @property

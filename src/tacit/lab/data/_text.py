@@ -21,31 +21,20 @@ from tacit.errors import DataError
 from tacit.lab.data._cells import KINDS
 from tacit.lab.data._sources import ROW, Bad, Chunk, Position
 
-__all__ = ["CHUNK", "Layout", "Text", "header"]
-
 CHUNK = 32 << 20
 """Bytes of text that are read at once; about 140,000 rows of Criteo."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What stands in the lines of a file.
+    """What stands in the lines of a file."""
 
-    Attributes:
-        names: of all columns, in the order of the file.
-        kinds: for each column that is kept, its kind in `tacit.lab.data._cells.KINDS`.
-        separator: between the cells of a line.
-        header: whether the first line holds the names.
-        quoted: whether cells may stand in double quotes; a line's end inside of them is not allowed.
-        remedy: where to get a right file.
-    """
-
-    names: tuple[str, ...]
-    kinds: Mapping[str, str]
-    separator: str = ","
-    header: bool = True
-    quoted: bool = False
-    remedy: str = "look at the file, or write it anew"
+    names: tuple[str, ...]  # of all columns, in the order of the file
+    kinds: Mapping[str, str]  # for each column that is kept, its kind in `tacit.lab.data._cells.KINDS`
+    separator: str = ","  # between the cells of a line
+    header: bool = True  # whether the first line holds the names
+    quoted: bool = False  # whether cells may stand in double quotes; a line's end inside of them is not allowed
+    remedy: str = "look at the file, or write it anew"  # where to get a right file
 
     @property
     def schema(self) -> dict[str, type[pl.DataType]]:
@@ -96,17 +85,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class Text:
-    """A text file, plain or packed with gzip (`.gz`), as a source of chunks.
+    """A text file, plain or packed with gzip (`.gz`), as a source of chunks."""
 
-    Attributes:
-        path: of the file.
-        layout: of its lines.
-        chunk: bytes to read at once, which bounds the memory that is taken.
-    """
-
-    path: Path
-    layout: Layout
-    chunk: int = CHUNK
+    path: Path  # of the file
+    layout: Layout  # of its lines
+    chunk: int = CHUNK  # bytes to read at once, which bounds the memory that is taken
 
     @cached_property
     def size(self) -> int:

@@ -23,8 +23,6 @@ from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import Joint, Split
 from tacit.lab.data.rows import Data
 
-__all__ = ["EMPLOYER_INPUTS", "FILES", "LABEL", "TAX_OFFICE_INPUTS", "aligned", "load", "people", "write_generated"]
-
 FILES = ("adult.csv", "adult.csv.zip", "adult.zip", "adult.data")
 """What a folder is searched for, in this order; `adult.test` is read as well where it lies beside `adult.data`."""
 

@@ -11,23 +11,15 @@ from typing import Protocol
 
 from tacit.errors import DataError
 
-__all__ = ["Album", "Folders", "Tar"]
-
 _ENDS = (".jpg", ".jpeg", ".png")
 
 
 class Album(Protocol):
-    """Pictures by their names, without the end of the file's name.
+    """Pictures by their names, without the end of the file's name."""
 
-    Attributes:
-        place: where it is, for errors.
-        names: of all pictures.
-        digest: changes when a picture does, as far as sizes and times tell.
-    """
-
-    place: str
-    names: frozenset[str]
-    digest: str
+    place: str  # where it is, for errors
+    names: frozenset[str]  # of all pictures
+    digest: str  # changes when a picture does, as far as sizes and times tell
 
     def read(self, name: str) -> bytes:
         """The file of one picture; several threads may read at once."""

@@ -18,8 +18,6 @@ from tacit.lab.data.rows import Data
 from tacit.lab.data.streaming import Options, Progress, Schema, shared
 from tacit.lab.data.streaming import load as load_streamed
 
-__all__ = ["CATEGORIES", "FILES", "load"]
-
 _NAMES = (
     *("site_id", "site_domain", "site_category", "app_id", "app_domain", "app_category"),
     *("device_id", "device_ip", "device_model"),

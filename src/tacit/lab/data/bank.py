@@ -19,8 +19,6 @@ from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import Joint
 from tacit.lab.data.rows import Data
 
-__all__ = ["BANK_INPUTS", "REGISTER_INPUTS", "load", "write_generated"]
-
 REGISTER_INPUTS = Columns(
     categorical=("job", "marital", "education", "default", "housing", "loan"), numeric=("age", "balance")
 )

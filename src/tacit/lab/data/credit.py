@@ -19,8 +19,6 @@ from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import Joint
 from tacit.lab.data.rows import Data
 
-__all__ = ["GUEST", "HOST", "load", "write_generated"]
-
 GUEST = "default_credit_hetero_guest.csv"
 """The label party's file, packed (`.gz`) or not: `id`, `y`, and a number in every other column."""
 

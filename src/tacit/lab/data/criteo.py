@@ -18,8 +18,6 @@ from tacit.lab.data.rows import Data
 from tacit.lab.data.streaming import Options, Progress, Schema, shared
 from tacit.lab.data.streaming import load as load_streamed
 
-__all__ = ["CATEGORIES", "FILES", "NUMBERS", "load"]
-
 NUMBERS = tuple(f"I{number}" for number in range(1, 14))
 """The columns of numbers."""
 

@@ -18,26 +18,18 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.lab.data.faults import Faults
 
-__all__ = ["Text", "found", "parse", "read"]
-
 
 @dataclass(frozen=True)
 class Text:
     """The rows of a text table that are good so far.
 
     Each method checks one thing, and leaves out what fails it where the faults are to be skipped.
-
-    Attributes:
-        name: of the file, for errors.
-        table: all columns as text; an empty field is missing.
-        lines: the line of each row in the file, counted from 1.  (rows,)
-        faults: what happens to rows that can't be used.
     """
 
-    name: str
-    table: pl.DataFrame
-    lines: NDArray[np.int64]
-    faults: Faults
+    name: str  # of the file, for errors
+    table: pl.DataFrame  # all columns as text; an empty field is missing
+    lines: NDArray[np.int64]  # the line of each row in the file, counted from 1. (rows,)
+    faults: Faults  # what happens to rows that can't be used
 
     def __len__(self) -> int:
         return len(self.table)

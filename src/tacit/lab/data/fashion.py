@@ -29,11 +29,6 @@ from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Rows
 from tacit.lab.data.rows import Pictures as PictureInputs
 
-__all__ = [
-    "CLASSES", "FOLDER", "SIDE", "Fashion", "Pictures", "generated", "load", "pictures", "read_idx", "save",
-    "write_generated",
-]  # fmt: skip
-
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package puts the files."""
 
@@ -53,15 +48,10 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class Pictures:
-    """The training or the test pictures.
+    """The training or the test pictures."""
 
-    Attributes:
-        images: grey values from 0 to 1, row by row.  (rows, 784) float32
-        labels: class numbers from 0 to 9.  (rows,) int64
-    """
-
-    images: Tensor
-    labels: Tensor
+    images: Tensor  # grey values from 0 to 1, row by row. (rows, 784) float32
+    labels: Tensor  # class numbers from 0 to 9. (rows,) int64
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from tacit.errors import DataError, UsageError
 
-__all__ = ["Faults"]
-
 
 class Faults:
     """What a loader does about them.
 
     Args:
         bad: "raise" or "skip".
-
-    Attributes:
-        skipped: how many were left out so far.
 
     >>> faults = Faults("skip")
     >>> faults.meet("adult.data, line 7: the age is 'old', no number")
@@ -26,7 +21,7 @@ class Faults:
         if bad not in ("raise", "skip"):
             raise UsageError(f"bad is {bad!r}: choose 'raise', to stop at a row that can't be used, or 'skip'")
         self.bad = bad
-        self.skipped = 0
+        self.skipped = 0  # how many were left out so far
 
     def meet(self, message: str) -> None:
         """One that can't be used, with its file and line and what is wrong."""

@@ -1,8 +1,8 @@
-"""Look-alikes of the large tables at any size: as tensors on any device, and as files in the official formats.
+"""Look-alikes of the large tables at any size, as tensors on any device.
 
 Codes are drawn as frequencies fall in such data, the k-th one about 1/k as often as the first. Labels come from a
 logistic model over some of the columns, with as many positives as asked, so that a network has something to learn and
-something that it can't know. Nothing here needs more than torch, except to write files.
+something that it can't know. Nothing here needs more than torch.
 
 >>> data = criteo(1000, seed=0)
 >>> data.train.features[0].shape, data.train.features[1].shape, len(data.test)
@@ -13,18 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data, Rows, Table
-
-__all__ = [
-    "AVAZU", "CHUNK", "CRITEO", "FULL_AVAZU", "FULL_CRITEO", "Drawing", "Drawn", "Recipe", "avazu", "criteo", "table",
-    "write",
-]  # fmt: skip
 
 FULL_CRITEO = (
     *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652),
@@ -55,21 +49,14 @@ _PROBE = 1 << 16  # rows by which the share of positives is set
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to draw.
+    """What to draw."""
 
-    Attributes:
-        cardinalities: the number of codes of each categorical column.
-        numeric: the number of numeric columns; numbers lie in [0, 1], mostly near 0.
-        share: of positives.
-        seed: of everything.
-        days: over how many days the rows are spread evenly, on each of which frequencies and effects have drifted a
-            little; None for a table without days.
-    """
-
-    cardinalities: tuple[int, ...]
-    numeric: int
-    share: float
-    seed: int
+    cardinalities: tuple[int, ...]  # the number of codes of each categorical column
+    numeric: int  # the number of numeric columns; numbers lie in [0, 1], mostly near 0
+    share: float  # of positives
+    seed: int  # of everything
+    # over how many days the rows are spread evenly, on each of which frequencies and effects have drifted a little;
+    # None for a table without days
     days: int | None = None
 
     def __post_init__(self) -> None:
@@ -224,19 +211,3 @@ def criteo(rows: int, seed: int, *, device: torch.device | str = "cpu", test_sha
 def avazu(rows: int, seed: int, *, device: torch.device | str = "cpu", test_share: float = 0.1) -> Data:
     """What `tacit.lab.data.avazu.load` gives, generated: 22 categories, 17% positives, ten days that drift."""
     return table(rows, AVAZU, 0, 0.17, seed, days=10, test_share=test_share, device=device, name="generated:avazu")
-
-
-def write(name: str, path: str | Path, rows: int, seed: int) -> Path:
-    """A generated file in the official format: Criteo's `train.txt` or Avazu's `train.csv`.
-
-    Args:
-        name: "criteo" or "avazu".
-        path: of the file, packed if it ends with `.gz`, or of the folder that gets one with the official name.
-        rows: how many.
-        seed: of everything.
-    """
-    from tacit.lab.data import _official
-
-    if name not in _official.WRITERS:
-        raise UsageError(f"there is no generated file {name!r}; there are: {', '.join(sorted(_official.WRITERS))}")
-    return _official.write(name, Path(path), rows, seed)

@@ -18,8 +18,6 @@ from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows, Table
 
-__all__ = ["DAY", "Joint", "Part", "Split"]
-
 DAY = "tacit day"
 """The column of the day of each row, where a table has one."""
 
@@ -30,19 +28,12 @@ _CODES = (
 
 @dataclass(frozen=True)
 class Part:
-    """The training or the test rows of both parties, in one order.
+    """The training or the test rows of both parties, in one order."""
 
-    Attributes:
-        ids: the common id of each row.  (rows,) int64
-        feature_party: inputs of the party without labels.
-        label_party: inputs that the party with the labels has itself.
-        labels: 0 or 1.  (rows,) float32
-    """
-
-    ids: Tensor
-    feature_party: Inputs
-    label_party: Inputs
-    labels: Tensor
+    ids: Tensor  # the common id of each row. (rows,) int64
+    feature_party: Inputs  # inputs of the party without labels
+    label_party: Inputs  # inputs that the party with the labels has itself
+    labels: Tensor  # 0 or 1. (rows,) float32
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -58,21 +49,13 @@ class Split:
 
 @dataclass(frozen=True)
 class Joint:
-    """A table with the columns of both parties, joined in the clear: that is for simulations.
+    """A table with the columns of both parties, joined in the clear: that is for simulations."""
 
-    Attributes:
-        table: one row for each example.
-        features: what the feature party uses.
-        own: what the label party uses of its own.
-        key: the column of the common id, an integer.
-        label: the column of the label.
-    """
-
-    table: pl.DataFrame
-    features: Columns
-    own: Columns
-    key: str = "id"
-    label: str = "label"
+    table: pl.DataFrame  # one row for each example
+    features: Columns  # what the feature party uses
+    own: Columns  # what the label party uses of its own
+    key: str = "id"  # the column of the common id, an integer
+    label: str = "label"  # the column of the label
 
     def split(self, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
         """Training and test tensors of both parties.

@@ -50,8 +50,6 @@ from tacit.lab.data.rows import Data
 from tacit.lab.data.streaming import Options, Progress, Schema
 from tacit.lab.data.streaming import load as load_streamed
 
-__all__ = ["Columns", "Description", "load"]
-
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _REMEDY = "look at the file, or write it anew"
 

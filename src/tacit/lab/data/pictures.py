@@ -27,8 +27,6 @@ from tacit.errors import StorageError, UsageError
 from tacit.lab.data.albums import Album
 from tacit.lab.data.faults import Faults
 
-__all__ = ["CHUNK", "Cache", "Progress", "pillow"]
-
 CHUNK = 256
 """Pictures that are decoded before they are written and marked."""
 

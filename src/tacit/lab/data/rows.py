@@ -9,24 +9,18 @@ from torch import Tensor
 
 from tacit.errors import DataError
 
-__all__ = ["Data", "Pictures", "Rows", "Table"]
-
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of both parties, in one order. Tensors may be mapped from a file: nobody copies them whole.
+    """Rows of both parties, in one order. Tensors may be mapped from a file: nobody copies them whole."""
 
-    Attributes:
-        features: what the feature party's bottom is called with, one row for each example. Codes are int32 or int64;
-            pictures may be bytes, which the stack turns into numbers from 0 to 1 batch by batch.
-        own: what the label party's top is called with beside the embedding; empty where it has nothing of its own.
-        labels: 0 or 1.  (rows,) float32
-        days: the day of each row, counted from 0 and never falling, where the data set has days.  (rows,) int64
-    """
-
+    # what the feature party's bottom is called with, one row for each example. Codes are int32 or int64; pictures may
+    # be bytes, which the stack turns into numbers from 0 to 1 batch by batch
     features: tuple[Tensor, ...]
+    # what the label party's top is called with beside the embedding; empty where it has nothing of its own
     own: tuple[Tensor, ...]
-    labels: Tensor
+    labels: Tensor  # 0 or 1. (rows,) float32
+    # the day of each row, counted from 0 and never falling, where the data set has days. (rows,) int64
     days: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -58,18 +52,12 @@ class Table:
 
     Features are always the pair (codes, numbers), either of which may have no column; so are the label party's own
     ones, where it has any.
-
-    Attributes:
-        cardinalities: the number of codes of each categorical column of the feature party.
-        numeric: its numeric columns.
-        own_cardinalities: the same of the label party.
-        own_numeric: its numeric columns.
     """
 
-    cardinalities: tuple[int, ...]
-    numeric: int
-    own_cardinalities: tuple[int, ...] = ()
-    own_numeric: int = 0
+    cardinalities: tuple[int, ...]  # the number of codes of each categorical column of the feature party
+    numeric: int  # its numeric columns
+    own_cardinalities: tuple[int, ...] = ()  # the same of the label party
+    own_numeric: int = 0  # its numeric columns
 
 
 @dataclass(frozen=True)
@@ -82,23 +70,15 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Data:
-    """A data set, encoded for both parties with what was fitted on its training rows alone.
+    """A data set, encoded for both parties with what was fitted on its training rows alone."""
 
-    Attributes:
-        name: as `tacit.lab.data.load` knows it.
-        train: the training rows.
-        test: the test rows.
-        inputs: what a network must be built for.
-        made: how it was made, one sentence for each step: what was read, left out, filled in, scaled and drawn.
-        skipped: rows of the source that could not be read and were left out.
-    """
-
-    name: str
-    train: Rows
-    test: Rows
-    inputs: Table | Pictures
+    name: str  # as `tacit.lab.data.load` knows it
+    train: Rows  # the training rows
+    test: Rows  # the test rows
+    inputs: Table | Pictures  # what a network must be built for
+    # how it was made, one sentence for each step: what was read, left out, filled in, scaled and drawn
     made: tuple[str, ...] = ()
-    skipped: int = 0
+    skipped: int = 0  # rows of the source that could not be read and were left out
 
     @property
     def share(self) -> float:

@@ -36,8 +36,6 @@ from tacit.lab.data.faults import Faults
 from tacit.lab.data.pictures import Cache, Progress, pillow
 from tacit.lab.data.rows import Data, Pictures, Rows
 
-__all__ = ["SIZE", "load", "write_generated"]
-
 SIZE = 84
 """Pixels along each side, as in the papers."""
 

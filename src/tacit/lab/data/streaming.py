@@ -35,8 +35,6 @@ from tacit.lab.data._sources import ROW, Bad, Source
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows, Table
 
-__all__ = ["Options", "Progress", "Schema", "cache_folder", "load", "shared"]
-
 Progress = Callable[[int, int], None]
 """Called with the work done and to do, in bytes of text or rows of Parquet, each of which counts three times."""
 
@@ -47,25 +45,15 @@ TRAIN, TEST = 1, 2
 
 @dataclass(frozen=True)
 class Schema:
-    """Which columns of a source are used, and by whom.
+    """Which columns of a source are used, and by whom."""
 
-    Attributes:
-        name: of the data set.
-        label: the column of the label.
-        categorical: columns of the feature party that become codes.
-        numeric: its columns of numbers.
-        own_categorical: the same of the label party.
-        own_numeric: its columns of numbers.
-        days: whether the source gives the day of each row.
-    """
-
-    name: str
-    label: str
-    categorical: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
-    own_categorical: tuple[str, ...] = ()
-    own_numeric: tuple[str, ...] = ()
-    days: bool = False
+    name: str  # of the data set
+    label: str  # the column of the label
+    categorical: tuple[str, ...] = ()  # columns of the feature party that become codes
+    numeric: tuple[str, ...] = ()  # its columns of numbers
+    own_categorical: tuple[str, ...] = ()  # the same of the label party
+    own_numeric: tuple[str, ...] = ()  # its columns of numbers
+    days: bool = False  # whether the source gives the day of each row
 
     @property
     def inputs(self) -> Columns:
@@ -80,23 +68,14 @@ class Schema:
 
 @dataclass(frozen=True)
 class Options:
-    """Which rows are used, and how they are encoded.
+    """Which rows are used, and how they are encoded."""
 
-    Attributes:
-        rows: only the first so many rows of the source; None for all.
-        sample: the share of these that is used, drawn at random.
-        test_share: the share of the used rows that is for testing.
-        seed: of both draws: whether a row is used, and for what, depends on its number and the seed alone.
-        min_count: a category that fewer training rows have shares the code 0 with those that none has.
-        scaling: of the numbers.
-    """
-
-    rows: int | None = None
-    sample: float = 1.0
-    test_share: float = 0.1
-    seed: int = 0
-    min_count: int = 1
-    scaling: Scaling = "range"
+    rows: int | None = None  # only the first so many rows of the source; None for all
+    sample: float = 1.0  # the share of these that is used, drawn at random
+    test_share: float = 0.1  # the share of the used rows that is for testing
+    seed: int = 0  # of both draws: whether a row is used, and for what, depends on its number and the seed alone
+    min_count: int = 1  # a category that fewer training rows have shares the code 0 with those that none has
+    scaling: Scaling = "range"  # of the numbers
 
     def __post_init__(self) -> None:
         for name, right, wanted in (

@@ -14,8 +14,6 @@ from tacit.errors import UsageError
 from tacit.lab.one_shot.settings import Family, Setting
 from tacit.lab.one_shot.trying import Trial
 
-__all__ = ["NEAR", "Advice", "Point", "advise", "points", "spelled"]
-
 _UNKNOWN = (
     "Decoders knew no other column of a row here. `tacit train` also asks what is added for somebody who knows all "
     "others, and sends less where that is over the limit: --given asks the same."
@@ -26,29 +24,18 @@ NEAR = 0.005
 
 @dataclass(frozen=True)
 class Point:
-    """A setting over all of its seeds.
+    """A setting over all of its seeds."""
 
-    Attributes:
-        setting: that was tried.
-        seeds: how often.
-        figure: the test AUC, the mean with its 95% interval over the seeds; the interval is infinite with one seed.
-        numbers: the mean share of the numbers' variance that was read, likewise.
-        codes: likewise of the codes.
-        worst: the largest over the seeds of what decoders may have read of anything.
-        auc: the certified leak AUC of a label; of split training the largest that was measured over the seeds.
-        odds: likewise; infinite where there is no bound.
-        frontier: whether none that holds the label limit has a better figure with less read.
-    """
-
-    setting: Setting
-    seeds: int
+    setting: Setting  # that was tried
+    seeds: int  # how often
+    # the test AUC, the mean with its 95% interval over the seeds; the interval is infinite with one seed
     figure: Estimate
-    numbers: Estimate
-    codes: Estimate
-    worst: float
-    auc: float
-    odds: float
-    frontier: bool = False
+    numbers: Estimate  # the mean share of the numbers' variance that was read, likewise
+    codes: Estimate  # likewise of the codes
+    worst: float  # the largest over the seeds of what decoders may have read of anything
+    auc: float  # the certified leak AUC of a label; of split training the largest that was measured over the seeds
+    odds: float  # likewise; infinite where there is no bound
+    frontier: bool = False  # whether none that holds the label limit has a better figure with less read
 
     def holds(self, feature_limit: float | None) -> bool:
         """Whether both limits hold."""
@@ -70,19 +57,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to take.
+    """What to take."""
 
-    Attributes:
-        label_limit: the leak AUC of a label.
-        feature_limit: the most that may be read of anything; None for none.
-        chosen: the best that holds both; None where that is to do without the partner.
-        sentences: in plain words.
-    """
-
-    label_limit: float
-    feature_limit: float | None
-    chosen: Point | None
-    sentences: tuple[str, ...]
+    label_limit: float  # the leak AUC of a label
+    feature_limit: float | None  # the most that may be read of anything; None for none
+    chosen: Point | None  # the best that holds both; None where that is to do without the partner
+    sentences: tuple[str, ...]  # in plain words
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

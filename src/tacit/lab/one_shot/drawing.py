@@ -12,8 +12,6 @@ from tacit.views.report.frontier import Measured, frontier
 from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis
 
-__all__ = ["draw", "draw_page"]
-
 
 def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | None = None) -> Path:
     """Write the picture.

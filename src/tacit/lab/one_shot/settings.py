@@ -12,8 +12,6 @@ from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.floor import FLOORS
 from tacit.one_shot.learn import LEARNERS
 
-__all__ = ["CUT", "RIVALS", "Family", "Search", "Setting"]
-
 _DECIDE = ("label_limit", "head", "attack_rows", "given")
 
 Labels = Literal["flips", "sums", "none", "true", "raw", "alone", "split"]
@@ -29,18 +27,13 @@ CUT = 128
 
 @dataclass(frozen=True)
 class Family:
-    """Settings that differ in form alone: one embedding, of which more or less is sent.
+    """Settings that differ in form alone: one embedding, of which more or less is sent."""
 
-    Attributes:
-        labels: what is sent of them.
-        bottom: what makes the embedding: a learner, or one that no label has a part in; empty where there is none. Of
-            split training the protection of its gradients.
-        odds: of flips; None for a symmetric coin.
-    """
-
-    labels: Labels
+    labels: Labels  # what is sent of them
+    # what makes the embedding: a learner, or one that no label has a part in; empty where there is none. Of split
+    # training the protection of its gradients
     bottom: str = ""
-    odds: float | None = None
+    odds: float | None = None  # of flips; None for a symmetric coin
 
     @property
     def words(self) -> str:
@@ -80,31 +73,18 @@ class Setting:
 
 @dataclass(frozen=True)
 class Search:
-    """Everything that is tried.
+    """Everything that is tried."""
 
-    Attributes:
-        label_limit: the leak AUC of a label.
-        odds: of a second coin beside the symmetric one; None for none.
-        widths: numbers a row.
-        noises: on the narrowest embedding, in units of its deviation.
-        learners: by name.
-        rivals: what they are compared with, of `RIVALS`.
-        head: of the label party.
-        seeds: with how many each is tried.
-        attack_rows: that decoders know, and are judged on, at most.
-        given: whether decoders also try with all other columns of a row known, which takes most of the time.
-    """
-
-    label_limit: float = 0.6
-    odds: float | None = None
-    widths: tuple[int, ...] = (1, 2, 4, 8)
-    noises: tuple[float, ...] = (1.0, 4.0)
-    learners: tuple[str, ...] = ("trees",)
-    rivals: tuple[str, ...] = RIVALS
-    head: str = "trees"
-    seeds: int = 1
-    attack_rows: int = 8000
-    given: bool = False
+    label_limit: float = 0.6  # the leak AUC of a label
+    odds: float | None = None  # of a second coin beside the symmetric one; None for none
+    widths: tuple[int, ...] = (1, 2, 4, 8)  # numbers a row
+    noises: tuple[float, ...] = (1.0, 4.0)  # on the narrowest embedding, in units of its deviation
+    learners: tuple[str, ...] = ("trees",)  # by name
+    rivals: tuple[str, ...] = RIVALS  # what they are compared with, of `RIVALS`
+    head: str = "trees"  # of the label party
+    seeds: int = 1  # with how many each is tried
+    attack_rows: int = 8000  # that decoders know, and are judged on, at most
+    given: bool = False  # whether decoders also try with all other columns of a row known, which takes most of the time
 
     def __post_init__(self) -> None:
         flips(self.label_limit, self.odds)  # refuses what is no limit

@@ -23,8 +23,6 @@ from tacit.models import adam
 from tacit.protect.gradient import protection
 from tacit.wire.record import Recorder
 
-__all__ = ["Split", "split_trained"]
-
 EPOCHS = 5
 """How often each row is visited."""
 
@@ -36,17 +34,11 @@ _SHARE = 20  # one canary for so many rows
 
 @dataclass(frozen=True)
 class Split:
-    """A split training.
+    """A split training."""
 
-    Attributes:
-        figure: the AUC on the test rows.
-        leak: of fair-coin labels, by the attack on all visits.
-        embedding: of all rows, as they are sent after the last step.  (rows, CUT)
-    """
-
-    figure: float
-    leak: float
-    embedding: Tensor
+    figure: float  # the AUC on the test rows
+    leak: float  # of fair-coin labels, by the attack on all visits
+    embedding: Tensor  # of all rows, as they are sent after the last step. (rows, CUT)
 
 
 def split_trained(world: World, name: str, limit: float, *, seed: int, threads: int = 1) -> Split:

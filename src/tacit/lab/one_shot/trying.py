@@ -31,8 +31,6 @@ from tacit.one_shot.release import attack_release
 from tacit.one_shot.sums import sums
 from tacit.one_shot.target import figures
 
-__all__ = ["FILE", "Trial", "try_all"]
-
 FILE = "one_shot.jsonl"
 """A line for each setting and seed that was tried."""
 
@@ -41,30 +39,18 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting with one seed.
+    """One setting with one seed."""
 
-    Attributes:
-        setting: that was tried.
-        seed: of coins, learner, noise, decoders and head.
-        figure: the AUC on the test rows.
-        numbers: the mean share of the numbers' variance that decoders read.
-        codes: likewise of the codes.
-        worst: the most that decoders may have read of anything, as `tacit train` holds a limit against.
-        auc: the certified leak AUC of a label; 0.5 where none is sent, 1 where all are; of split training what was
-            measured.
-        odds: likewise the odds, 1 and infinite; sums and gradients have no bound on them.
-        seconds: that it took.
-    """
-
-    setting: Setting
-    seed: int
-    figure: float
-    numbers: float
-    codes: float
-    worst: float
+    setting: Setting  # that was tried
+    seed: int  # of coins, learner, noise, decoders and head
+    figure: float  # the AUC on the test rows
+    numbers: float  # the mean share of the numbers' variance that decoders read
+    codes: float  # likewise of the codes
+    worst: float  # the most that decoders may have read of anything, as `tacit train` holds a limit against
+    # the certified leak AUC of a label; 0.5 where none is sent, 1 where all are; of split training what was measured
     auc: float
-    odds: float
-    seconds: float
+    odds: float  # likewise the odds, 1 and infinite; sums and gradients have no bound on them
+    seconds: float  # that it took
 
 
 def try_all(
@@ -149,21 +135,13 @@ def _read_of(
 
 @dataclass(frozen=True)
 class _Labels:
-    """What is sent of the training rows' labels.
+    """What is sent of the training rows' labels."""
 
-    Attributes:
-        auc: the certified leak AUC.
-        odds: likewise the odds.
-        sent: what a learner learns from.
-        mechanism: how it was made of labels.
-        groups: of all rows that the label party sees, for sums.  (rows, partitions)
-    """
-
-    auc: float
-    odds: float
-    sent: NDArray[Any]
-    mechanism: Any
-    groups: NDArray[np.int64] | None = None
+    auc: float  # the certified leak AUC
+    odds: float  # likewise the odds
+    sent: NDArray[Any]  # what a learner learns from
+    mechanism: Any  # how it was made of labels
+    groups: NDArray[np.int64] | None = None  # of all rows that the label party sees, for sums. (rows, partitions)
 
 
 def _labels(world: World, search: Search, family: Family, seed: int) -> _Labels:

@@ -15,30 +15,18 @@ from tacit.lab.data.rows import Data, Pictures, Table
 from tacit.one_shot.reading import looked_for
 from tacit.one_shot.target import Target
 
-__all__ = ["World", "world_of"]
-
 
 @dataclass(frozen=True)
 class World:
-    """A data set as both parties have it, training rows first.
+    """A data set as both parties have it, training rows first."""
 
-    Attributes:
-        name: of the data set.
-        inputs: what kind of rows these are.
-        rows: the feature party's.
-        columns: their names.
-        own: the label party's.
-        target: the labels.
-        train: how many rows are for training.
-    """
-
-    name: str
-    inputs: Table | Pictures
-    rows: Inputs | Tensor
-    columns: Columns
-    own: Inputs
-    target: Target
-    train: int
+    name: str  # of the data set
+    inputs: Table | Pictures  # what kind of rows these are
+    rows: Inputs | Tensor  # the feature party's
+    columns: Columns  # their names
+    own: Inputs  # the label party's
+    target: Target  # the labels
+    train: int  # how many rows are for training
 
     @property
     def share(self) -> float:

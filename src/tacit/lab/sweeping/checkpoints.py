@@ -13,29 +13,19 @@ from tacit.errors import StorageError
 from tacit.lab.sweeping.wave import Wave
 from tacit.wire.checkpoint import load, save
 
-__all__ = ["SUFFIX", "Begun", "Keeping", "begun_in"]
-
 SUFFIX = ".checkpoint"
 _SPARE = 20  # times as long as the last one took the next one waits, so that a slow disk costs 5% at most
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A wave that was interrupted.
+    """A wave that was interrupted."""
 
-    Attributes:
-        path: its checkpoint.
-        numbers: of its replicas, in order.
-        done: updates before the checkpoint.
-        updates: all that it has.
-        state: for `Wave.restore`.
-    """
-
-    path: Path
-    numbers: tuple[int, ...]
-    done: int
-    updates: int
-    state: Mapping[str, Any]
+    path: Path  # its checkpoint
+    numbers: tuple[int, ...]  # of its replicas, in order
+    done: int  # updates before the checkpoint
+    updates: int  # all that it has
+    state: Mapping[str, Any]  # for `Wave.restore`
 
 
 class Keeping:

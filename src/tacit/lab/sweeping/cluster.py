@@ -23,8 +23,6 @@ from tacit.lab.sweeping.recipe import Recipe
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Progress, Row, Wave
 
-__all__ = ["Cluster", "connected"]
-
 _PATIENCE = 10.0  # seconds for the head of a cluster to answer
 
 

@@ -10,8 +10,6 @@ from tacit.lab.choosing import Choice, Point
 from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis
 
-__all__ = ["draw"]
-
 _ACROSS = "leak AUC of the worst attack, with its 95% interval (0.5: a coin flip)"
 
 

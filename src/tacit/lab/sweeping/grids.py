@@ -13,8 +13,6 @@ from tacit.protect.facts import Facts
 from tacit.protect.labels.randomized_response import FACTS as FLIPS
 from tacit.protect.labels.randomized_response import randomized_response
 
-__all__ = ["grid", "split_names"]
-
 _SPELLED = re.compile(r"\s*(?P<name>\w+)\s*(?::\s*(?P<knob>\w+)\s*)?(?:\((?P<options>[^()]*)\))?\s*")
 
 

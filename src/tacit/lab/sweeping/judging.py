@@ -23,8 +23,6 @@ from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED
 from tacit.lab.sweeping.results import leak_column
 from tacit.wire.record import Transcript
 
-__all__ = ["RECORDED", "Leak", "Part", "Recorded", "leaks", "parts", "recorded_leaks", "student", "utility", "wanted"]
-
 RECORDED = chosen(lambda known: known.sweep == "last batches")
 """What is tried at the cut on the last batches, on gradients, which the protection answers for, and not on embeddings,
 which every trained model pulls apart."""
@@ -44,17 +42,11 @@ class Leak:
 
 @dataclass(frozen=True)
 class Part:
-    """What an attack reached in a part of a training.
+    """What an attack reached in a part of a training."""
 
-    Attributes:
-        first: the first update that it was tried at, counted from 1.
-        last: the last one.
-        leak: the folded mean, with an interval at a level that holds for all parts of the training together.
-    """
-
-    first: int
-    last: int
-    leak: Estimate
+    first: int  # the first update that it was tried at, counted from 1
+    last: int  # the last one
+    leak: Estimate  # the folded mean, with an interval at a level that holds for all parts of the training together
 
     @property
     def spelled(self) -> str:

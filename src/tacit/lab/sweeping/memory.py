@@ -15,8 +15,6 @@ from tacit.lab.data.rows import Data, Pictures
 from tacit.lab.stack.network import Network
 from tacit.lab.sweeping.recipe import Recipe, cut_size
 
-__all__ = ["SHARE", "budget", "estimate", "in_waves", "per_wave"]
-
 SHARE = 0.6
 """Of the free memory, what a wave may take: the estimate is rough, and others live on the machine too."""
 

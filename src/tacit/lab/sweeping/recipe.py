@@ -17,26 +17,15 @@ from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.sweeping.settings import Setting
 
-__all__ = [
-    "PAPERS", "Paper", "Plan", "Recipe", "checked_rate", "cut_size", "device_named", "digest_of", "paper_of",
-    "recipe_for", "shortened",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Paper:
-    """How the papers train on a data set.
+    """How the papers train on a data set."""
 
-    Attributes:
-        batch_size: rows of a batch.
-        learning_rate: of Adam.
-        epochs: how often every row is visited.
-        strongest: the strong end of a protection's usual knob where it is another than everywhere else.
-    """
-
-    batch_size: int
-    learning_rate: float
-    epochs: int
+    batch_size: int  # rows of a batch
+    learning_rate: float  # of Adam
+    epochs: int  # how often every row is visited
+    # the strong end of a protection's usual knob where it is another than everywhere else
     strongest: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -57,78 +46,46 @@ _HASHED, _SPREAD = 1 << 25, 10_000  # bytes of a tensor that are all hashed; row
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a sweep trains and tries, and on what machine.
+    """What a sweep trains and tries, and on what machine."""
 
-    Attributes:
-        protect: protections as `tacit.lab.sweeping.grids.grid` reads them; `none` is always among them.
-        strengths: how many of each protection.
-        seeds: how many, or which: of first weights, batches and noise.
-        settings: these and no others, in place of the three before.
-        epochs: how often every row is visited.
-        batch_size: the papers' for their data sets, else 1024, less where there are few rows.
-        learning_rate: of Adam; the papers' for their data sets, else 0.001.
-        network: what a replica is, or sizes that differ from the papers' (`{"cut": 4, "layers": 4}`).
-        attacks: what is tried on every batch.
-        layers: where.
-        points: into about how many stretches a training is parted.
-        thorough: whether the attacks that need recorded batches, and those on all visits, run at the end.
-        device: "cpu", "cuda", or "auto": CUDA where there is one.
-        cluster: the address of a Ray cluster that shares the work ("auto" finds the one that runs here).
-        memory: bytes that a wave may take; 60% of what is free if not given.
-        checkpoint_every: seconds between two checkpoints of a wave that trains, at least.
-    """
-
+    # protections as `tacit.lab.sweeping.grids.grid` reads them; `none` is always among them
     protect: Sequence[str] = ("iso", "max_norm", "marvell", "matched")
-    strengths: int = 8
-    seeds: int | Sequence[int] = 1
-    settings: Sequence[Setting] | None = None
-    epochs: int = 5
-    batch_size: int | None = None
-    learning_rate: float | None = None
+    strengths: int = 8  # how many of each protection
+    seeds: int | Sequence[int] = 1  # how many, or which: of first weights, batches and noise
+    settings: Sequence[Setting] | None = None  # these and no others, in place of the three before
+    epochs: int = 5  # how often every row is visited
+    batch_size: int | None = None  # the papers' for their data sets, else 1024, less where there are few rows
+    learning_rate: float | None = None  # of Adam; the papers' for their data sets, else 0.001
+    # what a replica is, or sizes that differ from the papers' (`{"cut": 4, "layers": 4}`)
     network: Network | Mapping[str, int] | None = None
-    attacks: Sequence[str] = EVERY_BATCH
-    layers: Sequence[str] = ("cut", "layer1")
-    points: int = 50
-    thorough: bool = True
-    device: str = "auto"
+    attacks: Sequence[str] = EVERY_BATCH  # what is tried on every batch
+    layers: Sequence[str] = ("cut", "layer1")  # where
+    points: int = 50  # into about how many stretches a training is parted
+    thorough: bool = True  # whether the attacks that need recorded batches, and those on all visits, run at the end
+    device: str = "auto"  # "cpu", "cuda", or "auto": CUDA where there is one
+    # the address of a Ray cluster that shares the work ("auto" finds the one that runs here)
     cluster: str | None = None
-    memory: int | None = None
-    checkpoint_every: float = 60.0
+    memory: int | None = None  # bytes that a wave may take; 60% of what is free if not given
+    checkpoint_every: float = 60.0  # seconds between two checkpoints of a wave that trains, at least
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What every replica of a sweep has in common.
+    """What every replica of a sweep has in common."""
 
-    Attributes:
-        data: the data set's name.
-        digest: of its rows, so that another draw or another encoding of the same data set is noticed.
-        training_rows: how many rows are trained on.
-        test_rows: how many rows are tested on.
-        network: what a replica is.
-        batch_size: rows of a batch.
-        learning_rate: of Adam.
-        epochs: how often every row is visited.
-        attacks: what is measured on every batch.
-        layers: where that is measured.
-        points: into how many stretches a training is parted, about.
-        thorough: whether attacks run on recorded batches and on all visits as well, at the end.
-        device: where it trains.
-    """
-
-    data: str
-    digest: str
-    training_rows: int
-    test_rows: int
-    network: Network
-    batch_size: int
-    learning_rate: float
-    epochs: int
-    attacks: tuple[str, ...]
-    layers: tuple[str, ...]
-    points: int
-    thorough: bool
-    device: str
+    data: str  # the data set's name
+    digest: str  # of its rows, so that another draw or another encoding of the same data set is noticed
+    training_rows: int  # how many rows are trained on
+    test_rows: int  # how many rows are tested on
+    network: Network  # what a replica is
+    batch_size: int  # rows of a batch
+    learning_rate: float  # of Adam
+    epochs: int  # how often every row is visited
+    attacks: tuple[str, ...]  # what is measured on every batch
+    layers: tuple[str, ...]  # where that is measured
+    points: int  # into how many stretches a training is parted, about
+    thorough: bool  # whether attacks run on recorded batches and on all visits as well, at the end
+    device: str  # where it trains
 
     @property
     def last(self) -> int:

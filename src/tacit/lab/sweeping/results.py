@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from tacit.lab.choosing import Choice, Point
 
-__all__ = ["IDENTITY", "PLACE", "UTILITY", "WORST", "Sweep", "as_table", "leak_column", "leaks_of", "read", "write"]
-
 IDENTITY = ("replica", "protection", "knob", "strength", "options", "seed")
 """The columns that name a replica."""
 
@@ -74,17 +72,11 @@ def leak_column(attack: str, layer: str = "cut", figure: str = "") -> str:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep found.
+    """What a sweep found."""
 
-    Attributes:
-        path: of the Parquet file; None where it was not written.
-        table: its rows, with the columns of this module.
-        metadata: what the sweep was: data, network, batch size, versions, device.
-    """
-
-    path: Path | None
-    table: pl.DataFrame
-    metadata: Mapping[str, Any]
+    path: Path | None  # of the Parquet file; None where it was not written
+    table: pl.DataFrame  # its rows, with the columns of this module
+    metadata: Mapping[str, Any]  # what the sweep was: data, network, batch size, versions, device
 
     @property
     def whole(self) -> pl.DataFrame:

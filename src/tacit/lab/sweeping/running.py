@@ -23,8 +23,6 @@ from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.store import Store
 from tacit.lab.sweeping.wave import Progress, Row, Wave
 
-__all__ = ["GOING_ON", "sweep"]
-
 GOING_ON = "going on after update"
 """In what progress is told: a wave that was interrupted does not begin anew."""
 

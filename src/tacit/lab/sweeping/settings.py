@@ -9,29 +9,19 @@ from dataclasses import dataclass
 from tacit.contracts import Protection
 from tacit.protect.gradient import protection
 
-__all__ = ["Option", "Setting"]
-
 Option = float | int | str | bool | None
 """What an option of a protection may be."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One replica: what its label party does, and where its randomness starts.
+    """One replica: what its label party does, and where its randomness starts."""
 
-    Attributes:
-        protection: a gradient protection's name, or "randomized_response".
-        knob: the option that is its strength; None where it has none, as for `none` and `max_norm`.
-        strength: the value of that option; None where it has none.
-        others: its other options, as pairs of name and value.
-        seed: of first weights, batches and noise.
-    """
-
-    protection: str
-    knob: str | None = None
-    strength: float | None = None
-    others: tuple[tuple[str, Option], ...] = ()
-    seed: int = 0
+    protection: str  # a gradient protection's name, or "randomized_response"
+    knob: str | None = None  # the option that is its strength; None where it has none, as for `none` and `max_norm`
+    strength: float | None = None  # the value of that option; None where it has none
+    others: tuple[tuple[str, Option], ...] = ()  # its other options, as pairs of name and value
+    seed: int = 0  # of first weights, batches and noise
 
     @property
     def options(self) -> Mapping[str, Option]:

@@ -23,8 +23,6 @@ from tacit.lab.sweeping.settings import Setting
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Store"]
-
 
 class Store:
     """What is kept of a sweep: in a folder, or in memory alone where there is none.
@@ -33,15 +31,12 @@ class Store:
         folder: where; None keeps nothing on disk.
         recipe: what all replicas share.
         settings: of all replicas, in order.
-
-    Attributes:
-        notes: what a user should know about checkpoints that were of no use.
     """
 
     def __init__(self, folder: Path | None, recipe: Recipe, settings: Sequence[Setting]) -> None:
         self.folder, self.settings = folder, settings
         self.what = {"recipe": recipe.as_dict(), "settings": [[one.spelled, one.seed] for one in settings]}
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # what a user should know about checkpoints that were of no use
         self._kept: list[pl.DataFrame] = []
 
     def finished(self) -> Sweep | None:

@@ -20,8 +20,6 @@ from tacit.lab.sweeping.settings import Setting
 if TYPE_CHECKING:
     from tacit.lab.stack.training import Stack, Steps
 
-__all__ = ["Progress", "Row", "Wave", "part_rows", "stretches"]
-
 Row = dict[str, Any]
 """One row of a results file by the names of its columns; what is missing is null there."""
 

@@ -19,8 +19,6 @@ from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
 from tacit.one_shot._rows import Progress
 
-__all__ = ["LEARNERS", "Bottom", "Learner", "learner", "load_bottom"]
-
 LEARNERS = ("trees", "network", "linear")
 """The learners that have a name; `own` takes an object of the user's."""
 

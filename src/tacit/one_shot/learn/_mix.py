@@ -12,8 +12,6 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["covariance", "mixing"]
-
 
 def covariance(blocks: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
     """The covariance of rows that come in blocks.  (parts, parts)"""

@@ -27,8 +27,6 @@ from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import in_blocks
 
-__all__ = ["Linear", "LinearBottom", "linear", "load"]
-
 _SHRINKS = (1.0, 10.0, 100.0, 1000.0, 10000.0)
 _FOLDS = 4
 _BASES = 3  # of a number
@@ -36,17 +34,11 @@ _BASES = 3  # of a number
 
 @dataclass(frozen=True)
 class LinearBottom:
-    """Weights of columns, and what makes `width` numbers of their shares of the scores.
+    """Weights of columns, and what makes `width` numbers of their shares of the scores."""
 
-    Attributes:
-        cardinalities: the number of codes of each categorical column.
-        weights: of each code and each basis of each number; one column for each score.
-        mix: a matrix (columns x scores, width).
-    """
-
-    cardinalities: tuple[int, ...]
-    weights: NDArray[np.float64]
-    mix: NDArray[np.float64]
+    cardinalities: tuple[int, ...]  # the number of codes of each categorical column
+    weights: NDArray[np.float64]  # of each code and each basis of each number; one column for each score
+    mix: NDArray[np.float64]  # a matrix (columns x scores, width)
     name: str = field(default="linear", init=False)
 
     @property

@@ -38,8 +38,6 @@ from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
 from tacit.one_shot.same_bits import mixed
 
-__all__ = ["Network", "NetworkBottom", "load", "network"]
-
 _BLOCK = 8192
 _MOST_MEMBERS = 64
 _WEIGHTS = "network.safetensors"
@@ -47,15 +45,10 @@ _WEIGHTS = "network.safetensors"
 
 @dataclass(frozen=True)
 class NetworkBottom:
-    """A trunk, and what makes `width` numbers of its units.
+    """A trunk, and what makes `width` numbers of its units."""
 
-    Attributes:
-        trunk: rows to units.
-        mix: a matrix (units, width).
-    """
-
-    trunk: nn.Module
-    mix: NDArray[np.float64]
+    trunk: nn.Module  # rows to units
+    mix: NDArray[np.float64]  # a matrix (units, width)
     name: str = field(default="network", init=False)
 
     @property
@@ -105,20 +98,16 @@ def load(folder: Path, state: Mapping[str, Any]) -> NetworkBottom:
 
 @dataclass(frozen=True)
 class Network:
-    """A learner of a small network.
+    """A learner of a small network."""
 
-    Attributes:
-        fitting: how it is fitted.
-        pretraining: True to learn without labels first, False not to, or a trunk of the user's (rows to units).
-        members: how many networks there are, each stopped on rows of its own that it has not seen: the mean of their
-            scores is steadier. Of pictures and of trunks of the user's there is one.
-        corrected: whether the loss of two classes is that of the flipped label, BCE(sent, b + (a - b) p): then scores
-            are of true labels, and a network ranks better by them too.
-    """
-
-    fitting: Fitting
+    fitting: Fitting  # how it is fitted
+    # True to learn without labels first, False not to, or a trunk of the user's (rows to units)
     pretraining: bool | nn.Module = True
+    # whether the loss of two classes is that of the flipped label, BCE(sent, b + (a - b) p): then scores are of true
+    # labels, and a network ranks better by them too
     corrected: bool = True
+    # how many networks there are, each stopped on rows of its own that it has not seen: the mean of their scores is
+    # steadier. Of pictures and of trunks of the user's there is one
     members: int = 4
     name: str = field(default="network", init=False)
 

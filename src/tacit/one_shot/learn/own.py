@@ -22,23 +22,16 @@ from tacit.one_shot._rows import Progress, fresh, learnable, matrix, save_own
 from tacit.one_shot.learn import Bottom, Learner
 from tacit.one_shot.learn.network import network
 
-__all__ = ["Own", "OwnBottom", "own"]
-
 _SCORES = ("transform", "decision_function", "predict_proba", "predict")
 
 
 @dataclass(frozen=True)
 class OwnBottom:
-    """A fitted object of the user's.
+    """A fitted object of the user's."""
 
-    Attributes:
-        model: the object.
-        width: how many numbers a row gets.
-        digest: a SHA-256 of the embedding of the training rows, the version of the embedding: nobody can look inside.
-    """
-
-    model: Any
-    width: int
+    model: Any  # the object
+    width: int  # how many numbers a row gets
+    # a SHA-256 of the embedding of the training rows, the version of the embedding: nobody can look inside
     digest: str = ""
     name: str = field(default="own", init=False)
 

@@ -24,8 +24,6 @@ from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import mixed
 
-__all__ = ["Trees", "TreesBottom", "load", "trees"]
-
 _SAMPLE = 20_000  # rows from which directions are worked out
 _MANY_CODES = 64  # from here on the order of a column's codes says nothing to a tree
 _MOST_TREES = 1600  # of all folds and classes together: directions of more take longer than the trees
@@ -33,15 +31,10 @@ _MOST_TREES = 1600  # of all folds and classes together: directions of more take
 
 @dataclass(frozen=True)
 class TreesBottom:
-    """Trees, and what makes `width` numbers of their values.
+    """Trees, and what makes `width` numbers of their values."""
 
-    Attributes:
-        forest: the trees of all folds.
-        mix: a matrix (trees, width).
-    """
-
-    forest: Forest
-    mix: NDArray[np.float64]
+    forest: Forest  # the trees of all folds
+    mix: NDArray[np.float64]  # a matrix (trees, width)
     name: str = field(default="trees", init=False)
 
     @property
@@ -89,13 +82,9 @@ def load(folder: Path, state: Mapping[str, Any]) -> TreesBottom:
 
 @dataclass(frozen=True)
 class Trees:
-    """A learner of boosted trees.
+    """A learner of boosted trees."""
 
-    Attributes:
-        growth: how trees grow.
-    """
-
-    growth: Growth
+    growth: Growth  # how trees grow
     name: str = field(default="trees", init=False)
 
     def fit(

@@ -48,23 +48,15 @@ def fused(compute: Compute) -> Compute:
 
 @dataclass(frozen=True)
 class Batch:
-    """A stack of batches, in the form that every protection works on.
+    """A stack of batches, in the form that every protection works on."""
 
-    Attributes:
-        rows: gradients, flattened, divided by `scale`.  (stack, batch, width), float32 or float64
-        labels: 0 or 1.  (stack, batch), in the dtype of `rows`
-        scale: the largest absolute entry of each problem.  (stack,), in the dtype of `rows`
-        squares: squared norms of `rows`.  (stack, batch)
-        valid: False where a problem holds a value that is not finite, or a label that is not 0 or 1.  (stack,)
-        embedding: what the gradients are the gradients of, flattened, in its own units and dtype; None where the caller
-            did not say.  (stack, batch, width)
-    """
-
-    rows: Tensor
-    labels: Tensor
-    scale: Tensor
-    squares: Tensor
-    valid: Tensor
+    rows: Tensor  # gradients, flattened, divided by `scale`. (stack, batch, width), float32 or float64
+    labels: Tensor  # 0 or 1. (stack, batch), in the dtype of `rows`
+    scale: Tensor  # the largest absolute entry of each problem. (stack,), in the dtype of `rows`
+    squares: Tensor  # squared norms of `rows`. (stack, batch)
+    valid: Tensor  # False where a problem holds a value that is not finite, or a label that is not 0 or 1. (stack,)
+    # what the gradients are the gradients of, flattened, in its own units and dtype; None where the caller did not say.
+    # (stack, batch, width)
     embedding: Tensor | None = None
 
     @property
@@ -83,20 +75,13 @@ class Drawn:
     """What `draw` answers: noise in the scaled form of the batch, the next state, and figures in units of the batch.
 
     The noise is a fresh tensor that the caller may overwrite.
-
-    Attributes:
-        noise: what is to be added.  (stack, batch, width)
-        state: the next state.
-        power: the expected squared norm of a row's noise, in scaled units.  (stack,)
-        figures: whatever else the protection reports; one number for each problem.
-        keep: what each row is multiplied by before the noise is added; None where rows stay as they are.
-            (stack, batch)
     """
 
-    noise: Tensor
-    state: Any
-    power: Tensor
-    figures: Mapping[str, Tensor]
+    noise: Tensor  # what is to be added. (stack, batch, width)
+    state: Any  # the next state
+    power: Tensor  # the expected squared norm of a row's noise, in scaled units. (stack,)
+    figures: Mapping[str, Tensor]  # whatever else the protection reports; one number for each problem
+    # what each row is multiplied by before the noise is added; None where rows stay as they are. (stack, batch)
     keep: Tensor | None = None
 
 
@@ -104,16 +89,12 @@ class GradientProtection(Mechanism, abc.ABC):
     """A protection of the gradient at the cut; pure, for one batch or a stack of batches, on any device.
 
     One batch is a gradient (batch, *cut) with labels (batch,); a stack is (stack, batch, *cut) with (stack, batch).
-
-    Attributes:
-        strengths: the fields that may differ between replicas that are protected in one call; see `Strength`.
-        noisy: whether noise is drawn, which has to fit into the gradient's dtype.
-        goes_first: whether a chain must begin with it: what it adds depends on labels, which a link before it can't
-            hide.
     """
 
+    # the fields that may differ between replicas that are protected in one call; see `Strength`
     strengths: ClassVar[tuple[str, ...]] = ()
-    noisy: ClassVar[bool] = True
+    noisy: ClassVar[bool] = True  # whether noise is drawn, which has to fit into the gradient's dtype
+    # whether a chain must begin with it: what it adds depends on labels, which a link before it can't hide
     goes_first: ClassVar[bool] = False
 
     @abc.abstractmethod

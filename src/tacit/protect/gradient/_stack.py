@@ -18,8 +18,6 @@ from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.protect.gradient._base import GradientProtection, check_shapes
 from tacit.protect.gradient._chain import Chain
 
-__all__ = ["Answer", "Stacked", "stacked"]
-
 Known = GradientProtection | Chain  # what can be stacked: others do not say what of them may differ
 
 

@@ -264,18 +264,12 @@ def matched(
 
 @dataclass(frozen=True)
 class Spread:
-    """Decayed sums over the batches of a run, in float64.
+    """Decayed sums over the batches of a run, in float64."""
 
-    Attributes:
-        weight: of the batches behind them; 0 where there was none.  (stack,)
-        square: sums of the mean outer products of rows, in the leading coordinates.  (stack, rank, rank)
-        rest: sums of the mean squared lengths outside the leading coordinates.  (stack,)
-        basis: the leading coordinates as columns, in the rows' dtype; None where all are kept.  (stack, width, rank)
-    """
-
-    weight: Tensor
-    square: Tensor
-    rest: Tensor
+    weight: Tensor  # of the batches behind them; 0 where there was none. (stack,)
+    square: Tensor  # sums of the mean outer products of rows, in the leading coordinates. (stack, rank, rank)
+    rest: Tensor  # sums of the mean squared lengths outside the leading coordinates. (stack,)
+    # the leading coordinates as columns, in the rows' dtype; None where all are kept. (stack, width, rank)
     basis: Tensor | None
 
     @classmethod

@@ -16,19 +16,12 @@ FACTS = Facts(strengths=(Option("rate", below=0.5, sweep=(0.02, 0.45)),))
 
 @dataclass(frozen=True)
 class RandomizedLabels:
-    """Labels after randomized response.
+    """Labels after randomized response."""
 
-    Attributes:
-        labels: flipped labels, 0 or 1, in the dtype of the input. Gradient protections take these.
-        targets: what the cross entropy is computed with, in float: unbiased for the true label.
-        event: what the ledger needs to know.
-        epsilon: the local differential privacy of one label, for all of training, because it is flipped only once.
-    """
-
-    labels: Tensor
-    targets: Tensor
-    event: Event
-    epsilon: float
+    labels: Tensor  # flipped labels, 0 or 1, in the dtype of the input. Gradient protections take these
+    targets: Tensor  # what the cross entropy is computed with, in float: unbiased for the true label
+    event: Event  # what the ledger needs to know
+    epsilon: float  # the local differential privacy of one label, for all of training, because it is flipped only once
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from tacit.views.report.measures import Judged, Measure
 from tacit.views.report.svg import at, el, line, near, picture, text
 from tacit.views.report.words import decimals
 
-__all__ = ["Mark", "histogram", "interval", "scale"]
-
 _MOST_BARS = 24
 _LABELLED = 12  # bars that have room for their number
 

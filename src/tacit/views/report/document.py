@@ -10,21 +10,6 @@ from pydantic import Field, FiniteFloat, model_validator
 from tacit.views.report._part import Missable, Part
 from tacit.views.report.exchanged import Exchanged
 
-__all__ = [
-    "Decision",
-    "Leak",
-    "LedgerSummary",
-    "LiveCurve",
-    "Measured",
-    "Moment",
-    "NotTested",
-    "Override",
-    "Report",
-    "Subject",
-    "Worst",
-]
-
-
 Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
 """What a figure is: of labels, of features, of a private attribute."""
 

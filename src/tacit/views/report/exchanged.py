@@ -9,8 +9,6 @@ from pydantic import Field, FiniteFloat
 
 from tacit.views.report._part import Missable, Part
 
-__all__ = ["Certified", "Charged", "ColumnRead", "Departure", "Exchanged", "Figure", "Released"]
-
 
 class Departure(Part):
     """Something that left this party."""

@@ -12,29 +12,19 @@ from markupsafe import Markup
 
 from tacit.views.report.rendering import template
 
-__all__ = ["Measured", "frontier"]
-
 _TOP, _BOTTOM = 20.0, 290.0  # of the picture, in pixels
 _TICKS = 4
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One setting.
+    """One setting."""
 
-    Attributes:
-        setting: in words.
-        figure: its test AUC.
-        worst: the most that was read of anything, 0 to 1.
-        auc: leak AUC of a label.
-        bound: whether that is certified.
-    """
-
-    setting: str
-    figure: float
-    worst: float
-    auc: float
-    bound: bool
+    setting: str  # in words
+    figure: float  # its test AUC
+    worst: float  # the most that was read of anything, 0 to 1
+    auc: float  # leak AUC of a label
+    bound: bool  # whether that is certified
 
 
 def frontier(points: Sequence[Measured], *, title: str, label_limit: float, feature_limit: float | None) -> str:

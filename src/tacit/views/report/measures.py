@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tacit.views.report.document import Leak, Measured, Report
 
-__all__ = ["MEASURES", "Judged", "Measure", "judged", "main_measure", "upper_end", "without_messages"]
-
 
 @dataclass(frozen=True)
 class Measure:

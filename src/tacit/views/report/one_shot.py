@@ -10,8 +10,6 @@ from tacit.views.report.exchanged import Certified, ColumnRead, Figure, Released
 from tacit.views.report.measures import MEASURES, Judged
 from tacit.views.report.words import STAMPS, Headline, decimals
 
-__all__ = ["content"]
-
 _LONGEST = 400  # letters of exact parameters that are shown; report.json has all
 _QUESTIONS = {
     "variance": "its variance", "lowest": "its lowest values", "highest": "its highest values", "codes": "its codes",

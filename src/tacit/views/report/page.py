@@ -15,8 +15,6 @@ from tacit.views.report.plots import SERIES, curves, strengths
 from tacit.views.report.scatters import tradeoff
 from tacit.views.report.words import decimals, headline, plain_words, spelled, when, worst_leak
 
-__all__ = ["content"]
-
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
 _MOST_POINTS = 200  # of a scatter; the last epoch is always one of them
 _GROUPS = {

@@ -23,8 +23,6 @@ from tacit.views.report.svg import (
 )
 from tacit.views.report.words import decimals
 
-__all__ = ["SERIES", "curves", "strengths", "zoomed"]
-
 SERIES = 5
 """Curves that have a colour and a pattern of their own; further ones are grey."""
 

@@ -16,8 +16,6 @@ from tacit.views.report import one_shot, page
 from tacit.views.report.document import Report
 from tacit.views.report.words import count, when
 
-__all__ = ["as_json", "read", "render", "template", "write"]
-
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
     """Write `report.json` and `report.html` into a folder, which is made where there is none.

@@ -27,8 +27,6 @@ from tacit.views.report.svg import (
 )  # fmt: skip
 from tacit.views.report.words import count, decimals, spelled
 
-__all__ = ["Dot", "Panel", "tradeoff", "tradeoff_file"]
-
 _COLOURS = 7
 
 

@@ -16,11 +16,6 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-__all__ = [
-    "Axis", "at", "el", "grid_across", "labels_below", "limit_across", "limit_up", "line", "names", "near", "picture",
-    "standalone", "stretched", "text", "ticks",
-]  # fmt: skip
-
 Number = float | int | str
 
 

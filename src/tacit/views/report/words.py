@@ -8,11 +8,6 @@ from datetime import datetime
 from tacit.views.report.document import Leak, Report
 from tacit.views.report.measures import MEASURES, Judged, judged, main_measure, upper_end
 
-__all__ = [
-    "STAMPS", "Headline", "count", "decimals", "headline", "over_limit", "plain_words", "spelled", "when",
-    "worst_leak",
-]  # fmt: skip
-
 STAMPS = {
     "held": ("Limit held", "good"),
     "broken": ("Limit broken", "bad"),

@@ -27,8 +27,6 @@ from tacit.views.pacing import seconds
 from tacit.views.reading import RunReader
 from tacit.views.track.tracker import Point, Tracker
 
-__all__ = ["Curve", "later", "replica_curves", "run_curves"]
-
 Times = Callable[[Sequence[float]], Sequence[float | None]]
 """When some steps were done, in seconds since 1970."""
 

@@ -22,8 +22,6 @@ from tacit.views.reading import DAMAGE, Place, Reader, RunReader, SweepReader, d
 from tacit.views.track.curves import Curve, later, replica_curves, run_curves
 from tacit.views.track.tracker import State, Tracker
 
-__all__ = ["Export", "Following", "Open", "facts_of", "state_of"]
-
 Open = Callable[[str, str], Tracker]
 """Opens a tracker, given an id that stays the same and a name to be read."""
 

@@ -19,8 +19,6 @@ from typing import Any
 from tacit.errors import LinkError, StorageError, UsageError
 from tacit.views.track.tracker import Point, State, Tracker, needed
 
-__all__ = ["MLflow", "metric_name"]
-
 _PLACE = "tacit.place"
 _MOST = {"metrics": 1000, "params": 100, "tags": 100}  # of one request, as servers allow
 _LONGEST = 5000  # letters of a value

@@ -27,8 +27,6 @@ from tacit.errors import UsageError
 from tacit.views.reading import FIGURES, Reader, RunReader, SweepReader, frame
 from tacit.views.track.following import Following
 
-__all__ = ["SCHEMAS", "Tables"]
-
 _SHARE = 10  # of the time goes into writing, at most one part in so many
 
 _WHO = {"place": pl.String, "run": pl.String, "party": pl.String}

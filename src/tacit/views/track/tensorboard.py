@@ -7,26 +7,21 @@ is passed over, by us and by TensorBoard.
 
 from __future__ import annotations
 
-import math
 import os
-import struct
 import time as clock
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from tacit.disk import locked, storing
 from tacit.errors import UsageError
 from tacit.views.track.tracker import Point, State, Tracker, needed
 
-__all__ = ["TensorBoard"]
-
 _FILE = "events.out.tfevents."
 _LOCK = ".tacit-track.lock"  # ends with the process: two that write the same run would write every point twice
 _BUSY = "another process writes this run already: stop that one, or choose another folder"
-_HEAD = 12  # bytes: the length of an event and its check
-_CHECK = 4  # bytes behind it
 _TEXT = "/text_summary"  # TensorBoard's own ending of the names of texts
 
 
@@ -48,15 +43,15 @@ class TensorBoard(Tracker):
 
     def __init__(self, folder: str | Path, *, run: str) -> None:
         self._events = needed("tensorboard.compat.proto.event_pb2")
-        self._summaries = needed("tensorboard.compat.proto.summary_pb2")
         self._records = needed("tensorboard.summary.writer.record_writer")
+        self._summaries = needed("torch.utils.tensorboard.summary")
         if run in ("", ".", "..") or "\0" in run:
             raise UsageError(f"run = {run!r} is no name for a folder: choose another one")
         self.path = Path(folder) / run.replace("/", "-")
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock: int | None = locked(self.path / _LOCK, _BUSY)
-            self._reached = _read(_earlier(self.path), self._events)
+            self._reached = _read(_earlier(self.path))
         self._file: IO[bytes] | None = None  # begun with the first event, so that where nothing is new none is left
 
     def reached(self, name: str) -> int:
@@ -71,46 +66,26 @@ class TensorBoard(Tracker):
 
     def points(self, points: Sequence[Point]) -> None:
         """Keep figures; those of the same step and time become one event."""
-        together: dict[tuple[int, float], dict[str, float]] = {}
+        together: dict[tuple[int, float], list[Any]] = {}
         now = clock.time()
         for point in points:
             when = now if point.time is None else point.time
-            together.setdefault((point.step, when), {})[point.name] = point.value
-        value = self._summaries.Summary.Value
-        for (step, when), values in together.items():
-            self._add(step, when, {name: value(tag=name, simple_value=figure) for name, figure in values.items()})
+            together.setdefault((point.step, when), []).append(self._summaries.scalar(point.name, point.value))
+        for (step, when), summaries in together.items():
+            self._add(step, when, *summaries)
 
     def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:
         """Keep words, which TensorBoard reads as Markdown."""
-        tensor = needed("tensorboard.compat.proto.tensor_pb2").TensorProto
-        shape = needed("tensorboard.compat.proto.tensor_shape_pb2").TensorShapeProto
-        kinds = needed("tensorboard.compat.proto.types_pb2")
-        about = self._summaries.SummaryMetadata
-        kept = self._summaries.Summary.Value(
-            tag=name + _TEXT,
-            metadata=about(plugin_data=about.PluginData(plugin_name="text")),
-            tensor=tensor(
-                dtype=kinds.DT_STRING, string_val=[text.encode()], tensor_shape=shape(dim=[shape.Dim(size=1)])
-            ),
-        )
-        self._add(step, time, {name: kept})
+        self._add(step, time, self._summaries.text(name, text))
 
     def histogram(
         self, name: str, step: int, edges: Sequence[float], counts: Sequence[int], *, time: float | None = None
     ) -> None:
         """Keep counts between edges; the sums that TensorBoard wants beside them are those of the bins' middles."""
-        middles = [(low + high) / 2 for low, high in pairwise(edges)]
-        counted = list(zip(middles, counts, strict=True))
-        kept = self._summaries.HistogramProto(
-            min=edges[0],
-            max=edges[-1],
-            num=sum(counts),
-            sum=math.fsum(middle * count for middle, count in counted),
-            sum_squares=math.fsum(middle**2 * count for middle, count in counted),
-            bucket_limit=edges[1:],
-            bucket=counts,
-        )
-        self._add(step, time, {name: self._summaries.Summary.Value(tag=name, histo=kept)})
+        middles, many = (np.array(edges[:-1]) + edges[1:]) / 2, np.array(counts)
+        sums = float(middles @ many), float(middles**2 @ many)
+        ends = edges[0], edges[-1], sum(counts)
+        self._add(step, time, self._summaries.histogram_raw(name, *ends, *sums, edges[1:], counts))
 
     def flush(self) -> None:
         """Hand everything to the file, where TensorBoard sees it."""
@@ -128,11 +103,12 @@ class TensorBoard(Tracker):
             os.close(self._lock)
             self._lock = None
 
-    def _add(self, step: int, time: float | None, values: Mapping[str, Any]) -> None:
-        summary = self._summaries.Summary(value=values.values())
-        self._write(self._events.Event(wall_time=clock.time() if time is None else time, step=step, summary=summary))
-        for name in values:
-            self._reached[name] = max(step, self.reached(name))
+    def _add(self, step: int, time: float | None, *summaries: Any) -> None:
+        event = self._events.Event(wall_time=clock.time() if time is None else time, step=step)
+        for summary in summaries:
+            event.summary.MergeFrom(summary)
+        self._write(event)
+        _note(event, self._reached)
 
     def _write(self, event: Any) -> None:
         if self._lock is None:
@@ -155,34 +131,21 @@ def _new(folder: Path) -> IO[bytes]:
     return (folder / f"{_FILE}{stamp:010d}.tacit").open("xb")
 
 
-def _read(paths: Sequence[Path], events: Any) -> dict[str, int]:
-    """The last step of each name in some files."""
+def _read(paths: Sequence[Path]) -> dict[str, int]:
+    """The last step of each name in some files; TensorBoard passes over an event that was cut short or damaged."""
+    loader = needed("tensorboard.backend.event_processing.event_file_loader").LegacyEventFileLoader
     reached: dict[str, int] = {}
-    undecodable = needed("google.protobuf.message").DecodeError
     for path in paths:
-        for content in _contents(path):
-            try:
-                event = events.Event.FromString(content)
-            except undecodable:
-                break
-            for value in event.summary.value:
-                name = value.tag.removesuffix(_TEXT)
-                reached[name] = max(event.step, reached.get(name, -1))
+        for event in loader(str(path)).Load():
+            _note(event, reached)
     return reached
 
 
-def _contents(path: Path) -> Iterator[bytes]:
-    """What the events of a file hold, up to one that was cut short or damaged."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        while len(head := file.read(_HEAD)) == _HEAD:
-            (length,) = struct.unpack("<Q", head[:8])
-            if length > size:  # never asked for: it might be more than there is memory
-                return
-            content = file.read(length)
-            if len(content) < length or len(file.read(_CHECK)) < _CHECK:
-                return
-            yield content
+def _note(event: Any, reached: dict[str, int]) -> None:
+    """Keep the step of an event as the last one of each name in it."""
+    for value in event.summary.value:
+        name = value.tag.removesuffix(_TEXT)
+        reached[name] = max(event.step, reached.get(name, -1))
 
 
 def _cell(value: object) -> str:

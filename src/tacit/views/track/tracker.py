@@ -10,26 +10,17 @@ from typing import Any, Literal, NamedTuple, Self
 
 from tacit.errors import UsageError
 
-__all__ = ["Point", "State", "Tracker", "needed"]
-
 State = Literal["running", "finished", "stopped"]
 """How a run stands when its tracker is closed; one that stopped may go on some day."""
 
 
 class Point(NamedTuple):
-    """One figure.
+    """One figure."""
 
-    Attributes:
-        name: of the curve, with a group in front: "leak/norm", "gate/residual on visits.low".
-        step: where on the curve.
-        value: the figure.
-        time: in seconds since 1970; None is now.
-    """
-
-    name: str
-    step: int
-    value: float
-    time: float | None = None
+    name: str  # of the curve, with a group in front: "leak/norm", "gate/residual on visits.low"
+    step: int  # where on the curve
+    value: float  # the figure
+    time: float | None = None  # in seconds since 1970; None is now
 
 
 class Tracker(ABC):

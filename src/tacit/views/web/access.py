@@ -19,8 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacit.errors import UsageError
 from tacit.views.web.answers import error
 
-__all__ = ["HEADERS", "Access", "Guard", "is_loopback", "token_in"]
-
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

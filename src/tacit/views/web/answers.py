@@ -10,8 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-__all__ = ["as_json", "error", "tagged"]
-
 
 def as_json(content: Any) -> bytes:
     """Compact JSON in ASCII; a number that is not finite is null, for JSON knows none."""

@@ -32,8 +32,6 @@ from tacit.views.web.answers import as_json, error, tagged
 from tacit.views.web.metrics import CONTENT_TYPE, exposition
 from tacit.views.web.shelf import Shelf
 
-__all__ = ["make_app"]
-
 T = TypeVar("T")
 
 _POINTS = (10, 20_000)  # of a curve: the fewest and the most that can be asked for

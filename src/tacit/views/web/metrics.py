@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from tacit.views.web.shelf import Glance
 
-__all__ = ["CONTENT_TYPE", "exposition"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """What the answer says it is."""
 

@@ -14,8 +14,6 @@ from tacit.views.web.access import Access
 from tacit.views.web.app import make_app
 from tacit.views.web.shelf import Shelf
 
-__all__ = ["PORT", "Dashboard", "listen"]
-
 PORT = 7860
 """The first port that is tried."""
 

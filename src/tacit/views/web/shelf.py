@@ -17,8 +17,6 @@ from tacit.views.reading import DAMAGE, Place, Reader, RunReader, damage, find, 
 from tacit.views.status import alive
 from tacit.views.web.answers import as_json
 
-__all__ = ["Glance", "Shelf"]
-
 _SHARE = 10  # finding takes a tenth of the time, at most: a tree on a slow disk is looked through less often
 _POINTS = 10_000_000  # kept in memory over all readers, about 250 MB
 _LIGHT = 5_000  # points that a reader weighs besides its curves

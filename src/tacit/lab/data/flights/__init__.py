@@ -28,24 +28,6 @@ from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import DAY, Joint, Split
 from tacit.lab.data.rows import Data
 
-__all__ = [
-    "AIRLINE_COLUMNS",
-    "AIRLINE_INPUTS",
-    "AIRPORT_COLUMNS",
-    "AIRPORT_INPUTS",
-    "DELAY_COLUMNS",
-    "FOLDER",
-    "MINUTES",
-    "Flights",
-    "airline",
-    "airport",
-    "generated",
-    "load",
-    "tables",
-    "with_delays",
-    "with_inputs",
-]
-
 FOLDER = Path(__file__).parent
 """Where the shipped tables lie."""
 
@@ -119,15 +101,10 @@ AIRLINE_INPUTS = Columns(
 
 @dataclass(frozen=True)
 class Flights:
-    """Both parties' tables as shipped, each with ids that the other one lacks.
+    """Both parties' tables as shipped, each with ids that the other one lacks."""
 
-    Attributes:
-        airport: the feature party's table.
-        airline: the label party's table.
-    """
-
-    airport: pl.DataFrame
-    airline: pl.DataFrame
+    airport: pl.DataFrame  # the feature party's table
+    airline: pl.DataFrame  # the label party's table
 
     @property
     def common(self) -> pl.DataFrame:

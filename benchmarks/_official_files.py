@@ -1,4 +1,4 @@
-"""Generated rows as files in the official formats, a chunk at a time."""
+"""Generated rows as files in the official formats of Criteo and Avazu, a chunk at a time; tests read them, too."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from tacit.align.batches import scramble
 from tacit.disk import storing
 from tacit.lab.data import avazu, criteo
 from tacit.lab.data.generated import AVAZU, CRITEO, Drawing, Drawn, Recipe
-
-__all__ = ["WRITERS", "write"]
 
 _FIRST_DAY = date(2014, 10, 21)
 
@@ -71,17 +69,23 @@ def _avazu(drawn: Drawn, first: int) -> pl.DataFrame:
     return pl.DataFrame(found).sort("hour", maintain_order=True)
 
 
-WRITERS = {
+_WRITERS = {
     "criteo": _Writer("train.txt", lambda seed: Recipe(CRITEO, 13, 0.256, seed), _criteo, "\t", header=False),
     "avazu": _Writer("train.csv", lambda seed: Recipe(AVAZU, 0, 0.17, seed, days=10), _avazu, ",", header=True),
 }
-"""By the name of the data set."""
 
 
-def write(name: str, path: Path, rows: int, seed: int) -> Path:
-    """See `tacit.lab.data.generated.write`."""
-    writer = WRITERS[name]
-    file = path / writer.file if path.is_dir() else path
+def write(name: str, path: str | Path, rows: int, seed: int) -> Path:
+    """A generated file in the official format: Criteo's `train.txt` or Avazu's `train.csv`.
+
+    Args:
+        name: "criteo" or "avazu".
+        path: of the file, packed if it ends with `.gz`, or of the folder that gets one with the official name.
+        rows: how many.
+        seed: of everything.
+    """
+    writer = _WRITERS[name]
+    file = Path(path) / writer.file if Path(path).is_dir() else Path(path)
     packed = file.suffix == ".gz"
     with storing(file), gzip.open(file, "wb", compresslevel=1) if packed else file.open("wb") as opened:
         first = 0

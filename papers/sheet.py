@@ -1,9 +1,8 @@
-"""How every picture of the lab looks: colours and names of settings, and a sheet with title, panels and legend."""
+"""How every figure of the papers looks: colours of settings, and a sheet with title, panels and legend."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,17 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "COLOURS", "GREY", "SETTING", "Sheet", "colour_of", "label_of", "labelled", "needs_matplotlib", "others_of",
-    "shades", "styled",
-]  # fmt: skip
-
-SETTING = ("protection", "knob", "strength", "options")
-"""The columns of results that name a setting, whatever its seed; options hold what it has beside its strength."""
 
 GREY = "#8a8a8a"
 """Of what is there for comparison only."""
@@ -41,49 +31,12 @@ _STYLE: Any = {
     **{"font.size": 9, "axes.titlesize": 9.5, "axes.spines.top": False, "axes.spines.right": False},
     **{"axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True, "legend.frameon": False},
 }
-_KNOBS = {"scale": "s", "t": "t", "sum_kl": "sumKL", "detection_error": "L", "leak_auc": "AUC", "rate": "rate"}
 
 
 def needs_matplotlib() -> None:
     """Refuse to begin what could not be drawn in the end."""
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError("figures need matplotlib, which is not installed: pip install -e '.[figures]' in the checkout")
-
-
-def label_of(protection: str, knob: str | None, strength: float | None, others: str = "") -> str:
-    """A setting as legends name it.
-
-    >>> label_of("marvell", "scale", 4.0), label_of("none", None, None)
-    ('marvell s=4', 'no noise')
-    >>> label_of("matched", "leak_auc", 0.6, "visits=5")
-    'matched AUC=0.6, visits=5'
-    """
-    if protection == "none":
-        return "no noise"
-    own = "" if knob is None or strength is None else f"{_KNOBS.get(knob, knob)}={strength:g}"
-    return f"{protection} {', '.join(part for part in (own, others) if part)}".rstrip()
-
-
-def others_of(options: str | None, knob: str | None) -> str:
-    """The options beside the strength, from the JSON of a results file; empty where there are none.
-
-    >>> others_of('{"leak_auc": 0.6, "visits": 5}', "leak_auc")
-    'visits=5'
-    """
-    given: dict[str, Any] = json.loads(options or "{}")
-    shown = ((name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in given.items())
-    return ", ".join(f"{name}={value}" for name, value in shown if name != knob)
-
-
-def labelled(table: pl.DataFrame) -> pl.DataFrame:
-    """Results with two columns more: `setting`, as legends name it, and `others`, its options beside the strength."""
-    import polars as pl
-
-    rows = list(table.select(SETTING).iter_rows())
-    others = [others_of(options, knob) for _, knob, _, options in rows]
-    names = [label_of(p, knob, value, other) for (p, knob, value, _), other in zip(rows, others, strict=True)]
-    text = pl.String
-    return table.with_columns(pl.Series("setting", names, dtype=text), pl.Series("others", others, dtype=text))
 
 
 def colour_of(protection: str) -> str:
