@@ -79,6 +79,7 @@ _SLOW = (
     "one_shot/test_certificate_attacked.py",
     "one_shot/test_companies.py::test_a_network_learns_without_labels_from_all_rows_that_its_owner_has",
     "one_shot/test_companies.py::test_another_run_and_another_partner_get_the_same_bits",
+    "one_shot/test_companies.py::test_both_bring_models_of_their_own",
     "one_shot/test_companies.py::test_labels_are_reissued_for_all_rows_at_the_price_of_all",
     "one_shot/test_hostile.py::test_a_book_of_embeddings_that_goes_while_a_release_is_attacked_keeps_it_at_home",
     "one_shot/test_features_attacked.py",
@@ -94,6 +95,7 @@ _SLOW = (
     "protect/test_fused.py",
     "protect/test_solver.py::test_a_million_extreme_problems_are_solved_to_their_optimum",
     "serve/test_behind_nginx.py",
+    "serve/test_exchange_mistakes.py::test_a_mistake_after_the_training",
     "serve/test_predict.py",
     "serve/test_predict_killed.py",
     "serve/test_predict_split.py",
@@ -103,6 +105,7 @@ _SLOW = (
     "testing/test_conformance.py::test_each_fault_is_caught_by_exactly_the_check_meant_for_it",
     "torture/",
     "views/report/test_browser.py",
+    "views/report/test_frontier.py::test_a_browser",
     "views/web/browser/",
 )
 _LONG = (

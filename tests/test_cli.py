@@ -2,12 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tacit.audit import attacks, standard
 from tacit.cli import app
+from tacit.cli.demo import _print_one_exchange
 
 
 def run(*words, **options):
@@ -49,6 +51,45 @@ def test_demo_prints_a_table_that_fits_and_loses_no_figure(compared):
         for attack, leak in row["leak_auc"].items():
             assert f"{leak['value']:.3f}" in done.stdout, (row["protection"], attack)
         assert f"{row['test_auc']:.3f}" in done.stdout
+
+
+EXCHANGED = {
+    "airport_rows": 330_000, "airline_rows": 310_000, "common": 304_982, "align_seconds": 9.0, "train_seconds": 50.0,
+    "certificate": {"total_auc": 0.6, "total_odds": 3.0, "posterior": "8.7% of the labels are 1."},
+    "audit": {"numbers": 0.097, "codes": 0.051, "worst": 0.887}, "form": {"width": 1, "ranks": 256, "noise": 0.0},
+    "figures": {"test_auc": 0.794}, "alone": {"test_auc": 0.637}, "bytes": {"labels": 30_499, "embedding": 304_982},
+    "scored": [
+        {"flight_id": 96762, "carrier": "DL", "dest": "MCO", "score": [0.0483], "alone": [0.0642], "truth": False},
+        {"flight_id": 144343, "carrier": "UA", "dest": "IAH", "score": [0.134], "alone": [0.0854], "truth": True},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("out", [None, "runs/my demo"])
+def test_the_end_of_the_demo_is_one_screen(capsys, monkeypatch, out):
+    """Of 80 columns and 40 lines: what each side told, what the partner brought, and what to do with the model."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _print_one_exchange(EXCHANGED, out and Path(out), quiet=False)
+    told = capsys.readouterr().out.splitlines()
+    commands = [line for line in told if "tacit predict" in line or "tacit ledger" in line]
+    assert len(told) <= 40
+    assert max(len(line) for line in told if line not in commands) <= 80
+    assert len(commands) == 3
+    assert all("'runs/my demo/air" in line for line in commands) or out is None
+    whole = "\n".join(told)
+    for words in (
+        "0.600",
+        "3.00",
+        "9.7%",
+        "5.1%",
+        "88.7%",
+        "0.794",
+        "0.637",
+        "30,499 + 304,982",
+        "0.134",
+        "an hour late",
+    ):
+        assert words in whole
 
 
 def test_an_out_that_can_be_no_folder_is_refused_before_the_work(tmp_path):

@@ -49,5 +49,28 @@ def test_words_are_broken_and_figures_are_not():
     assert "while" in said
 
 
+@pytest.mark.parametrize("width", [60, 72, 80, 100])
+def test_no_name_is_broken_inside_a_number(width):
+    """Protections and attacks with their options, in two columns of words beside figures, as `tacit sweep` has them."""
+    names = ["matched(leak_auc=0.95)", "marvell(scale=4.0, criterion='sum_kl')", "contextual(fit='network')@cut, 2/5"]
+    rows = [[f"[bold reverse]{one}", "0.795", "0.213", "[red]0.999[/red]", "1.000", one] for one in names]
+    head = ["setting", "test\nAUC", "test\nloss", "worst\nleak", "up\nto", "by attack"]
+    said = printed(width, "flights, 243,986 rows, 3 epochs", head, rows, words=(0, 5))
+    assert max(map(len, said.splitlines())) <= width
+    tokens = said.split()
+    for name in names:
+        for word in name.replace("(", " (").split():
+            assert word in tokens or name in said, (word, said)
+
+
+def test_a_name_that_fits_is_left_as_it_is():
+    assert "matched(leak_auc=0.95)" in printed(80, None, ["setting", "AUC"], [["matched(leak_auc=0.95)", "0.795"]])
+
+
+def test_a_comma_between_thousands_is_no_place_to_break():
+    said = printed(40, None, ["what", "to"], [["1,234,567 rows of a table that is long", "airport"]], words=(0, 1))
+    assert "1,234,567" in said
+
+
 def test_long_names_get_places_to_break():
     assert narrow("matched(leak_auc=0.6, visits=5)") == "matched\n(leak_auc=0.6,\nvisits=5)"

@@ -135,7 +135,9 @@ def test_ids_in_several_rows(choice, rows):
 
 
 def test_repeated_ids_can_be_an_error():
-    with pytest.raises(DataError, match=r"table: rows 1 and 3 have the same id, and 1 ids .* duplicates='drop'"):
+    with pytest.raises(
+        DataError, match=r"table: rows 1 and 3 have the same id, and 1 ids are in several rows: make them unique"
+    ):
         read_ids(pl.DataFrame({"id": [5, 6, 7, 6]}), "id", duplicates="error")
     assert len(read_ids(pl.DataFrame({"id": [5, 6]}), "id", duplicates="error")) == 2
 

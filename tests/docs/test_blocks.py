@@ -54,7 +54,7 @@ WORLDS = {
     "howto-set-a-limit.md": ["finished"],
     "howto-watch-a-run.md": ["finished"],
     "ref-tracking.md": ["finished"],
-    "tutorial-bring-your-own-model.md": ["finished"],
+    "tutorial-bring-your-own-model.md": ["exchanged", "finished:split"],
     "tutorial-ten-minutes.md": ["exchanged:runs/demo"],
 }
 
@@ -83,9 +83,7 @@ NOT_RUN = {
         "tacit dashboard runs": SERVES,
         "tacit audit --gradients g.npy --labels y.npy --out report": ELSEWHERE,
         "tacit conformance my_protection.py --limit 0.6": FILES,
-        "tacit sweep": LONG,
         "tacit choose --limit 0.6": LONG,
-        "python -m papers all": LONG,
     },
     "howto-choose-one-shot.md": {
         "tacit choose --label-limit 0.6 --odds 2.7 --feature-limit 0.8 --seeds 3": LONG,
@@ -155,8 +153,8 @@ SMALLER = {
         "tacit sweep --rows 20000 --strengths 4 --epochs 3": "tacit sweep --rows 999 --strengths 1 --epochs 1 --quick",
     },
     "tutorial-bring-your-own-model.md": {
-        "tacit train --quiet --folder airline &": "tacit train --no-audit --quiet --folder airline &",
-        "tacit train --quiet --folder airport": "tacit train --no-audit --quiet --folder airport",
+        "tacit train --quiet --folder split/airline &": "tacit train --no-audit --quiet --folder split/airline &",
+        "tacit train --quiet --folder split/airport": "tacit train --no-audit --quiet --folder split/airport",
     },
     "tutorial-one-shot.md": {
         'chosen = pl.col("flight_id") % 20 == 0': 'chosen = pl.col("flight_id") % 200 == 0',

@@ -38,6 +38,10 @@ def test_two_processes_learn_how_late_flights_come(tmp_path, monkeypatch, label,
     certificate, train = told["certificate"], told["certificate"]["rows"]
     assert 0.55 < certificate["auc"] <= LIMIT
     assert 1 < certificate["odds"] <= ODDS
+    assert [one["truth"] is not None and len(one["score"]) for one in told["scored"]] == [
+        1 if label == "minutes" else 3
+    ] * 3
+    assert all(one["score"] != one["alone"] for one in told["scored"]), "with the airport's embedding, and without"
     assert told["figures"].keys() == told["alone"].keys() == figures
     flips = tmp_path / "airport" / "runs" / "flights" / "flips"
     sent, coin = np.load(flips / "sent.npy"), read_mechanism(json.loads((flips / "mechanism.json").read_bytes()))

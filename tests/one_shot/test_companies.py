@@ -135,6 +135,33 @@ def test_what_left_while_a_release_was_attacked_is_attacked_with_it(tmp_path):
     assert [one.run for one in Shipments(tmp_path / "airport" / "embeddings").all()] == ["other", "small"]
 
 
+OWN = """
+from sklearn.linear_model import LogisticRegression
+
+def make():
+    return LogisticRegression(C=0.1)
+"""
+
+
+def test_both_bring_models_of_their_own(tmp_path):
+    """Which are called, fitted at home and never written down: a run that goes on sends what it sent."""
+    companies = Companies(tmp_path, table(900))
+    for name, columns, section in (
+        ("airline", LABEL, "head.factory"),
+        ("airport", 'numeric = ["wind", "rain"]', "learn.floor = false\nlearn.factory"),
+    ):
+        (tmp_path / name / "mine.py").write_text(OWN)
+        limits = "limit = 0.75" if name == "airline" else ""
+        companies.set(name, limits, columns, f'{section} = "mine.py:make"\n')
+    companies.agree(width=1)
+    companies.align()
+    outcomes = sound(companies.train())
+    assert outcomes["airline"].figures["test_auc"] > outcomes["airline"].alone["test_auc"] + 0.05
+    assert not (companies.run("airport") / "learned").exists()
+    again = train_one_shot(companies.folder("airport"))
+    assert again.form == outcomes["airport"].form
+
+
 # --- at home, before anything leaves ---------------------------------------------------------------------------------
 
 

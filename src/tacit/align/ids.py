@@ -192,7 +192,7 @@ class _Reading:
         if where is not None and duplicates == "error":
             raise DataError(
                 f"{self.source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several "
-                "rows: make them unique, or pass duplicates='drop' or 'first'"
+                "rows: make them unique"
             )
         report = IdReport(
             source=self.source, total=self.total, missing=self.missing, repeated_ids=repeated,

@@ -132,9 +132,10 @@ def _open(source: Source, columns: Sequence[str]) -> pl.LazyFrame:
     names = frame.collect_schema().names()
     missing = [name for name in columns if name not in names]
     if missing:
+        joined = len(names) == 1 and any(sign in names[0] for sign in ";|\t,")
+        do = "separate them by commas (.csv) or tabs (.tsv)" if joined else "correct the names"
         raise DataError(
-            f"{_name(source)} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: correct the "
-            "names"
+            f"{_name(source)} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: {do}"
         )
     return frame.select(columns)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._progress import one_bar
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import print_table
 from tacit.errors import UsageError
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.cli.sweep import Asked
@@ -131,17 +131,18 @@ def _show(
     *, as_json: bool,
 ) -> None:  # fmt: skip
     """The picture, and a document or a table with the advice."""
-    from tacit.lab.one_shot.drawing import draw
+    from tacit.lab.one_shot.drawing import draw, draw_page
 
     title = f"{asked.data}, {rows:,} training rows, label limit {search.label_limit:g}"
     picture = draw(points, path, title=title, advice=advice)
+    page = draw_page(points, path.with_suffix(".html"), title=title, label_limit=search.label_limit, advice=advice)
     if as_json:
         advised = {"label_limit": search.label_limit} if advice is None else advice.as_dict()
         settings = [point.as_dict() for point in points]
         typer.echo(json.dumps({"data": asked.data, "training_rows": rows, **advised, "settings": settings}, indent=2))
         return
     _print(title, points, advice)
-    typer.echo(f"Every figure: {path.parent}. Picture: {picture}.")
+    typer.echo(f"Every figure: {path.parent}. Picture: {picture}. Both limits as sliders: {page}.")
 
 
 def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
@@ -152,7 +153,7 @@ def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
     rows = []
     for point in points:
         cells = [
-            point.setting.words + (" *" if point.frontier else ""), spelled(point.figure),
+            ("* " if point.frontier else "") + point.setting.words, spelled(point.figure),
             f"{point.numbers.value:.0%}, {point.codes.value:.0%}", f"{point.worst:.3f}", leak(point.auc),
             "" if math.isinf(point.odds) else f"{point.odds:.3g}", "yes" if point.holds(limit) else "no",
         ]  # fmt: skip

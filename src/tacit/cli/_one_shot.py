@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -67,16 +68,11 @@ def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
 def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
     from tacit.views.report.words import count
 
-    audit = outcome.audit
-    worst: dict[str, dict[str, Any]] = {}
-    for one in audit["findings"]:  # largest upper end first
-        if one["counted"]:
-            worst.setdefault(one["column"], one)
-    rows = [
-        [name, one["question"], f"{one['read']['value']:.1%}", f"{one['read']['high']:.1%}"]
-        for name, one in list(worst.items())[:_SHOWN]
-    ]
-    print_table("The most that decoders read of each column", ["column", "what", "read", "at most"], rows, words=(0, 1))
+    _print_columns(
+        (one["column"], one["question"], one["given"], one["read"]["value"], one["read"]["high"])
+        for one in outcome.audit["findings"]  # largest upper end first
+        if one["counted"]
+    )
     if quiet:
         return
     form = outcome.form
@@ -89,6 +85,21 @@ def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
         f" {_page(outcome)}",
         soft_wrap=True,
     )
+
+
+def _print_columns(findings: Iterable[tuple[str, str, bool, float, float]]) -> None:
+    """The worst of each column: its name, what was asked, whether all other columns were known, read, upper end."""
+    from tacit.views.report.one_shot import asked
+
+    worst: dict[str, list[str]] = {}
+    for column, question, given, value, high in findings:
+        known = ", others known" if given else ""
+        worst.setdefault(column, [plain(column), plain(asked(question)) + known, f"{value:.1%}", f"{high:.1%}"])
+    head = ["column", "what", "read", "at most"]
+    rows: list[list[str] | None] = [*worst.values()][:_SHOWN]
+    print_table("The most that decoders read of each column", head, rows, words=(0, 1))
+    if len(worst) > _SHOWN:
+        typer.echo(f"{len(worst) - _SHOWN} more columns, of which less was read, are in the report.")
 
 
 def _page(outcome: LabelOutcome | FeatureOutcome) -> str:
@@ -114,7 +125,7 @@ def print_exchange(run: dict[str, Any]) -> None:
         )
     for line in run.get("history", []):
         if figures(line):
-            typer.echo(plain(f"  private model: {figures(line)}"))
+            typer.echo(plain(f"  private model: {figures(line).replace('_', ' ')}"))
     for one in run.get("left", []):
         rows = f" of {one['rows']:,} rows" if one["rows"] else ""
         typer.echo(plain(f"  {one['time']} left: {one['what']}{rows}, {one['bytes']:,} bytes to {one['to']}"))
@@ -125,10 +136,7 @@ def print_report(report: Report, paths: tuple[Path, Path]) -> None:
     told = report.exchange
     assert told is not None  # else it is the report of another kind
     if told.release is not None:
-        rows = [[one.column, one.question, f"{one.value:.3f}", f"{one.high:.3f}"] for one in told.release.columns]
-        print_table(
-            "The most that decoders read of each column", ["column", "what", "read", "at most"], rows, words=(0, 1)
-        )
+        _print_columns((one.column, one.question, one.given, one.value, one.high) for one in told.release.columns)
     rows = [
         [one.name, one.kind, f"{one.value:.3f}", "" if one.most is None else f"{one.most:.3f}"] for one in told.figures
     ]
@@ -136,7 +144,7 @@ def print_report(report: Report, paths: tuple[Path, Path]) -> None:
     screen = console(100)
     if told.certificate is not None:
         screen.print(f"[bold]Certificate of your labels.[/bold] {told.certificate.sentence}")
-        screen.print(told.checked)
+        screen.print(told.checked or "`tacit ledger --check` draws every bit that left again.")
     for one in report.not_tested:
         screen.print(plain(f"not tested: {one.what} ({one.why})"))
     limit = "no limit is set" if report.limit is None else f"limit {report.limit:g}: {report.verdict}"

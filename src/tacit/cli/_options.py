@@ -33,6 +33,11 @@ Run = Annotated[
     typer.Argument(help="A run's folder, or that of a party with one run.", metavar="RUN", show_default=False),
 ]
 
+Override = Annotated[
+    str | None, typer.Option(help="Use a model though its limit is broken: who answers for it.", metavar="NAME")
+]
+Reason = Annotated[str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")]
+
 
 def party_folder(given: Path | None, folder: Path | None) -> Path:
     """The folder that was named, in one of two ways, or the one we are in."""

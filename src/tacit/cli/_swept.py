@@ -44,7 +44,7 @@ def print_points(done: Sweep, found: Sequence[Point], choice: Choice | None = No
         cells = [
             escape(point.setting.spelled), _number(point.test_auc), _number(point.test_loss),
             escape(point.failed or "") if point.worst is None else leak(point.worst), _number(point.high),
-            escape(_attack(point).replace("(", " (")),  # a place to break a long name at
+            escape(_attack(point)),
         ]  # fmt: skip
         marked = choice is not None and point == choice.point
         rows.append([f"[bold reverse]{cell}" if marked else cell for cell in cells])

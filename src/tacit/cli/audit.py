@@ -13,9 +13,9 @@ import typer
 from tacit.cli._names import complete
 from tacit.cli._one_shot import print_report as print_exchange_report
 from tacit.cli._options import Folder, Json, Quiet, Run
-from tacit.cli._progress import one_bar
 from tacit.cli._show import making_folder, print_report
 from tacit.errors import UsageError
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.views.report.document import Report

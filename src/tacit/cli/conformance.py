@@ -10,10 +10,10 @@ import typer
 
 from tacit.cli._names import complete
 from tacit.cli._options import Json, Quiet
-from tacit.cli._progress import one_bar
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
 from tacit.errors import UsageError
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,12 +22,12 @@ from tacit.cli._options import (
     Rows,
     Seeds,
 )
-from tacit.cli._progress import one_bar
 from tacit.cli._show import leak, make_folder
 from tacit.cli._swept import left_out
 from tacit.cli._tables import print_table
 from tacit.cli.sweep import split_protections, usual
 from tacit.errors import UsageError
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     import polars as pl

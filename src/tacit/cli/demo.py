@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,9 +12,10 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli._options import Json, Quiet
-from tacit.cli._progress import one_bar
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
+from tacit.errors import UsageError
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.lab.trial import Trial
@@ -74,6 +76,10 @@ def demo(  # typer reads each option from a parameter
 
     Example: `tacit demo --out runs/demo`
     """
+    if not 0.5 < limit < 1:
+        raise UsageError(f"--limit {limit:g}: it lies above 0.5, a coin flip, and below 1: take one such as 0.6")
+    if not 1 < odds <= 20:
+        raise UsageError(f"--odds {odds:g}: a factor above 1 and at most 20: take one such as 3")
     if out is not None:
         make_folder(out)
     with one_bar(quiet=quiet, first="loading flights") as show, tempfile.TemporaryDirectory() as scratch:
@@ -107,7 +113,7 @@ def demo(  # typer reads each option from a parameter
 
 
 def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) -> None:
-    from tacit.views.report.words import spelled
+    from tacit.views.report.words import count, spelled
 
     screen, certificate, audit = console(100), told["certificate"], told["audit"]
     if not quiet:
@@ -121,11 +127,9 @@ def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) 
         ["labels: leak AUC of any flight, at most", f"{certificate['total_auc']:.3f}"],
         ["labels: odds of any flight change by, at most", f"{certificate['total_odds']:.2f}"],
         None,
-        [
-            f"features: {told['form']['width']:g} of the airport's numbers a flight, mean variance read",
-            f"{audit['numbers']:.1%}",
-        ],
-        ["features: mean share of categories read", f"{audit['codes']:.1%}"],
+        ["features: read of the airport's numbers, mean", f"{audit['numbers']:.1%}"],
+        ["features: read of its categories, mean", f"{audit['codes']:.1%}"],
+        ["features: most read of any one thing, at most", f"{audit['worst']:.1%}"],
         None,
         *(
             line
@@ -139,17 +143,42 @@ def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) 
         ["bytes sent, labels and embedding", f"{sent['labels']:,} + {sent['embedding']:,}"],
     ]
     print_table("One exchange between an airline and an airport", ["what", "figure"], rows)
+    _print_scored(told["scored"])
     if quiet:
         return
-    screen.print(f"[bold]The airline's certificate.[/bold] {certificate['sentence']} {certificate['posterior']}")
+    form = told["form"]
     screen.print(
-        "What is read of features is measured, by decoders that know half of the flights. `tacit demo --split` trains"
-        " step by step, `--width 8` sends more of each flight, `--limit` and `--odds` set the certificate."
+        f"[bold]Labels[/bold]: a bound, against any partner, honest or not. {certificate['posterior']}"
+        f" [bold]Features[/bold]: measured, by decoders that know half of the flights; {count(form['width'], 'number')}"
+        f" of a flight left, in {form['ranks']} ranks. `--limit`, `--odds` and `--width` change that, `--split` trains"
+        " step by step, `--compare` shows older protections."
     )
-    if out is not None:
-        screen.print(
-            f"Both companies' folders are in {out}; `tacit ledger --folder {out / 'airline'} --check`", soft_wrap=True
-        )
+    where = out or Path("runs/demo")
+    table, airline, airport = (
+        shlex.quote(str(where / one)) for one in ("airline/flights.parquet", "airline", "airport")
+    )
+    begin = "Score" if out else f"With `--out {where}` both folders stay there. Score"
+    screen.print(f"{begin} a file, both sides at once:")
+    for line in (
+        f"  tacit predict --folder {airport} &",
+        f"  tacit predict {table} --out scores.csv --folder {airline}",
+        f"What left, every coin drawn again: tacit ledger --folder {airline} --check",
+    ):
+        screen.print(line, markup=False, soft_wrap=True)
+
+
+def _print_scored(flights: list[dict[str, Any]]) -> None:
+    """What both halves say of flights that nobody was trained on, and what came of them."""
+    known = {True: "an hour late", False: "not late"}
+    rows = [
+        [
+            f"{one['flight_id']}, {one['carrier']} to {one['dest']}",
+            *(" ".join(f"{value:.3f}" for value in one[name]) for name in ("score", "alone")),
+            known[one["truth"]] if isinstance(one["truth"], bool) else str(one["truth"]),
+        ]
+        for one in flights
+    ]
+    print_table("Three flights that nobody trained on", ["flight", "score", "without the airport", "in truth"], rows)
 
 
 def _print_two_companies(told: dict[str, Any], out: Path | None, *, quiet: bool) -> None:

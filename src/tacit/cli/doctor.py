@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from tacit.cli._options import Folder, Json, Quiet, Where, party_folder
-from tacit.cli._progress import one_bar
 from tacit.cli._show import plain
 from tacit.cli._tables import console
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.company.doctor import Finding

@@ -8,19 +8,15 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli._options import Folder, Json, Quiet, Run, party_folder
+from tacit.cli._options import Folder, Json, Override, Quiet, Reason, Run, party_folder
 
 
 def export(
     out: Annotated[Path, typer.Option("--out", help="The safetensors file, or folder, to write.", metavar="FILE")],
     run: Run = None,
     folder: Folder = None,
-    override: Annotated[
-        str | None, typer.Option(help="Let it out though its limit is broken: who answers for it.", metavar="NAME")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")
-    ] = None,
+    override: Override = None,
+    reason: Reason = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._options import Folder, Json, Quiet, party_folder
-from tacit.cli._progress import one_bar
+from tacit.cli._options import Folder, Json, Override, Quiet, Reason, party_folder
 from tacit.cli._show import plain
 from tacit.cli._tables import print_table
 from tacit.cli.run import alarm_of, waiting_of
+from tacit.views.progress import one_bar
 
 
 def predict(
@@ -45,12 +45,8 @@ def predict(
             metavar="",
         ),
     ] = None,
-    override: Annotated[
-        str | None, typer.Option(help="Use a model whose limit is broken: who answers for it.", metavar="NAME")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")
-    ] = None,
+    override: Override = None,
+    reason: Reason = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -116,7 +112,16 @@ def predicted_of(party: Path) -> list[dict[str, Any]]:
 
 def print_predictions(predicted: list[dict[str, Any]]) -> None:
     """A line for each."""
-    head = ("run", "time", "what left", "to", "rows", "known there")
-    names = ("run", "time", "what", "to", "rows")
-    lines = [(*(plain(str(line[name])) for name in names), str(line.get("known", ""))) for line in predicted]
-    print_table("Predictions: what was sent for them", head, lines, words=(0, 1, 2, 3))
+    head = ("run", "when", "what left", "to", "rows", "known")
+    lines = [
+        (
+            plain(line["run"]),
+            plain(line["time"]).replace("T", " ").removesuffix("+00:00"),
+            plain(line["what"]),
+            plain(line["to"]),
+            f"{line['rows']:,}",
+            f"{line['known']:,}" if "known" in line else "",
+        )
+        for line in predicted
+    ]
+    print_table("Predictions: what was sent for them, by UTC", head, lines, words=(0, 1, 2, 3))

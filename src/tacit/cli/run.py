@@ -12,9 +12,9 @@ import typer
 from tacit.cli._ending import interruptible
 from tacit.cli._one_shot import print_exchange, print_outcome
 from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, party_of
-from tacit.cli._progress import Show, one_bar
 from tacit.cli._show import figures, plain, print_report
 from tacit.errors import TacitError
+from tacit.views.progress import Show, one_bar
 
 
 def align(
@@ -164,7 +164,8 @@ def _print_state(run: dict[str, Any]) -> None:
         ended = run["gate"] is not None and run["gate"]["decision"] == "stop"
         state = f"{'ended' if ended else 'paused'} by its limit: {run.get('reason', 'see gate.jsonl')}"
     elif state not in ("finished", "unknown") and not run["alive"]:
-        state = "stopped; `tacit train` goes on where it was"
+        why = f" ({_short(run['reason'])})" if state == "stopped" and run.get("reason") else ""
+        state = f"stopped{why}; `tacit train` goes on where it was"
     elif state == "waiting":
         state = f"waiting for {run['peer']} since {run['waiting_seconds']} s ({_short(run['why'])})"
     who = f" ({run['party']}, {run['role']})" if "party" in run else ""

@@ -29,10 +29,10 @@ from tacit.cli._options import (
     Seeds,
     spread,
 )
-from tacit.cli._progress import one_bar
 from tacit.cli._show import make_folder
 from tacit.cli._swept import about, print_choice, print_files, print_points, title
 from tacit.errors import UsageError
+from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.lab.sweeping.results import Sweep

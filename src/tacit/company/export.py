@@ -156,6 +156,12 @@ def parts_of(folder: Folder, where: Path) -> tuple[str, ...]:
             f"{own.factory} is your own, and is fitted anew at every start: save what it gives yourself, Tacit writes "
             "no pickle"
         )
+    if not (where / "alignment.json").exists():
+        others = ", ".join(sorted(one.parent.name for one in where.parent.glob("*/alignment.json")))
+        raise UsageError(
+            f"{folder.path} has no run {where.name!r}, which contract.toml names; there is: {others or 'none'}: put "
+            "the contract of the run back that you mean, or `tacit align` and `tacit train`"
+        )
     if not (where / ("figures.json" if label else "delivered")).exists():
         raise UsageError(f"{where}: the training is not over; `tacit train` goes on where it was")
     if label:

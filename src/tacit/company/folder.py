@@ -41,6 +41,7 @@ from tacit.config import (
 )
 from tacit.disk import no_strangers, private, replaced
 from tacit.errors import DataError, UsageError
+from tacit.views.progress import on_terminal
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
@@ -305,17 +306,18 @@ class Folder:
 
         return align(self, data, ids=ids, again=again)
 
-    def train(self, party: LabelParty | FeatureParty | None = None) -> Trained:
+    def train(self, party: LabelParty | FeatureParty | None = None, *, quiet: bool = False) -> Trained:
         """Train with the other parties; see `tacit.company.train.train`. Started again, it goes on where it was."""
-        from tacit.company.train import train
+        from tacit.company.train import train_with_bar
 
-        return train(self, party)
+        return train_with_bar(self, party, quiet=quiet)
 
-    def audit(self, *, limit: float | None = None) -> Report:
+    def audit(self, *, limit: float | None = None, quiet: bool = False) -> Report:
         """Attack what this party recorded of its run with all attacks; see `tacit.company.audit.audit_run`."""
         from tacit.company.audit import audit_run
 
-        return audit_run(self, limit=limit)
+        with on_terminal(quiet=quiet, first="reading") as show:
+            return audit_run(self, limit=limit, progress=show)
 
     def export(self, out: str | Path, *, override: str | None = None, reason: str | None = None) -> Path:
         """Copy the trained half out, unless its run broke its limit; see `tacit.company.export.export`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import importlib.util
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -20,9 +21,10 @@ from tacit.align.encoder import Columns, Inputs
 from tacit.align.ids import Ids, read_ids
 from tacit.company.align import Aligned
 from tacit.company.folder import Folder
+from tacit.company.models import load_factory
 from tacit.company.status import Telling
-from tacit.config import OneShotContract
-from tacit.errors import DataError
+from tacit.config import Head, Learn, OneShotContract
+from tacit.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,21 @@ def seed_of(folder: Folder) -> int:
     """Of everything that is drawn at home: the settings', else one that hangs on the party's secret alone."""
     seed = folder.config.training.seed
     return int.from_bytes(hmac.digest(folder.secret, b"seed at home", "sha256")[:4], "big") if seed is None else seed
+
+
+def check_at_home(folder: Folder) -> None:
+    """See that what learns at home is here, before anything is flipped, asked for or sent."""
+    config = folder.config
+    label, head, learn = config.role == "label", config.head or Head(), config.learn or Learn()
+    factory = head.factory if label else learn.factory
+    if factory is not None:
+        load_factory(folder.path, factory, "[head]" if label else "[learn]")
+    elif (head.kind if label else learn.learner) == "trees" and importlib.util.find_spec("lightgbm") is None:
+        other = '[head] kind = "network"' if label else '[learn] learner = "linear"'
+        raise UsageError(
+            f"{folder.path / 'party.toml'}: trees need LightGBM, which is not installed: pip install -e '.[trees]' in "
+            f"the checkout, or write {other}"
+        )
 
 
 def threads_of(folder: Folder) -> int:

@@ -22,6 +22,7 @@ from tacit.company.meeting import dial
 from tacit.company.models import load_factory
 from tacit.company.one_shot_common import (
     ExchangeTelling,
+    check_at_home,
     columns_of,
     every_row,
     id_hashes,
@@ -110,6 +111,7 @@ def train_features(
     telling.part("preparing")
     with counted_book(folder, restored):
         pass  # it knows of everything that left
+    check_at_home(folder)
     check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
@@ -118,8 +120,7 @@ def train_features(
     asking = _asking(side)
     try:
         sent, mechanism = _answered(side, asking)
-        bottom = _learnt(side, sent, mechanism)
-        codes, released = _released(side, sent, mechanism, bottom)
+        codes, released = _released(side, sent, mechanism)
         form, audit = released["form"], released["audit"]
         telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
         heard = _delivered(where, asking, codes, telling)
@@ -255,15 +256,17 @@ def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> 
     """What was learnt of one's own columns; columns that are withheld never reach the learner."""
     folder = side.folder
 
-    def make(path: Path) -> None:
+    def fitted() -> Bottom:
         unlabelled = side.learn.factory is None and side.learn.learner == "network" and side.learn.pretrain
         every = every_row(folder, side.contract, side.rows, side.train) if unlabelled else side.inputs[: side.train]
-        _learner(side).fit(
+        return _learner(side).fit(
             shown(folder, every), sent, mechanism, side.contract.exchange.width,
             seed=seed_of(folder), threads=threads_of(folder), progress=side.telling.part,
-        ).save(path)  # fmt: skip
+        )  # fmt: skip
 
-    return load_bottom(side.part("learned", make))
+    if side.learn.factory is not None:  # of an object of the party's own only what it sends is kept: no pickle
+        return fitted()
+    return load_bottom(side.part("learned", lambda path: fitted().save(path)))
 
 
 def _learner(side: _Side) -> Learner:
@@ -279,14 +282,14 @@ def shown(folder: Folder, inputs: Inputs) -> Inputs:
 
 
 def _released(
-    side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages, bottom: Bottom
+    side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages
 ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
     learn, width = side.learn, side.contract.exchange.width
 
     def make(path: Path) -> None:
         home = home_of(side.folder, side.rows, side.inputs, side.telling.part)
-        made = release(bottom, Form(width, learn.ranks, learn.noise), home)
+        made = release(_learnt(side, sent, mechanism), Form(width, learn.ranks, learn.noise), home)
         if learn.floor:
             made = above_floor(made, _learner(side), sent, mechanism, home)
         if made.why:

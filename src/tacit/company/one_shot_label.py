@@ -22,7 +22,15 @@ from tacit.company.align import Aligned, aligned
 from tacit.company.folder import Folder
 from tacit.company.meeting import server
 from tacit.company.models import load_factory
-from tacit.company.one_shot_common import ExchangeTelling, id_hashes, own_inputs, run_id, seed_of, threads_of
+from tacit.company.one_shot_common import (
+    ExchangeTelling,
+    check_at_home,
+    id_hashes,
+    own_inputs,
+    run_id,
+    seed_of,
+    threads_of,
+)
 from tacit.config import ODDS_BUDGET, Head, OneShotContract
 from tacit.contracts import Link, Message
 from tacit.errors import DataError, ProtocolError, RefusedError, UsageError
@@ -81,6 +89,7 @@ def train_label(
     contract = folder.one_shot
     where = folder.run_folder(contract)
     telling.part("preparing")
+    check_at_home(folder)
     answers = Answers.of(folder, restored)
     guard(where / "guard.json", _facts(answers))
     answers.prepare()
@@ -252,6 +261,11 @@ def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
             f"{folder.path / 'party.toml'}: one-shot training takes a limit: write limit = 0.6, the leak AUC that "
             "nobody can pass for any label, or another one above 0.5"
         )
+    if contract.exchange.classes > 2 and folder.config.odds is None:
+        raise UsageError(
+            f"{folder.path / 'party.toml'}: with {contract.exchange.classes} classes odds must be set beside limit: "
+            "write odds = 3.0, the factor that the odds of a label change by at most, or another one up to 20"
+        )
     return agreed_mechanism(contract.exchange, folder.config.limit, folder.config.odds, folder.config.delta)
 
 
@@ -263,7 +277,8 @@ def _keys(
     try:
         hashes = id_hashes(folder, rows, names)  # of the whole table: coins are for good
     except DataError as error:
-        raise DataError(f"coin_id = {names}: {error}") from None
+        told = f"by coin_id = {names} a row is known for good, and {error}"
+        raise DataError(told + ", or write other columns for coin_id in party.toml") from None
     keys, unit = book.keys_of(hashes, "row"), contract.exchange.unit
     if unit == "row":
         return keys, keys

@@ -35,12 +35,13 @@ from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.sums import Sums
 from tacit.views.report.document import NotTested, Report, Subject, Worst
-from tacit.views.report.exchanged import Certified, ColumnRead, Departure, Exchanged, Figure, Released
+from tacit.views.report.exchanged import Certified, Charged, ColumnRead, Departure, Exchanged, Figure, Released
 from tacit.views.report.words import count, spelled
 from tacit.views.status import read_run
 
 Progress = Callable[[str, int, int], None]
 
+_CHARGES = 12  # lines about units, the most first
 _CANARIES = 100_000  # rows that do not exist, at most
 _CERTIFIED = "certified bound"
 
@@ -158,6 +159,10 @@ def _certified(folder: Folder, certificate: Certificate, book: Book) -> Certifie
         odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
         releases=len(total.releases),
         labels=total.labels,
+        charges=tuple(
+            Charged(units=one.units, auc=one.auc, odds=one.odds, through=one.releases)
+            for one in total.charges[:_CHARGES]
+        ),
     )
 
 

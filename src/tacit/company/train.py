@@ -28,10 +28,11 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.disk import locked
 from tacit.errors import TacitError
+from tacit.views.progress import on_terminal
 from tacit.wire.exactly_once import Trace
 from tacit.wire.line import Alarm, Waiting
 
-__all__ = ["Trained", "train", "train_one_shot"]
+__all__ = ["Trained", "train", "train_one_shot", "train_with_bar"]
 
 
 def train(
@@ -63,6 +64,17 @@ def train(
         if folder.config.role == "label":
             return label_run.train_label(run, cast("LabelParty | None", party))
         return feature_run.train_features(run, cast("FeatureParty | None", party))
+
+
+def train_with_bar(folder: Folder, party: LabelParty | FeatureParty | None, *, quiet: bool) -> Trained:
+    """The same with a bar, where there is a terminal."""
+    with on_terminal(quiet=quiet, first="preparing") as show:
+        return train(
+            folder,
+            party,
+            progress=lambda turn, turns, _: show("training", turn, turns),
+            waiting=lambda peer, seconds, _: show(f"waiting for {peer}, {seconds:.0f} s", 0, 0),
+        )
 
 
 def train_one_shot(
@@ -108,7 +120,7 @@ def train_one_shot(
             status.update(state="stopped", reason=str(error), at_once=True)
             raise
         telling.part("writing the report")
-        write_report(exchange_report(folder), where)
+        write_report(exchange_report(folder, progress=progress), where)
         status.update(state="finished", history=outcome.history, at_once=True)
         return outcome
     finally:

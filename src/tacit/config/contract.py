@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 from tacit.config.files import File, Name, Number, Problem, Section, Shape, Text, Whole, as_set
 from tacit.config.protections import Embedding, Gradient
+from tacit.errors import UsageError
 
 WIDEST = 128
 """The numbers that an embedding has of a row, at most."""
@@ -214,6 +215,11 @@ def read_contract(text: str, where: str | Path | None = None) -> Contract | OneS
         mode = tomllib.loads(text).get("mode", "split")
     except (ValueError, RecursionError):  # told by what reads it whole
         mode = "split"
+    if mode not in ("one_shot", "split"):
+        raise UsageError(
+            f'{where or Terms.FILE}: mode: there is no {mode!r}: write "one_shot", labels once and embeddings once, or '
+            '"split", step by step'
+        )
     return OneShotContract.read(text, where) if mode == "one_shot" else Contract.read(text, where)
 
 

@@ -8,8 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import polars as pl
+
+from tacit.company.align import aligned
+from tacit.company.folder import Folder
 from tacit.lab.data.flights import MINUTES
 from tacit.lab.two_companies import Company, height, set_up, together
+from tacit.serve.halves import load_embedder, load_scorer
 from tacit.views.status import read_run
 
 Progress = Callable[[str, int, int], None]
@@ -75,7 +81,9 @@ def run(
         progress: told what is being done.
     """
     companies = prepare(out, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label)
-    return meet(*companies, progress=progress)
+    told = meet(*companies, progress=progress)
+    progress("scoring three flights", 0, 0)
+    return {**told, "scored": three_flights(*companies, seed=seed)}
 
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
@@ -117,3 +125,29 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
         "audit": release["audit"],
         "bytes": {"labels": told_labels["bytes"], "embedding": outcome["received_bytes"]},
     }
+
+
+def three_flights(airline: Company, airport: Company, *, seed: int) -> list[dict[str, Any]]:
+    """Score three flights that nobody was trained on, two of them in time and one an hour late, through both halves.
+
+    Args:
+        airline: has the labels, and the scorer.
+        airport: has the embedder.
+        seed: draws them.
+    """
+    sides = [Folder(company.folder) for company in (airline, airport)]
+    rows = [np.asarray(aligned(folder).rows) for folder in sides]
+    tables = [pl.scan_parquet(folder.data) for folder in sides]
+    test = sides[0].terms.train_count(len(rows[0]))  # the first of those that were kept aside
+    late = tables[0].select("late").collect()["late"].to_numpy()[rows[0][test:]]
+    order = np.random.default_rng(seed).permutation(len(late))
+    places = test + np.concatenate([order[~late[order]][:2], order[late[order]][:1]])
+    own, theirs = (table.collect()[found[places]] for table, found in zip(tables, rows, strict=True))
+    scorer, embedder = load_scorer(sides[0], "demo"), load_embedder(sides[1], "demo")
+    joint = scorer.score(own, {sides[1].config.name: embedder.embed(theirs)})
+    alone = scorer.score(own, None)
+    truth = own[str(sides[0].table.label)].to_list()
+    return [
+        {**flight, "score": joint[k].tolist(), "alone": alone[k].tolist(), "truth": truth[k]}
+        for k, flight in enumerate(own.select("flight_id", "carrier", "dest").iter_rows(named=True))
+    ]

@@ -6,6 +6,8 @@ columns from all others, with the embedding and without it; what counts is the d
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -27,7 +29,15 @@ _TIMES, _ENOUGH = 4, 32_000  # how often a row is learnt from at most, each time
 _HIDDEN = 0.1  # of the columns of a row it learns from, besides one
 
 
-def given(level: Bins, questions: Questions, fit: Rows, asked: Rows, *, seed: int) -> dict[str, tuple[Floats, Floats]]:
+def given(
+    level: Bins,
+    questions: Questions,
+    fit: Rows,
+    asked: Rows,
+    *,
+    seed: int,
+    told: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, tuple[Floats, Floats]]:
     """Beliefs of each decoder about each column from all others, with and without the embedding.
 
     Args:
@@ -36,13 +46,17 @@ def given(level: Bins, questions: Questions, fit: Rows, asked: Rows, *, seed: in
         fit: the known rows that are learnt from.
         asked: rows asked for.
         seed: of what is hidden, of first weights and batches.
+        told: how much is done, and how much there is.
     """
+    told(0, 4)
     view = _View(level, questions, fit)
     away = torch.from_numpy(view.owner == view.count)
     z = view(asked)
     without = torch.where(away, view.blank, z)
     model = _trained(view, questions, fit, seed)
+    told(2, 4)  # the network takes about half of the time
     network = _filled_in(model, view, questions, z), _filled_in(model, view, questions, without)
+    told(3, 4)
     return {"line": _lines(view, questions, fit, asked), "network": network}
 
 

@@ -80,7 +80,8 @@ def guard(path: Path, facts: Mapping[str, str]) -> None:
         known = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StorageError(f"{path} can't be read ({error}): bring it back as it was, or start a new run") from None
-    changed = [name for name in {**known, **facts} if known.get(name) != facts.get(name)]
+    words = {"mechanism": "limit or odds", "data": "table"}
+    changed = [words.get(name, name) for name in {**known, **facts} if known.get(name) != facts.get(name)]
     if changed:
         raise UsageError(
             f"this run has begun with another {', '.join(changed)}: put that back as it was, or agree on a new `run` "

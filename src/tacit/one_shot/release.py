@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def check_enough(rows: int, known: float) -> None:
     if min(known, 1 - known) * rows < 2 * LEAST:
         raise UsageError(
             f"{rows} rows, {known:.0%} of them known, are too few to audit: at least {2 * LEAST} must be known, and "
-            "as many not"
+            "as many not: align more rows"
         )
 
 
@@ -231,22 +232,22 @@ class _Attack:
 
     def given(self) -> Iterator[Finding]:
         """Each question with all other columns known: the best decoder with the embedding against the best without."""
-        self.tell("given the other columns", 0, 1)
+        told = partial(self.tell, "given the other columns")
         cut = min(GIVEN // 4, len(self.drawn.check))
         rows = np.concatenate([self.drawn.check[:cut], self.drawn.judged[:GIVEN]])
         level = self.level
         if self.groups is not None:  # seen as well
             level = np.concatenate([level, decoders.ranked(self.groups, self.drawn.fit).astype(np.uint8)], axis=1)
-        found = given(level, self.questions, self.drawn.fit, rows, seed=self.seed)
+        found = given(level, self.questions, self.drawn.fit, rows, seed=self.seed, told=told)
         if self.z.shape[1] > FIRST:
-            narrow = given(level[:, :FIRST], self.questions, self.drawn.fit, rows, seed=self.seed)
+            narrow = given(level[:, :FIRST], self.questions, self.drawn.fit, rows, seed=self.seed, told=told)
             found |= {f"{name} of the first {FIRST}": beliefs for name, beliefs in narrow.items()}
         start = len(self.drawn.check)
         truth = np.concatenate([self.truth[:cut], self.truth[start : start + len(rows) - cut]])
         sides = [self._chosen({name: each[side] for name, each in found.items()}, truth, cut) for side in (0, 1)]
         (names, belief), (_, before) = sides
         yield from self._judged("all", names, belief[cut:], truth[cut:], before[cut:])
-        self.tell("given the other columns", 1, 1)
+        told(4, 4)
 
     def _chosen(
         self, beliefs: Beliefs, truth: Floats, cut: int, counted: Any = slice(None)

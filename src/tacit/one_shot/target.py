@@ -62,6 +62,12 @@ def read_target(column: pl.Series, exchange: Exchange, *, train: int, rows: NDAr
     if exchange.target == "number":
         definition = f"number from {exchange.low!r} to {exchange.high!r} in {exchange.cells} cells"
         return Target("number", 0, values, known, definition)
+    kinds = np.unique(values[:train][known[:train]])
+    if len(kinds) == 1:
+        raise LabelsError(
+            f"all labels of the {train} training rows are {kinds[0]:g} in the column {column.name!r}: there is nothing "
+            "to learn; name another column, or align more rows"
+        )
     _check_rare(values[:train][known[:train]], exchange, column.name)
     classes = np.where(known, values, -1).astype(np.int64)
     return Target("classes", exchange.classes, classes, known, f"{exchange.classes} classes")

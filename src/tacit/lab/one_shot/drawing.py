@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tacit.disk import replaced
 from tacit.lab.one_shot.advising import Advice, Point
+from tacit.views.report.frontier import Measured, frontier
 from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis
 
@@ -32,6 +33,28 @@ def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | No
         Panel("read of the features, on average, of numbers or of codes", on_average, Axis(0, 1)),
     ]
     text = tradeoff_file(title, panels, worth="test AUC", levels=levels)
+    replaced(path, lambda file: file.write(text.encode()), durable=False)
+    return path
+
+
+def draw_page(
+    points: Sequence[Point], path: Path, *, title: str, label_limit: float, advice: Advice | None = None
+) -> Path:
+    """Write the same settings as a page on which both limits can be moved.
+
+    Args:
+        points: the settings, each over all of its seeds.
+        path: of the page.
+        title: of the data set and the label limit.
+        label_limit: that was asked for.
+        advice: with the feature limit, if there was one.
+    """
+    measured = [
+        Measured(point.setting.words, point.figure.value, point.worst, point.auc, point.setting.family.keeps_labels)
+        for point in points
+    ]
+    limit = None if advice is None else advice.feature_limit
+    text = frontier(measured, title=title, label_limit=label_limit, feature_limit=limit)
     replaced(path, lambda file: file.write(text.encode()), durable=False)
     return path
 

@@ -36,6 +36,15 @@ class Figure(Part):
     about: str = Field(description="what it means, in a sentence.")
 
 
+class Charged(Part):
+    """What all exchanges so far tell about a unit, and about how many units: a bound."""
+
+    units: int = Field(description="that have come to this much.")
+    auc: FiniteFloat = Field(description="leak AUC over all exchanges.")
+    odds: Missable = Field(default=None, description="the factor by which the odds of its label change, at most.")
+    through: str = Field(description="the mechanisms that its rows went through.")
+
+
 class Certified(Part):
     """The certificate of a label party: bounds, which hold against any partner."""
 
@@ -52,6 +61,9 @@ class Certified(Part):
     odds_budget: Missable = Field(default=None, description="that the owner set for `total_odds`.")
     releases: int = Field(description="exchanges so far.")
     labels: int = Field(description="that were ever sent.")
+    charges: tuple[Charged, ...] = Field(
+        default=(), description="what units have come to, the most first; the ledger has all, a report the first 12."
+    )
     share: Missable = Field(default=None, description="of class 1, of two classes.")
     after: tuple[float, ...] | None = Field(
         default=None,

@@ -37,7 +37,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
     name, content = ("page", page.content) if report.exchange is None else ("one_shot", one_shot.content)
-    return _template(f"{name}.html.j2").render(
+    return template(f"{name}.html.j2").render(
         content(report),
         report=report,
         digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
@@ -70,7 +70,8 @@ def as_json(report: Report) -> str:
 
 
 @cache
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """One of the package's templates; what is put into it is escaped."""
     loader = PackageLoader("tacit.views.report", ".")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return made.get_template(name)

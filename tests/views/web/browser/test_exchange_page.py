@@ -46,6 +46,14 @@ def test_a_part_that_begins_is_shown_with_its_progress(airline, shows, visit):
     expect(page.locator(".tiles")).to_contain_text("fitting the model · 25%")
 
 
+def test_a_party_that_stopped_says_why(folder, shows, visit):
+    one = folder(party="airport", role="features", mode="one_shot", part="decoders", done=1, total=4)
+    one.status(state="stopped", reason="the limit of 0.6 does not hold in any form")
+    page = opened(visit, shows, one)
+    expect(page.locator(".sentence")).to_contain_text("It has stopped: the limit of 0.6 does not hold in any form.")
+    expect(page.locator(".tiles")).to_contain_text("not told yet")
+
+
 def test_a_feature_party_has_no_figure_of_the_other_side(folder, shows, visit):
     release = {"width": 1, "ranks": 256, "noise": 0.0, "worst": 0.31}
     one = folder(party="airport", role="features", mode="one_shot", release=release, part="sending", done=1, total=1)

@@ -3,7 +3,7 @@
 import { el, mark, renew, say } from "./dom.js";
 import { ago, bytes, clock, count, fixed, known, limit, many, spelled } from "./format.js";
 import { scale, shape, spark } from "./pictures.js";
-import { figured, over, progress, spoken, state, verdict } from "./words.js";
+import { figured, over, progress, state, verdict } from "./words.js";
 
 /** A word with its shape and tone. */
 export function chip(told) {
@@ -22,7 +22,7 @@ export function make(card) {
     when: el("time", { class: "when" }),
     title: el("h3", {}),
     who: el("p", { class: "who" }),
-    done: el("progress", { max: "1" }),
+    done: el("progress", { max: "1", "aria-hidden": "true" }),
     far: el("p", { class: "far" }),
     leak: el("p", { class: "leak" }),
     utility: el("p", { class: "utility" }),
@@ -53,7 +53,6 @@ export function make(card) {
 export function update(item, card) {
   const { parts } = item;
   const now = state(card);
-  mark(parts.link, "aria-label", spoken(card));
   mark(parts.link, "data-tone", over(card) ? "bad" : now.tone);
   renew(parts.state, [now, verdict(card)], () => [chip(now), verdict(card) ? chip(verdict(card)) : null].filter(Boolean));
   say(parts.when, ago(card.time));
@@ -71,7 +70,8 @@ function run(parts, card) {
   const share = known(turn) && turns > 0 ? Math.min(turn / turns, 1) : 0;
   bar(parts.done, card.state === "finished" ? 1 : share);
   say(parts.far, progress(card) || "not begun");
-  const bound = known(card.limit) ? `limit ${limit(card.limit)}` : "no limit";
+  const judged = card.mode !== "one_shot" || card.verdict; // an exchange tells its limit with its report
+  const bound = known(card.limit) ? `limit ${limit(card.limit)}` : judged ? "no limit" : "limit not told yet";
   const title = figured(card);
   const leak = card.worst ? [title, card.worst.value, bound] : [title, null, bound];
   renew(parts.leak, leak, () => [

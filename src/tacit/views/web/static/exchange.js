@@ -76,7 +76,7 @@ function hero(view, detail) {
     ? [["odds, at most", fixed(certificate.odds)], ["AUC over all exchanges", fixed(certificate.total_auc)], ["labels sent", count(certificate.rows)]]
     : [["numbers a row", count(release?.width)], ["ranks of each", count(release?.ranks)], ["noise", release ? (release.noise ? `${release.noise} of a deviation` : "none") : "–"]];
   const tiles = [
-    ["limit", known(detail.limit) ? limit(detail.limit) : "none"],
+    ["limit", known(detail.limit) ? limit(detail.limit) : detail.verdict ? "none" : "not told yet"],
     ...own,
     [detail.utility ? `${spelled(detail.utility.name)}, private` : "private figure", detail.utility ? fixed(detail.utility.value) : "none here"],
     [progress({ ...detail, seconds_left: null }) || "progress", detail.state === "finished" ? "100%" : detail.doing?.total > 0 ? `${Math.floor((100 * detail.doing.done) / detail.doing.total)}%` : "–"],
@@ -129,21 +129,31 @@ function certificate(told) {
     ["mechanism", told.mechanism], ["bound for", `one ${told.unit}`],
     ["leak AUC", `${fixed(told.auc)} in this exchange, ${fixed(told.total_auc)} over ${told.releases === 1 ? "all so far" : `all ${count(told.releases)}`}`],
     ["odds", `${fixed(told.odds)} in this exchange, ${fixed(told.total_odds)} over all`],
-    ["budget", `${known(told.budget) ? fixed(told.budget) : "none"} of leak AUC, ${known(told.odds_budget) ? fixed(told.odds_budget) : "none"} of odds`],
+    ["budget of leak AUC", known(told.budget) ? `${fixed(told.budget)}, ${fixed(Math.max(0, told.budget - told.total_auc))} left` : "none"],
+    ["budget of odds", known(told.odds_budget) ? `${fixed(told.odds_budget)}${known(told.total_odds) ? `, × ${fixed(Math.max(1, told.odds_budget / told.total_odds))} left` : ""}` : "none"],
     ["labels sent so far", count(told.labels)],
   ];
   return [
     el("p", {}, told.sentence),
     told.posterior ? el("p", {}, told.posterior) : null,
     el("dl", { class: "facts" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+    told.charges?.length ? el("h3", {}, `By ${told.unit}, over all exchanges`) : null,
+    told.charges?.length ? charges(told) : null,
     el("h3", {}, "What it does not cover"),
     el("ul", {}, (told.not_covered ?? []).map((one) => el("li", {}, one))),
   ].filter(Boolean);
 }
 
+/** The book: how many units have come to how much. */
+function charges(told) {
+  const heads = [[`${told.unit}s`, "n"], ["Leak AUC", "n"], ["Odds", "n"], ["Through"]];
+  const rows = told.charges.map((one) => row(heads, [count(one.units), fixed(one.auc), known(one.odds) ? fixed(one.odds) : "–", one.through]));
+  return table(`What each ${told.unit} has come to`, heads, rows);
+}
+
 function columns(exchange, bound) {
   if (!exchange.columns?.length) return [empty("They stand here when the report is made, at the end of the training.")];
-  const heads = [["Column"], ["What was asked"], ["Read", "n"], ["At most", "n"], [""], ["By what, of which rows"]];
+  const heads = [["Column"], ["What was asked"], ["Read", "n"], ["At most", "n"], ["From 0 to 1"], ["By what, of which rows"]];
   const rows = exchange.columns.map((one) => {
     const high = known(bound) && one.high > bound ? el("b", { class: "alarm" }, `▲ ${fixed(one.high)}`) : fixed(one.high);
     const bar = el("progress", { max: 1, value: Math.max(0, one.value), "aria-label": `${fixed(one.value)} of 1` });

@@ -122,7 +122,7 @@ function line(state, error) {
 
 function sayTheme() {
   say(by("theme"), { light: "Light", dark: "Dark" }[theme()] ?? "Auto");
-  by("theme").setAttribute("aria-label", `Theme: ${{ light: "light", dark: "dark" }[theme()] ?? "as the system has it"}`);
+  by("theme").setAttribute("aria-label", `${by("theme").textContent}: theme${theme() ? "" : ", as the system has it"}`);
 }
 
 function turnTheme() {

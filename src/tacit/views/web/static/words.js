@@ -1,6 +1,6 @@
 // What is going on, in plain words. Never by colour alone: each state has a word, a shape and a tone.
 
-import { count, duration, fixed, known, limit, many, measure, spelled } from "./format.js";
+import { count, duration, fixed, known, limit, measure, spelled } from "./format.js";
 
 const BUSY = ["training", "catching up", "waiting", "preparing", "aligning", "evaluating"];
 
@@ -85,6 +85,7 @@ function doing(detail) {
   const now = state(detail);
   const reason = detail.reason ? ` (${detail.reason})` : "";
   if (now.word === "Can't be read") return "Its status can't be read.";
+  if (now.word === "Stopped" && detail.reason) return `It has stopped: ${detail.reason}.`;
   if (now.word === "Paused") return `It is paused${reason}.`;
   if (now.word === "Its process is gone") return "Its process is gone; started again with tacit train, it goes on where it stopped.";
   if (now.word === "Waiting") return `It waits for the other side${reason}.`;
@@ -116,15 +117,4 @@ export function exchanged(detail) {
   const none = label ? "Nothing is certified yet" : "Nothing has been attacked yet";
   const said = label ? `Nobody tells two labels apart with an AUC above ${fixed(worst?.value)}, whatever they compute` : `Decoders read ${fixed(worst?.value)} of what they read best`;
   return `${worst ? said : none}${bound}. ${doing(detail)}`;
-}
-
-/** A card for those who hear it. */
-export function spoken(card) {
-  const now = state(card);
-  if (card.kind === "sweep") return `Sweep ${card.name}: ${now.word}, ${card.done} of ${many(card.settings, "setting")}`;
-  const what = card.mode === "one_shot" ? figured(card) : "worst attack";
-  const leak = card.worst ? `${what} ${fixed(card.worst.value)}` : "no attack yet";
-  const bound = known(card.limit) ? `limit ${limit(card.limit)}` : "no limit";
-  const judged = verdict(card)?.word;
-  return [`Run ${card.name}: ${now.word}`, progress(card), leak, bound, judged].filter(Boolean).join(", ");
 }

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tacit.cli._progress import Pace, one_bar
+from tacit.views.progress import Pace, on_terminal, one_bar
 
 
 class Clock:
@@ -101,3 +101,14 @@ def test_words_are_shown_as_they_are(monkeypatch):
     with one_bar(quiet=False, first="begin") as show:
         show("waiting for airport, 3 s ([/a] [red]x)", 0, 0)
     assert "([/a] [red]x)" in shown.file.getvalue()
+
+
+@pytest.mark.parametrize(("terminal", "quiet"), [(True, False), (True, True), (False, False)])
+def test_python_has_a_bar_on_a_terminal_alone(monkeypatch, capsys, terminal, quiet):
+    shown = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr("rich.console.Console", lambda **_: shown)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    with on_terminal(quiet=quiet, first="begin") as show:
+        show("training", 1, 2)
+    assert ("training" in shown.file.getvalue()) == (terminal and not quiet)
+    assert capsys.readouterr() == ("", "")

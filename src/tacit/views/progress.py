@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
-
-import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,6 +94,11 @@ def one_bar(
         yield _lines(pace, now)
 
 
+def on_terminal(*, quiet: bool, first: str) -> AbstractContextManager[Show]:
+    """A bar for what is called from Python: on a terminal, and nothing anywhere else."""
+    return one_bar(quiet=quiet or not sys.stderr.isatty(), first=first)
+
+
 @contextmanager
 def _bar(console: Console, pace: Pace, first: str) -> Iterator[Show]:
     from rich.progress import BarColumn, Progress, TextColumn
@@ -127,7 +131,7 @@ def _lines(pace: Pace, now: Callable[[], float]) -> Show:
             return
         told[0] = now()
         said = [what, *([pace.counted(what, done, total)] if total else []), *([speed] if speed else [])]
-        typer.echo(f"tacit: {', '.join(said)}", err=True)
+        print(f"tacit: {', '.join(said)}", file=sys.stderr, flush=True)
 
     return show
 
