@@ -9,7 +9,7 @@ from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.one_shot.book import Terms, open_book
 from tacit.one_shot.certificate import certify
 from tacit.one_shot.flips import flips
-from tacit.one_shot.hiding import averages_of_equal, equal_partitions
+from tacit.one_shot.grouping import averages, partitions
 from tacit.one_shot.mechanisms import check_agreed, read_mechanism
 from tacit.one_shot.records import Rows
 from tacit.one_shot.sums import sums
@@ -23,7 +23,7 @@ def test_hidden_sums_are_for_two_classes_and_rows(wrong):
 
 
 def test_groups_are_of_one_size_and_fewer_rows_than_that_are_left_over(made_up):
-    groups = equal_partitions(made_up.inputs, 32, 3, seed=1)
+    groups = partitions(made_up.inputs, 32, 3, seed=1, equal=True)
     assert groups.shape == (3000, 3)
     for partition in groups.T:
         assert np.bincount(partition[partition >= 0]).tolist() == [32] * 93
@@ -37,7 +37,7 @@ def test_groups_are_of_one_size_and_fewer_rows_than_that_are_left_over(made_up):
 
 def test_a_row_gets_the_mean_of_its_groups_averages_and_of_all_where_it_was_left_over():
     groups = np.array([[0, 1], [0, -1], [1, 0], [1, 0], [-1, 1]])
-    told = averages_of_equal(groups, [np.array([2, 0]), np.array([4, 2])], 2)
+    told = averages(groups, [np.array([2, 0]), np.array([4, 2])])
     assert told.tolist() == [(1 + 1) / 2, (1 + 1.5) / 2, (0 + 2) / 2, (0 + 2) / 2, (0.5 + 1) / 2]
 
 

@@ -41,7 +41,7 @@ from tacit.one_shot.exchange import Asking, Greeting, feature_limits
 from tacit.one_shot.forms import Form
 from tacit.one_shot.forms import shown as without
 from tacit.one_shot.grouping import Averages, averages, partitions
-from tacit.one_shot.hiding import agreement, averages_of_equal, equal_partitions, hidden_answers
+from tacit.one_shot.hiding import agreement, hidden_answers
 from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
@@ -208,7 +208,7 @@ def _hidden(side: _Side, asking: Asking) -> NDArray[np.float64]:
     base()  # the library is there, or its absence is told before anybody is asked
     side.telling.part("grouping rows that are alike")
     seen = shown(folder, side.inputs[: side.train])
-    groups = equal_partitions(seen, exchange.group_size, exchange.partitions, seed=seed_of(folder))
+    groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed_of(folder), equal=True)
 
     def mine(mechanism: Sums) -> FeatureSide:
         check_agreed(mechanism, exchange)
@@ -220,7 +220,7 @@ def _hidden(side: _Side, asking: Asking) -> NDArray[np.float64]:
     answers = hidden_answers(asking, mine, groups)
     size = exchange.partitions * size_of(Shuffle.shapes(side.train))
     side.telling.left("shuffled ciphertexts", asking.line.peer, side.train, size)
-    return averages_of_equal(groups, answers, exchange.group_size)
+    return averages(groups, answers)
 
 
 def _grouped(side: _Side) -> NDArray[np.int64]:
