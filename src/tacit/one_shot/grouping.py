@@ -30,7 +30,9 @@ class Averages:
         return sent
 
 
-def partitions(inputs: Inputs, size: int, count: int, *, seed: int, equal: bool = False) -> NDArray[np.int64]:
+def partitions(
+    inputs: Inputs, size: int, count: int, *, seed: int, taking_part: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
     """The number of each row's group in each of some partitions.  (rows, count)
 
     Args:
@@ -38,15 +40,17 @@ def partitions(inputs: Inputs, size: int, count: int, *, seed: int, equal: bool 
         size: of a group, about.
         count: of partitions.
         seed: of the directions.
-        equal: whether all groups have exactly this size, as hidden ones do; -1 for the fewer rows that are left over,
-            which are drawn.
+        taking_part: for groups that are hidden: which rows are in each partition; then all groups have exactly this
+            size. Fewer rows than that are left over, drawn by lot, and have -1 as have those that take no part.
+            (rows, count)
     """
     z, draw = _space_of(inputs, seed), np.random.default_rng(seed)
-    cut = _equal_groups if equal else _groups
     found = np.full((len(z), count), -1, np.int64)
     for place in range(count):
-        for number, rows in enumerate(cut(z, size, draw)):
-            found[rows, place] = number
+        rows = np.arange(len(z)) if taking_part is None else np.flatnonzero(taking_part[:, place])
+        cut = _groups(z, size, draw) if taking_part is None else _equal_groups(z[rows], size, draw)
+        for number, group in enumerate(cut):
+            found[rows[group], place] = number
     return found
 
 

@@ -44,7 +44,7 @@ def version_of(run_id: str, values: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Shipment:
-    """Something that left: an embedding, or groups.
+    """Something that left: an embedding, groups, or what sums over hidden groups show of them, which is of no row.
 
     Attributes:
         run: the contract's run.
@@ -54,7 +54,7 @@ class Shipment:
         rows: how many.
         worst: the most that the audit before release says of anything, 0 to 1.
         time: when it was entered.
-        kind: which of the two it is.
+        kind: which of the three it is.
     """
 
     run: str
@@ -64,7 +64,7 @@ class Shipment:
     rows: int
     worst: float
     time: str = ""
-    kind: Literal["embedding", "groups"] = "embedding"
+    kind: Literal["embedding", "groups", "hidden sums"] = "embedding"
 
 
 @dataclass(frozen=True)
