@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from tacit.config import Exchange
 from tacit.errors import ProtocolError, RefusedError, UsageError
+from tacit.lab import one_exchange
 from tacit.one_shot.book import Terms, open_book
 from tacit.one_shot.certificate import certify
 from tacit.one_shot.flips import flips
@@ -133,3 +134,8 @@ def test_hidden_sums_are_another_mechanism_than_open_ones():
         with pytest.raises(ProtocolError, match="where the contract says"):
             check_agreed(wrong, Exchange(width=1, labels=agreed))
     check_agreed(mechanism, Exchange(width=1, labels="hidden_sums"))
+
+
+def test_a_demo_of_hidden_sums_is_of_who_is_late_alone(tmp_path):
+    with pytest.raises(UsageError, match="two classes: leave --label out"):
+        one_exchange.run(tmp_path, label="when", hidden_sums=True, progress=lambda *_: None)
