@@ -54,7 +54,7 @@ class Exchange:
     ] = "raw,true,split,sums,hidden_sums,pca,waist,clusters"
     groups: Annotated[
         str,
-        typer.Option(help="One-shot: rows of a hidden group x partitions; several are compared.", metavar="RxP,RxP"),
+        typer.Option(help="One-shot: hidden sums: rows of a group x partitions, as 32x4,64x4.", metavar="A,B"),
     ] = "32x4"
     head: Annotated[Literal["trees", "network"], typer.Option(help="One-shot: the label party's private model.")] = (
         "trees"
