@@ -55,7 +55,8 @@ _KINDS = {
         "both",
         "uint8 (bytes,)",
         "0",
-        "one-shot with hidden sums: asked for with none; each training row's label, encrypted, with proofs",
+        "one-shot with hidden sums: asked for with none; each training row's label, encrypted, with proofs, "
+        "and with units a bit for each row that takes part in a partition",
     ),
     "batch": (
         "features",

@@ -90,6 +90,7 @@ _SLOW = (
     "one_shot/test_hostile.py::test_the_label_partys_bytes_are_a_function_of_the_flips",
     "one_shot/test_learn.py::test_a_network_tells_late_flights_about_as_well_as_trees",
     "one_shot/test_hidden_exchange.py",
+    "one_shot/test_hidden_killed.py",
     "papers/",
     "protect/embedding/test_against_a_decoder.py",
     "protect/test_fused.py",

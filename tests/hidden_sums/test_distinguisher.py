@@ -4,6 +4,9 @@ The two differ in which of two rows of equal label are together, so that all sum
 secret key, opens every single ciphertext, and knows every challenge. Stated test: a logistic regression on all of that
 learns from 200 runs and guesses 200 others, whose groupings are fair coins; the hits are compared with chance by the
 exact binomial test, at a false-alarm rate of 1 in a million. The same test notices a prover with short random numbers.
+
+Then the same of a feature party as it runs, over two partitions of one commitment: whether the two are of the same
+groups or of others. That test notices an order of groups and rows that is not drawn.
 """
 
 import numpy as np
@@ -14,10 +17,13 @@ from sklearn.linear_model import LogisticRegression
 from tacit.hidden_sums import shuffle
 from tacit.hidden_sums.decryption import decrypt_sums
 from tacit.hidden_sums.encryption import secret_key
+from tacit.hidden_sums.feature_side import FeatureSide
+from tacit.hidden_sums.label_side import LabelSide
+from tacit.hidden_sums.messages import arrays_of
 from tacit.hidden_sums.points import Table, decode
 from tacit.hidden_sums.scalars import ORDER, ints_of
-from tacit.hidden_sums.shuffle import Prover
-from tests.hidden_sums.sides import LABEL_SECRET, some_input
+from tacit.hidden_sums.shuffle import Prover, Shuffle
+from tests.hidden_sums.sides import LABEL_SECRET, agreed, no_noise, some_input
 
 LABELS = np.array([1, 1, 1, 0, 0, 0])
 WORLDS = np.array([[0, 0, 1, 0, 1, 1], [0, 1, 0, 0, 1, 1]])  # row 0 is with row 1, or with row 2: the same sums
@@ -90,3 +96,51 @@ def test_a_prover_with_short_random_numbers_is_noticed(monkeypatch):
 @pytest.mark.parametrize("world", [0, 1])
 def test_the_two_groupings_have_the_same_sums(world):
     assert np.bincount(WORLDS[world], weights=LABELS).tolist() == [2, 1]
+
+
+# --- a feature party as it runs, two partitions ----------------------------------------------------------------------
+
+BITS = np.array([1, 1, 0, 1, 0, 0])
+SAME = np.array([[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]])
+OTHER = np.array([[0, 0, 0, 1, 1, 1], [0, 1, 0, 0, 1, 1]])  # sums are 2 and 1 in all of them
+
+
+def seen_of(context, batch):
+    """Bytes, and labels opened one by one, in the order in which they came."""
+    sent = Shuffle(**arrays_of(Shuffle.shapes(6), batch))
+    labels = decrypt_sums(decode(sent.a), decode(sent.b), secret_key(LABEL_SECRET, context), 1)
+    raw = [
+        getattr(sent, name)[:, -2:].reshape(-1) / 255 for name in ("a", "b", "c", "c_hat", "t_hat", "s_hat", "s_prime")
+    ]
+    return np.concatenate([*raw, labels])
+
+
+def guessed_sides(folder, runs):
+    draw, seen = np.random.default_rng(6), []
+    worlds = draw.integers(0, 2, runs)
+    agreement = agreed(rows=6, group=3, partitions=2)
+    commitment = LabelSide(folder / "label", LABEL_SECRET, agreement, BITS, no_noise).commitment()
+    for number, world in enumerate(worlds):
+        side = FeatureSide(folder / str(number), b"distinguished" + number.to_bytes(19, "big"), agreement)
+        side.accept(commitment)
+        batches = [side.batch(place, groups) for place, groups in enumerate((SAME, OTHER)[world])]
+        both = [seen_of(agreement.context("labels"), batch) for batch in batches]
+        labels = [one[-6:] for one in both]
+        seen.append(np.concatenate([*both, np.outer(*labels).reshape(-1)]))  # what is at which places in both
+    half = runs // 2
+    model = LogisticRegression(max_iter=500, C=0.1).fit(seen[:half], worlds[:half])
+    return int((model.predict(seen[half:]) == worlds[half:]).sum()), runs - half
+
+
+def test_two_partitions_do_not_tell_whether_their_groups_are_the_same(tmp_path):
+    hits, of = guessed_sides(tmp_path, 120)
+    assert binomtest(hits, of).pvalue > 1e-6
+
+
+def test_an_order_that_is_not_drawn_is_noticed(tmp_path, monkeypatch):
+    def in_order(self, partition, groups):
+        return np.arange(2), np.lexsort((np.arange(6), groups)).astype(np.int64)
+
+    monkeypatch.setattr(FeatureSide, "_shuffled", in_order)
+    hits, of = guessed_sides(tmp_path, 80)
+    assert binomtest(hits, of, alternative="greater").pvalue < 1e-6

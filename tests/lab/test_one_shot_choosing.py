@@ -125,12 +125,16 @@ def test_a_search_tries_every_width_and_noise_on_the_narrowest():
     search = Search(odds=3.0, widths=(4, 1), noises=(2.0,))
     assert [family.words for family in search.families()] == [
         "no partner", "true labels, raw columns", "split, no protection", "split, matched", "true labels, trees",
-        "flips, trees", "flips, odds 3, trees", "open sums, trees", "no label, pca", "no label, waist",
-        "no label, clusters",
+        "flips, trees", "flips, odds 3, trees", "open sums, trees", "hidden sums, 32x4, trees", "no label, pca",
+        "no label, waist", "no label, clusters",
     ]  # fmt: skip
     assert [family.words for family in replace(search, rivals=("sums", "split")).families()] == [
         "no partner", "split, no protection", "split, matched", "flips, trees", "flips, odds 3, trees",
         "open sums, trees",
+    ]  # fmt: skip
+    several = replace(search, rivals=("hidden_sums",), odds=None, groupings=((16, 8), (64, 2)))
+    assert [family.words for family in several.families()] == [
+        "no partner", "flips, trees", "hidden sums, 16x8, trees", "hidden sums, 64x2, trees",
     ]  # fmt: skip
     assert [one.words for one in search.forms(MATCHED)] == ["split, matched, 128 numbers"]
     assert [(one.width, one.noise) for one in search.forms(FLIPS)] == [(1, 2.0), (1, 0.0), (4, 0.0)]
@@ -140,15 +144,16 @@ def test_a_search_tries_every_width_and_noise_on_the_narrowest():
 @pytest.mark.parametrize(
     "wrong",
     [{"label_limit": 0.5}, {"odds": 1.0}, {"widths": (0,)}, {"widths": ()}, {"learners": ("forest",)},
-     {"rivals": ("lake",)}, {"widths": (129,)}, {"noises": (-1.0,)}, {"seeds": 0}, {"attack_rows": 10}],
+     {"rivals": ("lake",)}, {"widths": (129,)}, {"noises": (-1.0,)}, {"seeds": 0}, {"attack_rows": 10},
+     {"groupings": ((1, 4),)}, {"groupings": ((32, 0),)}],
 )  # fmt: skip
 def test_a_search_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(UsageError):
         Search(**wrong)
 
 
-SMALL = Search(widths=(1,), noises=(), learners=("linear",), rivals=("raw", "split", "true", "sums", "pca"),
-               attack_rows=1000)  # fmt: skip
+SMALL = Search(widths=(1,), noises=(), learners=("linear",), attack_rows=1000,
+               rivals=("raw", "split", "true", "sums", "hidden_sums", "pca"))  # fmt: skip
 
 
 @pytest.fixture(scope="module", name="tried")
@@ -162,12 +167,12 @@ def _tried(tmp_path_factory):
 def test_everything_is_tried_once_and_kept(tried):
     world, out, trials, told = tried
     assert [one.setting.family.labels for one in trials] == [
-        "alone", "raw", "split", "split", "true", "flips", "sums", "none",
+        "alone", "raw", "split", "split", "true", "flips", "sums", "hidden_sums", "none",
     ]  # fmt: skip
-    assert told[-1] == ("done", 8, 8)
+    assert told[-1] == ("done", 9, 9)
     assert all(0.3 < one.figure < 1 for one in trials)
     certified = [one.auc for one in trials if one.setting.family.labels != "split"]
-    assert certified == pytest.approx([0.5, 1.0, 1.0, 0.6, 0.6, 0.5], abs=1e-4)
+    assert certified == pytest.approx([0.5, 1.0, 1.0, 0.6, 0.6, 0.6, 0.5], abs=1e-4)
     bare, matched = trials[2:4]
     assert bare.auc > 0.9, "bare gradients tell fair coins"
     assert matched.auc < 0.6 + 5 * 0.026, "five errors of an AUC of 500 canaries"
@@ -228,6 +233,8 @@ def test_the_command_says_what_to_take(tmp_path):
         (("--label-limit", "0.6", "--feature-limit", "2"), "feature-limit"),
         (("--feature-limit", "0.5"), "--label-limit"),
         (("--label-limit", "0.6", "--compare", "lake"), "no rival 'lake'"),
+        (("--label-limit", "0.6", "--groups", "32"), "as 32x4,64x2"),
+        (("--label-limit", "0.6", "--groups", "1x4"), "groups = 1"),
     ],
 )
 def test_wrong_options_are_said_before_the_data_is_read(arguments, match, tmp_path):

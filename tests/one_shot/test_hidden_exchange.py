@@ -6,8 +6,11 @@ import sys
 import time
 
 import numpy as np
+import polars as pl
 import pytest
 
+from tacit.company.departures import book_of
+from tacit.company.one_shot_report import exchange_report
 from tacit.company.train import train_one_shot
 from tacit.errors import UsageError
 from tacit.one_shot.book import open_book
@@ -78,6 +81,26 @@ def test_no_groups_left(trained):
     assert "shuffled ciphertexts" in {line.get("what") for line in left}
 
 
+def test_what_nameless_sums_can_show_is_in_the_book_and_in_the_audit(trained):
+    companies, _ = trained
+    hidden, embedding = book_of(companies.folder("airport")).all()
+    assert (hidden.kind, embedding.kind) == ("hidden sums", "embedding")
+    assert hidden.form == "sums of 50 hidden groups in 2 partitions: of all rows together 100 bits at most"
+    released = json.loads((companies.run("airport") / "release" / "release.json").read_bytes())
+    assert released["audit"]["notes"][0] == f"besides, {hidden.form} (run small)"
+
+
+def test_both_reports_say_what_the_bound_takes_and_what_left(trained):
+    companies, _ = trained
+    mine = exchange_report(companies.folder("airline"))
+    assert "discrete logarithms" in " ".join(mine.assumptions)
+    assert "arithmetic" not in " ".join(mine.assumptions)
+    assert mine.verdict == "held"
+    theirs = exchange_report(companies.folder("airport"))
+    assert any("hidden groups" in note for note in theirs.exchange.release.notes)
+    assert "shuffled ciphertexts" in {one.what for one in theirs.exchange.departures}
+
+
 def test_started_again_it_has_the_same(trained):
     companies, outcomes = trained
     assert train_one_shot(companies.folder("airline")).figures == outcomes["airline"].figures
@@ -93,6 +116,27 @@ def test_a_second_run_is_over_the_budget_before_anybody_connects(trained):
 
 def _over(*_):
     raise OverError
+
+
+def test_of_a_person_one_row_is_in_each_partition_and_the_person_pays_once(tmp_path):
+    companies = Companies(tmp_path, table(1000))
+    companies.agree('labels = "hidden_sums"\ngroup_size = 16\npartitions = 2\nunit = "person"')
+    companies.set("airline", limits="limit = 0.75\nodds = 12.0", columns=LABEL)
+    companies.align()
+    outcomes = companies.together(
+        lambda name, waiting: train_one_shot(companies.folder(name), waiting=waiting), patience=600
+    )
+    assert not [one for one in outcomes.values() if isinstance(one, BaseException)], outcomes
+    certificate = outcomes["airline"].certificate
+    assert certificate.total_auc == certificate.auc <= 0.75
+    assert "two persons" in certificate.sentence
+    rows, ids = np.load(companies.run("airport") / "rows.npy"), pl.read_parquet(companies.path / "airport/data.parquet")
+    persons = ids["person"].to_numpy()[rows[:800]]
+    groups = np.load(companies.run("airport") / "hidden groups" / "groups.npy")
+    for partition in groups.T:
+        inside = persons[partition >= 0]
+        assert len(set(inside)) == len(inside) > 0.9 * len(set(persons))
+    assert (groups[:, 0] != groups[:, 1]).any()
 
 
 def test_two_processes_train_and_one_that_is_killed_goes_on_to_the_same(tmp_path):

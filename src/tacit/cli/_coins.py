@@ -81,7 +81,7 @@ def print_shipments(told: dict[str, Any]) -> None:
         for one in told["shipments"]
     ]
     head = ["run", "to", "rows", "form", "read at most"]
-    print_table("Embeddings and groups that left, each attacked before", head, rows, words=(0, 1, 3))
+    print_table("Embeddings, groups and sums that left, each attacked or bounded before", head, rows, words=(0, 1, 3))
     for versions, count in told["versions"].items():
         many = "" if versions == 1 else ", each attacked together with those before it"
         console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")

@@ -46,8 +46,14 @@ class Exchange:
     learners: Annotated[str, typer.Option(help="One-shot: trees, network, linear.", metavar="A,B")] = "trees"
     compare: Annotated[
         str,
-        typer.Option(help="One-shot: beside flips; of raw, true, split, sums, pca, waist, clusters.", metavar="A,B"),
-    ] = "raw,true,split,sums,pca,waist,clusters"
+        typer.Option(
+            help="One-shot: beside flips; of raw, true, split, sums, hidden_sums, pca, waist, clusters.", metavar="A,B"
+        ),
+    ] = "raw,true,split,sums,hidden_sums,pca,waist,clusters"
+    groups: Annotated[
+        str,
+        typer.Option(help="One-shot: hidden sums: rows of a group x partitions, as 32x4,64x4.", metavar="A,B"),
+    ] = "32x4"
     head: Annotated[Literal["trees", "network"], typer.Option(help="One-shot: the label party's private model.")] = (
         "trees"
     )
@@ -81,7 +87,7 @@ class Exchange:
         return Search(
             self.label_limit, self.odds, tuple(map(int, widths)), _numbers("--noise", self.noise),
             _names(self.learners), _names(self.compare), head=self.head, seeds=seeds, attack_rows=self.attack_rows,
-            given=self.given,
+            given=self.given, groupings=_groupings(self.groups),
         )  # fmt: skip
 
 
@@ -168,6 +174,14 @@ def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _groupings(text: str) -> tuple[tuple[int, int], ...]:
+    try:
+        each = [tuple(map(int, one.split("x"))) for one in text.split(",") if one.strip()]
+        return tuple((size, partitions) for size, partitions in each)
+    except ValueError:
+        raise UsageError(f"--groups {text}: give rows of a group x partitions, as 32x4,64x2") from None
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

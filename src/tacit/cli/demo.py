@@ -47,6 +47,9 @@ def demo(  # typer reads each option from a parameter
         Literal["late", "when", "minutes"],
         typer.Option(help="What of a delay: over an hour; three classes of it (when); minutes.", metavar="NAME"),
     ] = "late",
+    hidden_sums: Annotated[
+        bool, typer.Option("--hidden-sums", help="Instead of flips: sums over groups that nobody sees.", metavar="")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Keep both companies' folders and demo.json in DIR.", metavar="DIR")
@@ -70,6 +73,9 @@ def demo(  # typer reads each option from a parameter
     other's certificates, align their flights without showing the others, and exchange two messages over mutual TLS: the
     airline sends each label once, flipped by a coin, which is certified; the airport learns from these at home, attacks
     what it is about to send, and sends one number a flight. The airline then trains a model that nobody else sees.
+
+    --hidden-sums sends sums of encrypted labels over groups of similar flights that the airline never sees, in the
+    place of flipped ones (the extra [sums]).
 
     --split trains step by step instead: every gradient under noise, attacked while it runs, held under a limit. That is
     a measurement, not a bound, and takes one to two minutes.
@@ -97,8 +103,9 @@ def demo(  # typer reads each option from a parameter
             from tacit.lab.one_exchange import run as in_one_exchange
 
             told = in_one_exchange(
-                where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label, progress=show
-            )
+                where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label, hidden_sums=hidden_sums,
+                progress=show,
+            )  # fmt: skip
     document = {"seed": seed, "version": __version__, **told}
     if out is not None:
         (out / "demo.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -18,6 +18,7 @@ from tacit.align.tables import inputs_digest
 from tacit.company.align import Aligned, aligned
 from tacit.company.departures import book_of, counted_book, row_keys
 from tacit.company.folder import Folder
+from tacit.company.hidden_groups import hidden_sums
 from tacit.company.meeting import dial
 from tacit.company.models import load_factory
 from tacit.company.one_shot_common import (
@@ -34,15 +35,10 @@ from tacit.company.one_shot_common import (
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.errors import ProtocolError
-from tacit.hidden_sums.feature_side import FeatureSide
-from tacit.hidden_sums.messages import size_of
-from tacit.hidden_sums.points import base
-from tacit.hidden_sums.shuffle import Shuffle
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
 from tacit.one_shot.forms import Form
 from tacit.one_shot.forms import shown as without
 from tacit.one_shot.grouping import Averages, averages, partitions
-from tacit.one_shot.hiding import agreement, averages_of_equal, equal_partitions, hidden_answers
 from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
@@ -168,7 +164,8 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
 
     def ask(path: Path) -> None:
         if exchange.labels == "hidden_sums":
-            sent = _hidden(side, asking)
+            seen = shown(side.folder, inputs)
+            sent = hidden_sums(asking, side.folder, run_id(side.contract, side.rows), seen, side.telling, side.part)
         elif exchange.labels == "sums":
             groups = _grouped(side)
             side.telling.part("asking for sums")
@@ -191,27 +188,6 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
     path = side.part("flips", ask)
     mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
     return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
-
-
-def _hidden(side: _Side, asking: Asking) -> NDArray[np.float64]:
-    """What sums over groups that nobody sees tell about each training row."""
-    exchange, folder, contract = side.contract.exchange, side.folder, side.contract
-    base()  # the library is there, or its absence is told before anybody is asked
-    side.telling.part("grouping rows that are alike")
-    seen = shown(folder, side.inputs[: side.train])
-    groups = equal_partitions(seen, exchange.group_size, exchange.partitions, seed=seed_of(folder))
-
-    def mine(mechanism: Sums) -> FeatureSide:
-        check_agreed(mechanism, exchange)
-        run = f"{run_id(contract, side.rows)} {folder.config.name}"
-        agreed = agreement(mechanism, contract.digest, run, side.train)
-        return FeatureSide(folder.run_folder(contract) / "hidden", folder.secret, agreed)
-
-    side.telling.part("asking for sums of hidden groups")
-    answers = hidden_answers(asking, mine, groups)
-    size = exchange.partitions * size_of(Shuffle.shapes(side.train))
-    side.telling.left("shuffled ciphertexts", asking.line.peer, side.train, size)
-    return averages_of_equal(groups, answers, exchange.group_size)
 
 
 def _grouped(side: _Side) -> NDArray[np.int64]:
@@ -311,12 +287,13 @@ def _released(
 
 def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[str, int, int], None]) -> Home:
     """All that decoders attack with: the rows, what has left of them before, and groups where sums are asked for."""
-    contract, learn = folder.one_shot, folder.config.learn or Learn()
+    contract, learn, book = folder.one_shot, folder.config.learn or Learn(), book_of(folder)
     return Home(
         shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
         folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
         progress=progress, groups=_groups(folder.run_folder(contract), len(inputs)),
-        before=book_of(folder).before(_row_keys(folder, rows), run_id(contract, rows)),
+        before=book.before(_row_keys(folder, rows), run_id(contract, rows)),
+        notes=tuple(f"besides, {one.form} (run {one.run})" for one in book.all() if one.kind == "hidden sums"),
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from tacit.one_shot.certificate import Certificate, certify
 from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits, packed
 from tacit.one_shot.head import Head as Fitted
 from tacit.one_shot.head import fit_head, load_head
-from tacit.one_shot.hiding import agreement, noise_of
+from tacit.one_shot.hiding import agreement, check_enough_rows, noise_of
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.parts import guard, part, store_json
@@ -93,6 +93,7 @@ def train_label(
     answers = Answers.of(folder, restored)
     guard(where / "guard.json", _facts(answers))
     answers.prepare()
+    answers.trace = telling.trace
     telling.trace("flips entered")
     received = Received(where / "received", answers.rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
@@ -134,6 +135,7 @@ class Answers:
     # told what is missing where somebody answers for going on from an older copy of the folder
     restored: Callable[[str], None] | None = None
     sent: NDArray[Any] | None = None  # what left of each row, once they are prepared; None where sums are asked for
+    trace: Callable[[str], None] = lambda _: None  # told which states hidden sums have passed
     _sides: dict[str, LabelSide] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -161,6 +163,7 @@ class Answers:
             if isinstance(self.mechanism, Sums):
                 if self.contract.exchange.labels == "hidden_sums":
                     base()  # the library is there, or its absence is told now
+                    check_enough_rows(self.contract.exchange.group_size, self.units or self.train, "rows or units")
                 names = [f"{self._run_id} {name}" for name in self.contract.feature_parties]
                 book.afford(names, self._asked, self.mechanism, terms)
                 return
@@ -189,13 +192,16 @@ class Answers:
             with self._book() as book:
                 book.release(run, self._asked, self.mechanism, self._terms((name,)), groups=none)
                 labels = np.maximum(book.frozen(run), 0)  # a row without a label adds nothing
+            units = None if self.units is None else np.unique(self._asked.units, axis=0, return_inverse=True)[1]
             self._sides[name] = LabelSide(
                 self.folder.run_folder(self.contract) / "hidden" / name,
                 self.folder.secret,
-                agreement(self.mechanism, self.contract.digest, run, self.train),
+                agreement(self.mechanism, self.contract.digest, run, self.train, units=units is not None),
                 labels,
                 noise_of(self.mechanism, self.folder.secret, run),
                 charge=partial(self._answer_once, run),
+                units=units,
+                trace=self.trace,
             )
         if message.kind == "ciphertexts":
             content = torch.frombuffer(bytearray(self._sides[name].commitment()), dtype=torch.uint8)
@@ -207,6 +213,7 @@ class Answers:
         """Enter and count an answer before it is computed: an older copy of this folder must not give another one."""
         with self._book() as book:
             book.answer_once(run, partition, batch)
+        self.trace(f"partition {partition} charged")
 
     def certificate(self) -> Certificate:
         """Of what was sent, with everything that was sent before."""
@@ -214,6 +221,11 @@ class Answers:
         with self._book() as book:
             delta = self.folder.config.delta
             return certify(self.mechanism, self.train, book.summary(delta), share, delta)
+
+    @property
+    def units(self) -> int | None:
+        """How many units the rows trained on belong to; None where each row is its own."""
+        return None if self.contract.exchange.unit == "row" else len(np.unique(self._asked.units, axis=0))
 
     @property
     def _run_id(self) -> str:
@@ -306,7 +318,7 @@ def _meet(answers: Answers, received: Received, telling: ExchangeTelling) -> set
     names, mechanism = contract.feature_parties, answers.mechanism.parameters()
     greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism)
     with ExitStack() as stack:
-        limits = label_limits(rows.count, answers.train, contract.exchange)
+        limits = label_limits(rows.count, answers.train, contract.exchange, answers.units)
         door = stack.enter_context(server(folder, contract, limits))
 
         def greet(link: Link) -> None:

@@ -147,7 +147,17 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
         worst=Worst(attack=_CERTIFIED, value=certificate.auc, low=certificate.auc, high=certificate.auc),
         exchange=Exchanged(certificate=certified, figures=told, departures=_departures(where), checked=checked),
         not_tested=_NEVER_LABELS,
-        assumptions=_ASSUMED_LABELS,
+        assumptions=_ASSUMED_LABELS if not certificate.assumed else _assumed_hidden(certificate),
+    )
+
+
+def _assumed_hidden(certificate: Certificate) -> tuple[str, ...]:
+    """Where labels were ever sent encrypted, the bound is no arithmetic alone."""
+    return (
+        "Flipped labels, noise and the keys of encrypted labels come from keys/secret, which nobody else has.",
+        f"The bound holds {certificate.assumed}. Whoever breaks this later opens what was kept of it until then.",
+        "A measurement is one look at it, with a 95% interval; what sums told is not measured, only bounded.",
+        _ASSUMED_LABELS[2],
     )
 
 

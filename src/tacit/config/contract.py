@@ -116,8 +116,8 @@ class Exchange(Section):
             yield "low", 'low and high are for the target "number": remove them, or write target = "number"'
         if self.labels == "sums" and (self.classes != 2 or self.unit != "row"):
             yield "labels", 'sums are for two classes or a number, and for the unit "row": write "flips"'
-        if self.labels == "hidden_sums" and (self.classes != 2 or self.target == "number" or self.unit != "row"):
-            yield "labels", 'hidden sums are for two classes, and for the unit "row": write "flips"'
+        if self.labels == "hidden_sums" and (self.classes != 2 or self.target == "number"):
+            yield "labels", 'hidden sums are for two classes: write "flips", or "sums" for a number'
         if self.rare != "neither" and (self.target == "number" or self.classes != 2):
             yield "rare", 'is for two classes: write rare = "neither"'
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.disk import make_folder, replaced
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.hidden_sums.encryption import EncryptedLabels, check_labels
-from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of
+from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, masks_shape
 from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, gen_shuffle, shuffle_generators
@@ -70,7 +70,7 @@ class FeatureSide:
         rows, partitions = self._agreement.rows, self._agreement.partitions
         shapes: dict[str, tuple[int, ...]] = EncryptedLabels.shapes(rows)
         if self._agreement.units:
-            shapes = {**shapes, "masks": (partitions, -(-rows // 8))}
+            shapes |= masks_shape(rows, partitions)
         arrays = arrays_of(shapes, commitment)
         packed = arrays.pop("masks", None)
         if packed is None:
@@ -80,6 +80,11 @@ class FeatureSide:
         if (counts != counts[0]).any() or counts[0] < self._agreement.group:
             raise ProtocolError("as many rows take part in one partition as in the other, and enough for a group")
         return EncryptedLabels(**arrays), masks
+
+    @property
+    def labels(self) -> bytes:
+        """A digest of the encrypted labels that were taken."""
+        return self._labels
 
     def taking_part(self, partition: int) -> NDArray[np.bool_]:
         """Which rows take part in a partition; all of them where each is its own unit.  (rows,)"""

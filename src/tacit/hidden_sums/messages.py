@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import ProtocolError, UsageError
 
-__all__ = ["Agreement", "arrays_of", "bytes_of", "size_of"]
+__all__ = ["Agreement", "arrays_of", "bytes_of", "masks_shape", "size_of"]
 
 
 class _Record(Protocol):
@@ -60,6 +60,11 @@ class Agreement:
         """Refuse the number of a partition that was not agreed on."""
         if type(partition) is not int or not 0 <= partition < self.partitions:
             raise ProtocolError(f"partition {str(partition)[:20]}: {self.partitions} are agreed, counted from 0")
+
+
+def masks_shape(rows: int, partitions: int) -> dict[str, tuple[int, ...]]:
+    """What follows the encrypted labels where there are units: a bit for each row that takes part in a partition."""
+    return {"masks": (partitions, -(-rows // 8))}
 
 
 def bytes_of(record: _Record, rows: int) -> bytes:

@@ -13,6 +13,7 @@ import polars as pl
 
 from tacit.company.align import aligned
 from tacit.company.folder import Folder
+from tacit.errors import UsageError
 from tacit.lab.data.flights import MINUTES
 from tacit.lab.two_companies import Company, height, set_up, together
 from tacit.serve.halves import load_embedder, load_scorer
@@ -46,6 +47,7 @@ def prepare(
     limit: float = 0.6,
     odds: float | None = 3.0,
     label: Label = "late",
+    hidden_sums: bool = False,
 ) -> tuple[Company, Company]:
     """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
 
@@ -53,7 +55,8 @@ def prepare(
     """
     limits = f"limit = {limit}\n" + ("" if odds is None else f"odds = {odds}\n")
     threads = os.cpu_count() or 1  # they work one after the other
-    contract = _CONTRACT.format(width=width, target=_TARGETS[label])
+    target = _TARGETS[label] + ('\nlabels = "hidden_sums"' if hidden_sums else "")
+    contract = _CONTRACT.format(width=width, target=target)
     return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, label=label)
 
 
@@ -66,6 +69,7 @@ def run(
     limit: float = 0.6,
     odds: float | None = 3.0,
     label: Label = "late",
+    hidden_sums: bool = False,
     progress: Progress,
 ) -> dict[str, Any]:
     """Set both up, align and train in one exchange; what came of it, as plain values.
@@ -78,9 +82,14 @@ def run(
         limit: leak AUC of a label.
         odds: the factor by which a label's odds change at most.
         label: what is learnt: who comes an hour late, which of three classes of delay, or how many minutes.
+        hidden_sums: whether labels are sent as sums over groups that nobody sees, of who comes an hour late.
         progress: told what is being done.
     """
-    companies = prepare(out, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label)
+    if hidden_sums and label != "late":
+        raise UsageError("hidden sums are of two classes: leave --label out, or --hidden-sums")
+    companies = prepare(
+        out, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label, hidden_sums=hidden_sums
+    )
     told = meet(*companies, progress=progress)
     progress("scoring three flights", 0, 0)
     return {**told, "scored": three_flights(*companies, seed=seed)}
@@ -111,7 +120,8 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
     outcome = together([airline, airport], "train", show)
     trained = time.perf_counter()
     release = airport.read("release/release.json")
-    (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] == "flipped labels")
+    sent = ("flipped labels", "encrypted labels")
+    (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] in sent)
     return {
         "airline_rows": height(airline),
         "airport_rows": height(airport),

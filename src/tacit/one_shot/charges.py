@@ -11,6 +11,7 @@ from functools import reduce
 from tacit.one_shot.loss import Loss
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.records import Charge
+from tacit.one_shot.sums import Sums
 
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -54,11 +55,16 @@ class Charges:
         joined = "group_concat(mechanism || ':' || c, ' ')"
         profiles = f"SELECT unit, {joined} p FROM ({counted} ORDER BY 1, 2) GROUP BY unit"
         for profile, units in self._db.execute(f"SELECT p, COUNT(*) FROM ({profiles}) GROUP BY p").fetchall():
-            parts = [(int(number), int(count)) for number, count in (part.split(":") for part in profile.split())]
+            parts = [self._counted(*map(int, part.split(":"))) for part in profile.split()]
             loss = reduce(Loss.then, (self._loss(*part) for part in parts))
             words = ", ".join(f"{count} x {described(self._read(number))}" for number, count in parts)
             but = delta if math.isinf(loss.odds()) else 0.0
             yield Charge(units, loss.auc(), loss.odds(but), words, but)
+
+    def _counted(self, mechanism: int, rows: int) -> tuple[int, int]:
+        """A mechanism and how often it is charged: once for hidden sums, of which a partition has one row of a unit."""
+        made = self._read(mechanism)
+        return mechanism, 1 if isinstance(made, Sums) and made.hidden else rows
 
     def _loss(self, mechanism: int, count: int) -> Loss:
         """Of so many rows of one unit that went through a mechanism, each with a coin of its own."""

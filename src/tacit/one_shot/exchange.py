@@ -37,7 +37,7 @@ from tacit.config import Exchange
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.hidden_sums.encryption import EncryptedLabels
-from tacit.hidden_sums.messages import size_of
+from tacit.hidden_sums.messages import masks_shape, size_of
 from tacit.hidden_sums.shuffle import Shuffle
 from tacit.one_shot.mechanisms import Mechanism, outcomes, read_mechanism
 from tacit.one_shot.parts import store_array
@@ -130,18 +130,22 @@ def feature_limits(train: int, exchange: Exchange) -> dict[str, Limit]:
     """What may come to a feature party."""
     common = dict.fromkeys(("hello", "refusal", "acknowledgement", "done"), CONTROL)
     if exchange.labels == "hidden_sums":
-        ciphertexts = Limit(torch.uint8, (size_of(EncryptedLabels.shapes(train)),))
-        return {**common, "ciphertexts": ciphertexts, "sums": Limit(torch.int64, (train // exchange.group_size,))}
+        shapes, groups = EncryptedLabels.shapes(train), train // exchange.group_size
+        if exchange.unit == "row":
+            sums = Limit(torch.int64, (groups,))
+        else:  # how many units there are, the label party says
+            shapes, sums = shapes | masks_shape(train, exchange.partitions), Limit(torch.int64, (AtMost(groups),))
+        return {**common, "ciphertexts": Limit(torch.uint8, (size_of(shapes),)), "sums": sums}
     if exchange.labels == "sums":
         return {**common, "sums": Limit(torch.int64, (AtMost(exchange.partitions * train),))}
     return {**common, "flips": Limit(torch.uint8, (AtMost(2 * train),))}  # how many they are, the mechanism says
 
 
-def label_limits(count: int, train: int, exchange: Exchange) -> dict[str, Limit]:
-    """What may come to a label party, to the exact shape."""
+def label_limits(count: int, train: int, exchange: Exchange, units: int | None = None) -> dict[str, Limit]:
+    """What may come to a label party, to the exact shape; of hidden sums a row of each unit, where there are units."""
     asked = {"flips": Limit(torch.uint8, (0,))}
     if exchange.labels == "hidden_sums":
-        batch = Limit(torch.uint8, (size_of(Shuffle.shapes(train)),))
+        batch = Limit(torch.uint8, (size_of(Shuffle.shapes(train if units is None else units)),))
         asked = {"ciphertexts": Limit(torch.uint8, (0,)), "batch": batch}
     elif exchange.labels == "sums":
         asked = {"groups": Limit(torch.int64, (train, exchange.partitions))}

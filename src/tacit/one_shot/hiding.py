@@ -1,30 +1,31 @@
-"""Sums over hidden groups in an exchange: what both sides agree on, groups of equal size, and what sums tell a row."""
+"""Sums over hidden groups in an exchange: what both sides agree on, the conversation, and what it shows of groups."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.align.encoder import Inputs
 from tacit.contracts import Message
-from tacit.errors import ProtocolError
+from tacit.errors import ProtocolError, UsageError
 from tacit.hidden_sums.feature_side import FeatureSide
 from tacit.hidden_sums.label_side import Noise
 from tacit.hidden_sums.messages import Agreement
 from tacit.one_shot.exchange import Asking
-from tacit.one_shot.floor import pca
 from tacit.one_shot.sums import Sums
 
-__all__ = ["agreement", "averages_of_equal", "equal_partitions", "hidden_answers", "noise_of"]
+__all__ = ["agreement", "bits_shown", "check_enough_rows", "hidden_answers", "noise_of"]
 
-_DIRECTIONS = 24  # of the rows that are cut along
+Leaving = Callable[[NDArray[np.int64], bytes, int], None]
+
+_ODD = 8.0  # deviations between the totals of two partitions before a label party's word is doubted
 
 
-def agreement(mechanism: Sums, contract: str, run: str, rows: int) -> Agreement:
+def agreement(mechanism: Sums, contract: str, run: str, rows: int, *, units: bool = False) -> Agreement:
     """What keys, proofs and noise are bound to.
 
     Args:
@@ -32,6 +33,7 @@ def agreement(mechanism: Sums, contract: str, run: str, rows: int) -> Agreement:
         contract: its digest.
         run: of this contract over this alignment, and with whom: other feature parties have other keys.
         rows: that are trained on.
+        units: whether several of them may belong to one unit.
     """
     return Agreement(
         contract=contract,
@@ -41,7 +43,16 @@ def agreement(mechanism: Sums, contract: str, run: str, rows: int) -> Agreement:
         group=mechanism.groups,
         partitions=mechanism.partitions,
         reach=mechanism.reach,
+        units=units,
     )
+
+
+def check_enough_rows(size: int, count: int, what: str) -> None:
+    """See that there is a group at all, before anybody connects."""
+    if count < size:
+        raise UsageError(
+            f"hidden sums: {count} {what} to train on make no group of {size}: agree on a lower group_size"
+        )
 
 
 def noise_of(mechanism: Sums, secret: bytes, run: str) -> Noise:
@@ -56,81 +67,59 @@ def noise_of(mechanism: Sums, secret: bytes, run: str) -> Noise:
 
 
 def hidden_answers(
-    asking: Asking, side: Callable[[Sums], FeatureSide], groups: NDArray[np.int64]
-) -> list[NDArray[np.int64]]:
-    """The sum of labels of each group with its noise, for each partition, from a label party that sees no groups.
+    asking: Asking,
+    side: Callable[[Sums], FeatureSide],
+    grouped: Callable[[NDArray[np.bool_]], NDArray[np.int64]],
+    leaving: Leaving,
+) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """Groups and their sums of labels with noise, for each partition, from a label party that sees no groups.
 
     Args:
         asking: the conversation with it.
         side: of the feature party, for the label party's mechanism.
-        groups: the number of each row's group; -1 for those left over.  (rows, partitions)
+        grouped: makes groups of the rows that take part in each partition, as `partitions` does.
+        leaving: told before each batch leaves: the groups, a digest of the labels that are shuffled, and how many bytes
+            all batches have.
     """
     sent = asking.ask(Message(0, "ciphertexts", torch.empty(0, dtype=torch.uint8), b""), "ciphertexts")
     if not isinstance(asking.mechanism, Sums):
         raise ProtocolError(f"{asking.line.peer} flips labels, and hidden sums were agreed on")
     mine = side(asking.mechanism)
     mine.accept(sent.payload.numpy().tobytes())
-    found = []
-    for number, partition in enumerate(np.ascontiguousarray(groups.T)):
-        batch = torch.frombuffer(bytearray(mine.batch(number, partition)), dtype=torch.uint8)
+    masks = np.stack([mine.taking_part(number) for number in range(asking.mechanism.partitions)], axis=1)
+    groups, found = grouped(masks), list[NDArray[np.int64]]()
+    for number, partition in enumerate(groups.T):
+        mine_of = partition[masks[:, number]]
+        batch = torch.frombuffer(bytearray(mine.batch(number, mine_of)), dtype=torch.uint8)
+        leaving(groups, mine.labels, len(batch) * len(masks.T))
         answer = asking.ask(Message(number, "batch", batch, b""), "sums")
-        found.append(mine.read(number, partition, answer.payload.numpy().astype("<i8").tobytes()))
-    return found
+        found.append(mine.read(number, mine_of, answer.payload.numpy().astype("<i8").tobytes()))
+        _check_totals(groups, found, asking.mechanism)
+    return groups, found
 
 
-def equal_partitions(inputs: Inputs, size: int, count: int, *, seed: int) -> NDArray[np.int64]:
-    """The number of each row's group in each of some partitions, all groups of one size; -1 for rows left over.
-
-    Rows that are alike are cut in two again and again, as for open sums.  (rows, count)
-
-    Args:
-        inputs: the rows.
-        size: of a group.
-        count: of partitions.
-        seed: of the directions.
-    """
-    z = pca(inputs, min(_DIRECTIONS, sum(inputs.cardinalities) + inputs.numeric.shape[1]), seed=seed).embed(inputs)
-    spread = z.std(axis=0)
-    z = (z / np.where(spread > 0, spread, 1.0)).astype(np.float32)
-    draw = np.random.default_rng(seed)
-    return np.stack([_partition(z, size, draw) for _ in range(count)], axis=1)
+def _check_totals(groups: NDArray[np.int64], answers: Sequence[NDArray[np.int64]], mechanism: Sums) -> None:
+    """Refuse totals that no labels have: partitions are of the same labels, but for rows that are not in both."""
+    last = len(answers) - 1
+    total, inside = int(answers[last].sum()), groups[:, last] >= 0
+    slack = _ODD * math.sqrt(2 * len(answers[last]) * mechanism.variance)
+    wrong = not -slack <= total <= int(inside.sum()) + slack
+    for before, sums in enumerate(answers[:last]):
+        other, more = groups[:, before] >= 0, total - int(sums.sum())
+        wrong |= not -int((other & ~inside).sum()) - slack <= more <= int((inside & ~other).sum()) + slack
+    if wrong:
+        raise ProtocolError("the label party sent sums whose total no labels and no noise of the agreed kind give")
 
 
-def _partition(z: NDArray[np.float32], size: int, draw: np.random.Generator) -> NDArray[np.int64]:
-    """Groups of exactly so many rows; which rows are left over is drawn."""
-    whole = len(z) // size
-    found = np.full(len(z), -1, np.int64)
-    waiting = [(draw.permutation(len(z))[: whole * size], whole)]
-    number = 0
-    while waiting:
-        rows, groups = waiting.pop()
-        if groups == 1:
-            found[rows] = number
-            number += 1
-            continue
-        directions = draw.normal(size=(z.shape[1], 3)).astype(np.float32) ** 3  # near to single axes
-        along = z[rows] @ (directions / np.linalg.norm(directions, axis=0))
-        order = rows[np.argsort(along[:, along.var(axis=0).argmax()], kind="stable")]
-        half = groups // 2
-        waiting += [(order[: half * size], half), (order[half * size :], groups - half)]
-    return found
+def bits_shown(rows: int, size: int, partitions: int) -> float:
+    """At most so many bits about all rows together does a label party learn from nameless sums, whatever it encrypts.
 
-
-def averages_of_equal(
-    groups: NDArray[np.int64], answers: Sequence[NDArray[np.int64]], size: int
-) -> NDArray[np.float64]:
-    """For each row the mean, over all partitions, of its groups' averages; of all groups where it was left over.
-
-    Groups are of one size, so all averages have the same variance, and their plain mean the least.
+    Of a partition it learns how many of the groups have which sum: one of as many cases as there are ways to give the
+    sums 0, 1, ..., size to all groups, whose order and rows are drawn by lot.
 
     Args:
-        groups: as they were asked for.  (rows, partitions)
-        answers: the noisy sum of each group, for each partition.
+        rows: that take part in a partition.
         size: of a group.
+        partitions: how many.
     """
-    each = [
-        np.where(partition >= 0, sums[partition], sums.mean()) / size
-        for partition, sums in zip(groups.T, answers, strict=True)
-    ]
-    found: NDArray[np.float64] = np.mean(each, axis=0)
-    return found
+    return partitions * math.log2(math.comb(rows // size + size, size))

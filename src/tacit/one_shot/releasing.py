@@ -48,6 +48,7 @@ class Home:
     # of the rows, which the label party has seen where it answers with sums. (rows, partitions)
     groups: NDArray[np.int64] | None = None
     before: Before | None = None  # what has left of these rows before; None where nobody keeps a book of that
+    notes: tuple[str, ...] = ()  # for audits, of what has left that decoders have no use for: sums over hidden groups
 
     def coding(self, bottom: Bottom | Floor, z: NDArray[np.float32], form: Form) -> Coding:
         """An embedding of all rows in a form."""
@@ -64,9 +65,9 @@ class Home:
             **{"progress": self.progress, **options},
         )  # fmt: skip
         if former is None:
-            return audit
+            return replace(audit, notes=(*self.notes, *audit.notes))
         note = f"attacked together with {former.shape[1]} partitions into groups that left before"
-        return replace(audit, notes=(note, *audit.notes))
+        return replace(audit, notes=(note, *self.notes, *audit.notes))
 
     def glance(self, sent: NDArray[Any]) -> ReleaseAudit:
         """An audit on few rows, and without what somebody would read who knows all other columns."""
@@ -131,6 +132,8 @@ def release(bottom: Bottom, form: Form, home: Home) -> Released:
         if home.limit is None or audit.holds(home.limit):
             return Released(bottom, coding, codes, audit, tuple(tried))
     left = "nothing was sent" if home.groups is None else "no embedding was sent (the groups have left)"
+    if home.notes:
+        left = "no embedding was sent (sums over hidden groups were asked for)"
     raise LimitError(
         f"limit = {home.limit:g}: in every form that was tried decoders read more of a column than that ("
         f"{'; '.join(tried)}), so {left}: withhold columns, or raise the limit"

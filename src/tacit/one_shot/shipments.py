@@ -44,7 +44,7 @@ def version_of(run_id: str, values: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Shipment:
-    """Something that left: an embedding, or groups."""
+    """Something that left: an embedding, groups, or what sums over hidden groups show of them, which is of no row."""
 
     run: str  # the contract's run
     partner: str  # who got it
@@ -53,7 +53,7 @@ class Shipment:
     rows: int  # how many
     worst: float  # the most that the audit before release says of anything, 0 to 1
     time: str = ""  # when it was entered
-    kind: Literal["embedding", "groups"] = "embedding"  # which of the two it is
+    kind: Literal["embedding", "groups", "hidden sums"] = "embedding"  # which of the three it is
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.forms import Coding, Form
 from tacit.one_shot.grouping import Averages, averages, partitions
 from tacit.one_shot.head import fit_head
+from tacit.one_shot.hiding import noise_of
 from tacit.one_shot.learn import learner
 from tacit.one_shot.reading import looked_for
 from tacit.one_shot.release import attack_release
@@ -154,6 +155,8 @@ def _labels(world: World, search: Search, family: Family, seed: int) -> _Labels:
         return _Labels(coin.auc, coin.odds, coins.draw(coin, counted_keys(np.arange(world.train)), truth), coin)
     if family.labels == "sums":
         return _sums(world, search, truth, secret, seed)
+    if family.labels == "hidden_sums":
+        return _hidden_sums(world, search, family, truth, secret, seed)
     auc, odds = (0.5, 1.0) if family.keeps_labels else (1.0, np.inf)
     return _Labels(auc, odds, truth.astype(np.uint8), SimpleNamespace(classes=2, a=1.0, b=0.0))
 
@@ -169,6 +172,24 @@ def _sums(world: World, search: Search, truth: NDArray[np.int64], secret: bytes,
     ]
     rest = np.tile(groups.max(axis=0) + 1, (len(world.target) - world.train, 1))
     return _Labels(mechanism.auc, np.inf, averages(groups, answers), Averages(), np.concatenate([groups, rest]))
+
+
+def _hidden_sums(
+    world: World, search: Search, family: Family, truth: NDArray[np.int64], secret: bytes, seed: int
+) -> _Labels:
+    """The same over groups of one size that nobody sees: sums and noise as they come out of the encrypted exchange."""
+    assert isinstance(world.rows, Inputs)
+    size, count = family.grouping
+    mechanism = sums(search.label_limit, groups=size, partitions=count, hidden=True)
+    everybody = np.ones((world.train, count), np.bool_)
+    groups = partitions(world.rows[: world.train], size, count, seed=seed, taking_part=everybody)
+    noise = noise_of(mechanism, secret, "choose")
+    answers = []
+    for number, partition in enumerate(groups.T):
+        inside = partition >= 0
+        total = np.bincount(partition[inside], weights=truth[inside]).astype(np.int64)
+        answers.append(total + noise(number, hashlib.sha256(partition.tobytes()).digest(), len(total)))
+    return _Labels(mechanism.auc, np.inf, averages(groups, answers), Averages())
 
 
 def _embedded(
@@ -230,5 +251,6 @@ def _keep(path: Path, trial: Trial) -> None:
 
 def _read(line: dict[str, Any]) -> Trial:
     setting = line.pop("setting")
-    family = Family(setting["labels"], setting["bottom"], setting["odds"])
+    grouping = tuple(setting.get("grouping", (0, 0)))
+    family = Family(setting["labels"], setting["bottom"], setting["odds"], (grouping[0], grouping[1]))
     return Trial(setting=Setting(family, setting["width"], setting["noise"]), **line)
