@@ -78,9 +78,10 @@ class Replayed:
             self._inputs = rows.clone(), slots.clone()
             self._fixed = [x.clone() for x in tensors_in(state)]
             state = with_tensors(state, iter(self._fixed))
+        rows, slots = self._inputs
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # attacks may run beside it
-            made, following = self._step(*self._inputs, state)
+            made, following = self._step(rows, slots, state)
             self._into_fixed(following)
         self._captured[form] = graph, made, self._shown()
         return state
