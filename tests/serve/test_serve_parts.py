@@ -1,0 +1,166 @@
+"""The small parts of a service, each by itself."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tacit.company import sealed_log
+from tacit.company.folder import create
+from tacit.config import Party
+from tacit.errors import RefusedError, StorageError, UsageError
+from tacit.one_shot.shipments import Shipment, Shipments
+from tacit.serve.account import Account, Marks
+from tacit.serve.answering import Rate
+from tacit.serve.cache import Cache
+from tacit.serve.conversation import PREDICTIONS
+from tacit.serve.online import Metrics
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path):
+    return create(tmp_path / "airport", role="features")
+
+
+@pytest.fixture(name="where")
+def _where(folder):
+    where = folder.path / "runs" / "small"
+    where.mkdir()
+    return where
+
+
+def test_what_is_kept_gets_old_and_the_oldest_goes():
+    clock = Clock()
+    cache = Cache(10, 2, clock)
+    cache.put(b"a", b"1")
+    clock.now += 6
+    cache.put(b"b", b"2")
+    assert (cache.get(b"a"), cache.get(b"b"), cache.get(b"c")) == (b"1", b"2", None)
+    clock.now += 4
+    assert (cache.get(b"a"), cache.get(b"b"), len(cache)) == (None, b"2", 1)
+    for name in (b"d", b"e", b"d"):
+        cache.put(name, name)
+    assert (cache.get(b"b"), cache.get(b"d"), len(cache)) == (None, b"d", 2)
+    nothing = Cache(0, 2, clock)
+    nothing.put(b"a", b"1")
+    assert nothing.get(b"a") is None
+
+
+def test_a_rate_is_held_on_average_and_a_refusal_costs_nothing():
+    clock = Clock()
+    rate = Rate(60, clock)
+    rate.take(60)
+    with pytest.raises(RefusedError, match="60 rows a minute"):
+        rate.take(1)
+    clock.now += 2
+    with pytest.raises(RefusedError):
+        rate.take(3)
+    rate.take(2)
+    clock.now += 3600
+    rate.take(60)
+    with pytest.raises(RefusedError):
+        rate.take(1)
+
+
+def test_room_is_on_record_before_rows_leave_and_what_was_killed_counts_with_all_of_it(where):
+    account = Account(where, "embeddings", "airline", most=25_000, version="v")
+    for _ in range(3):
+        account.take(4000)
+    assert [(one["what"], one["rows"]) for one in sealed_log.read(where / PREDICTIONS)] == [
+        ("room for embeddings", 10_000), ("room for embeddings", 10_000),
+    ]  # fmt: skip
+    again = Account(where, "embeddings", "airline", most=25_000, version="v")  # the first was killed
+    assert again.rows == 20_000
+    with pytest.raises(RefusedError, match="25,000 rows may be asked for in all, and 20,000 have been"):
+        again.take(5001)
+    again.take(5000)
+    again.close()
+    assert Account(where, "embeddings", "airline").rows == 25_000
+    assert Account(where, "tokens", "airline").rows == Account(where, "embeddings", "other").rows == 0
+
+
+def test_an_account_that_was_closed_counts_what_has_left(where):
+    account = Account(where, "tokens", "airport")
+    account.take(7)
+    account.close()
+    account.close()
+    assert Account(where, "tokens", "airport").rows == 7
+    assert len(sealed_log.read(where / PREDICTIONS)) == 2
+
+
+def test_marks_know_a_row_and_its_bytes_also_after_a_crash(folder, where):
+    keys, values = np.arange(48, dtype=np.uint8).reshape(3, 16), np.arange(6, dtype=np.uint8).reshape(3, 2)
+    marks = Marks(folder, where)
+    fresh, new = marks.fresh(keys, values)
+    assert fresh.tolist() == [0, 1, 2]
+    marks.add(new)
+    assert len(marks.fresh(keys, values)[0]) == 0
+    assert marks.fresh(keys, values[::-1])[0].tolist() == [0, 2], "other bytes of a row are something else"
+    path = where / "served.bin"
+    path.write_bytes(path.read_bytes() + b"torn")
+    again = Marks(folder, where)
+    assert len(again) == 3
+    again.add(again.fresh(keys[:1], values[1:2])[1])
+    assert (len(Marks(folder, where)), path.stat().st_size) == (4, 64)
+    account = Account(where, "embeddings", "airline")
+    account.different = 5
+    account.take(1)
+    with pytest.raises(StorageError, match="knows of 4 rows, and 5 have left"):
+        Marks(folder, where)
+
+
+def test_a_shipment_that_goes_on_has_a_row_once_for_each_of_its_values(tmp_path):
+    book = Shipments(tmp_path / "embeddings")
+    keys, codes = np.arange(48, dtype=np.uint8).reshape(3, 16), np.arange(3, dtype=np.uint8).reshape(3, 1)
+    book.enter("training", keys[:1], Shipment("run", "airline", "trained", "form", 1, 0.5), codes[:1])
+    serving = Shipment("run", "airline", "served", "form, for serving", 0, 0.5)
+    before = book.entries
+    book.extend("serving", serving, keys, codes)
+    assert book.entries == before + 3, "one more shipment, with two rows: the first row had left in training"
+    book.extend("serving", serving, keys, codes)
+    assert book.entries == before + 3
+    book.extend("serving", serving, keys[1:], codes[:2])
+    book.extend("serving", serving, keys[1:2], codes[2:])
+    assert [(one.version == "served", one.rows) for one in book.all()[1:]] == [(True, 2), (False, 2), (False, 1)]
+    assert book.versions() == {1: 1, 2: 1, 3: 1}
+
+
+def test_metrics_are_as_prometheus_reads_them():
+    metrics = Metrics({"a_total": "A.", "b": "B.", "c_seconds": "C."}, lambda: {("b", ""): 3.0})
+    metrics.count("a_total", 2, of="x")
+    metrics.count("a_total", of="x")
+    metrics.took("c_seconds", 0.003)
+    text = metrics.text()
+    assert '# HELP a_total A.\n# TYPE a_total counter\na_total{of="x"} 3\n' in text
+    assert "# TYPE b gauge\nb 3\n" in text
+    assert 'c_seconds_bucket{le="0.0025"} 0\nc_seconds_bucket{le="0.005"} 1\n' in text
+    assert 'c_seconds_bucket{le="+Inf"} 1\nc_seconds_count 1\nc_seconds_sum 0.003\n' in text
+    assert "# TYPE c_seconds histogram" in text
+    line = re.compile(r"# (HELP|TYPE) \w+ .+|[a-z_]+(\{[^{}]+\})? [0-9.e+-]+")
+    assert all(line.fullmatch(one) for one in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("role", "more", "said"),
+    [
+        ("label", "rows_a_minute = 3", "serve.rows_a_minute"),
+        ("features", "deadline_ms = 3", "serve.deadline_ms"),
+        ("label", "deadline_ms = 0", "serve.deadline_ms"),
+        ("label", "rows_a_request = 5000", "serve.rows_a_request"),
+        ("label", 'http = "7080"', "serve.http"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(role, more, said):
+    where = "listen" if role == "label" else "connect"
+    text = f'name = "a"\nrole = "{role}"\nnetwork.{where} = "localhost:7443"\n[serve]\n{more}\n'
+    with pytest.raises(UsageError, match=said):
+        Party.read(text)
