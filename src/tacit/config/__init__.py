@@ -45,10 +45,10 @@ from tacit.config.party import (
     Party,
     Protect,
     Record,
-    Serve,
     Training,
 )
 from tacit.config.protections import Embedding, Gradient, meets, meets_embedding
+from tacit.config.serving import Serve
 from tacit.config.templates import contract_template, party_template
 
 __all__ = [
