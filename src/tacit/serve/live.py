@@ -120,13 +120,16 @@ class LiveModel:
 
     def _told(self, rows: Sequence[list[bytes] | str], scores: NDArray[np.float64]) -> Scored:
         other = "fallback" if self.fallback else "none"
-        basis = [other if isinstance(row, str) else "joint" for row in rows]
-        for one in ("joint", other):
+        reason = [row if isinstance(row, str) else None for row in rows]
+        basis = ["joint" if one is None else other for one in reason]
+        for place in np.flatnonzero(~np.isfinite(scores).all(axis=1)):
+            if basis[place] != "none":  # a model of the owner's may overflow; JSON has no word for what comes then
+                basis[place], reason[place] = "none", "the score is no finite number"
+        for one in ("joint", "fallback", "none"):
             self._metrics.count("tacit_serve_rows_total", basis.count(one), basis=one)
         single = scores.shape[1] == 1
         told = zip(basis, scores.tolist(), strict=True)
-        each = [None if one == "none" else row[0] if single else row for one, row in told]
-        return Scored(each, basis, [row if isinstance(row, str) else None for row in rows])
+        return Scored([None if one == "none" else row[0] if single else row for one, row in told], basis, reason)
 
     # --- in the worker's thread ---
 
