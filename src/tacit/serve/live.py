@@ -148,7 +148,7 @@ class LiveModel:
         others = np.flatnonzero([isinstance(row, str) for row in rows])
         if len(joint):
             embeddings = {
-                name: np.frombuffer(b"".join(rows[at][place] for at in joint), np.uint8).reshape(len(joint), -1)  # type: ignore[misc]
+                name: _stacked([row[place] for row in rows if not isinstance(row, str)])
                 for place, name in enumerate(self.partners)
             }
             scores[joint] = self.scorer.score(table[joint], embeddings, joint)
@@ -156,6 +156,11 @@ class LiveModel:
             scores[others] = self.scorer.score(table[others], None, others)
         ends = np.cumsum([len(job.rows) for job in jobs])[:-1]
         return np.split(scores, ends)
+
+
+def _stacked(rows: Sequence[bytes]) -> NDArray[np.uint8]:
+    """Rows of bytes as one array, which torch may take as it is.  (rows, width)"""
+    return np.frombuffer(bytearray(b"".join(rows)), np.uint8).reshape(len(rows), -1)
 
 
 def _together(answers: dict[str, asyncio.Future[bytes | Missing]]) -> list[bytes] | str:
