@@ -62,7 +62,7 @@ def digests(rows: NDArray[np.uint8], state: Any) -> bytearray:
         rows: each some bytes.  (rows, bytes)
         state: the hash with its key, before any of them.
     """
-    found, raw, size = bytearray(), memoryview(np.ascontiguousarray(rows).reshape(-1)), rows.shape[1]
+    found, raw, size = bytearray(), np.ascontiguousarray(rows).reshape(-1).data, rows.shape[1]
     for place in range(0, len(raw), size):
         hashed = state.copy()
         hashed.update(raw[place : place + size])
