@@ -35,7 +35,7 @@ def run() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as scratch:
         companies = prepare(Path(scratch), epochs=1, rows=4096, seed=0, limit=None)
         for verb in ("align", "train"):
-            together(companies, verb, lambda: None)
+            together(list(companies), verb, lambda: None)
         airline, airport = companies
         table, file = _grown(airport, rows), _grown(airline, rows)
         ours, bare = [], []

@@ -14,7 +14,7 @@ from tacit.serve.predict import predict
 predict(sys.argv[1], *map(Path, sys.argv[2:]), match="keyed")
 print(peak())
 """
-_ID = 200  # bytes of a row at most: its hash, its token, its row's number, each also sorted
+_ID = 150  # bytes of a row at most: its hash, its token and its row's number, some of them also sorted
 
 
 def _peaks(alone, world, rows):

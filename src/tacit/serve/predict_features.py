@@ -108,7 +108,8 @@ class Delivering:
             except _AwayError:
                 assert sent is not None
                 forget_sent(self.where)
-                return Delivered(sent[0], peer, **sent[1], confirmed=False)
+                name, about = sent
+                return Delivered(name, peer, about["rows"], about["known"], about["size"], confirmed=False)
             try:
                 delivered = self._session(links[peer])
             except RefusedError as error:
@@ -223,6 +224,7 @@ class Delivering:
     def _deliver(self, link: Link, job: Job, asked: Aligned, have: int) -> Delivered:
         """Send the embeddings from where the label party has them."""
         width = 1 + self.embedder.width
+        vars(self).pop("_ids", None)  # some bytes of every row; they are read again where rows are matched again
         if self.match == "keyed":
             check_keyed(self.folder, self.where, job.name, link.peer, asked)
         path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
@@ -247,7 +249,7 @@ class Delivering:
         self.telling.trace("all sent")
         heard(link, "done", 0, {}, self.telling, "it stores what was sent")
         job.remove()
-        return Delivered(job.name, link.peer, **about)
+        return Delivered(job.name, link.peer, asked.count, known, asked.count * width)
 
     def _blocks(self, places: NDArray[np.int64]) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]]:
         """The rows of the table that are asked for, block by block, their numbers, and their places in the message."""

@@ -53,6 +53,7 @@ def predict_file(asking: Asking, out: Path, *, fallback: bool) -> Written:
     """
     asking.check()
     asking.until_received()
+    vars(asking).pop("ids", None)  # some bytes of every row, which nobody needs any more
     asked, telling = asking.job.matched, asking.telling
     assert asked is not None
     received = {name: inbox.read() for name, inbox in asking.inboxes(asked).items()}
