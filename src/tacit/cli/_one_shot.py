@@ -96,7 +96,7 @@ def _print_columns(findings: Iterable[tuple[str, str, bool, float, float]]) -> N
         known = ", others known" if given else ""
         worst.setdefault(column, [plain(column), plain(asked(question)) + known, f"{value:.1%}", f"{high:.1%}"])
     head = ["column", "what", "read", "at most"]
-    rows: list[list[str] | None] = [*[*worst.values()][:_SHOWN]]
+    rows = [*worst.values()][:_SHOWN]
     print_table("The most that decoders read of each column", head, rows, words=(0, 1))
     if len(worst) > _SHOWN:
         typer.echo(f"{len(worst) - _SHOWN} more columns, of which less was read, are in the report.")
