@@ -84,7 +84,7 @@ def leaks(each: Tensor, fewest: float) -> list[Leak | None]:
     place = 0.95 * (counts - 1).clamp(min=0).double()
     below, above = (ladder.gather(0, end.long()[None]).squeeze(0) for end in (place.floor(), place.ceil()))
     figures = torch.stack([counts, mean, deviation, below.lerp(above, place.frac())], dim=1)
-    return [_leak(int(count), mean, spread, q95, fewest) for count, mean, spread, q95 in figures.tolist()]
+    return [_leak(int(count), middle, spread, q95, fewest) for count, middle, spread, q95 in figures.tolist()]
 
 
 def parts(each: Tensor, fewest: float, *, least: int = 16) -> list[list[Part]]:
