@@ -79,4 +79,7 @@ def features(path: str, link_port: str, width: str) -> None:
 
 
 if __name__ == "__main__":
-    {"label": label, "features": features}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "label":
+        label(*sys.argv[2:])
+    else:
+        features(*sys.argv[2:])

@@ -66,8 +66,8 @@ def _set_up(scratch: Path, stack: ExitStack) -> tuple[list[str], int, int]:
     flights = pl.read_parquet(airline.folder / "flights.parquet").drop("late")
     bodies = [json.dumps({"rows": [row]}) for row in flights.to_dicts()]
     ours, echo, link = (_free_port() for _ in range(3))
-    for company, more in ((airline, ["--http", f"127.0.0.1:{ours}"]), (airport, [])):
-        stack.enter_context(_process("tacit", "serve", "--quiet", "--folder", str(company.folder), *more))
+    for company, words in ((airline, ["--http", f"127.0.0.1:{ours}"]), (airport, [])):
+        stack.enter_context(_process("tacit", "serve", "--quiet", "--folder", str(company.folder), *words))
     _until_joint(ours, bodies[0])
     size = len(_client(ours)(bodies[0]))
     label = stack.enter_context(

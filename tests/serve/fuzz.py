@@ -22,9 +22,9 @@ VALUES = (
     "e\u0301", "\x00", "\ud800", [], [[]], {}, {"id": 1}, [None] * 3,
 )  # fmt: skip
 RAW = ("NaN", "-Infinity", "1e999", "9" * 5000, '"\\ud800"', "[" * 5000, "{", '"', "\\", "nul", "\ufeff{}", "")
-METHODS = ("POST", "POST", "POST", "POST", "GET", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "BREW")
-PATHS = ("/score", "/score", "/score", "/score", "/", "/score/", "/scores", "/%00", "/score?x=1", "/../metrics", "//")
-TYPES = ("application/json",) * 6 + ("application/json; charset=latin-1", "text/plain", "", "multipart/form-data")
+METHODS = ("POST",) * 50 + ("GET", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "BREW")
+PATHS = ("/score",) * 50 + ("/", "/score/", "/scores", "/%00", "/score?x=1", "/../metrics", "//")
+TYPES = ("application/json",) * 20 + ("application/json; charset=latin-1", "text/plain", "", "multipart/form-data")
 
 
 def row(draw: random.Random) -> object:

@@ -152,11 +152,11 @@ def test_metrics_are_as_prometheus_reads_them():
 @pytest.mark.parametrize(
     ("role", "more", "said"),
     [
-        ("label", "rows_a_minute = 3", "serve.rows_a_minute"),
-        ("features", "deadline_ms = 3", "serve.deadline_ms"),
-        ("label", "deadline_ms = 0", "serve.deadline_ms"),
-        ("label", "rows_a_request = 5000", "serve.rows_a_request"),
-        ("label", 'http = "7080"', "serve.http"),
+        ("label", "rows_a_minute = 3", r"\[serve\] rows_a_minute:"),
+        ("features", "deadline_ms = 3", r"\[serve\] deadline_ms:"),
+        ("label", "deadline_ms = 0", r"\[serve\] deadline_ms:"),
+        ("label", "rows_a_request = 5000", r"\[serve\] rows_a_request:"),
+        ("label", 'http = "7080"', r"\[serve\] http:"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(role, more, said):

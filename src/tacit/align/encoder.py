@@ -179,8 +179,8 @@ def _codes(
 ) -> NDArray[np.integer[Any]]:
     """Codes of the known values, which begin after that of a missing one; 0 for all others."""
     if len(column) <= _FEW and column.dtype == known.dtype and column.dtype in _EXACT:
-        found = [missing if value is None else _code(value, known, ranks, missing) for value in column.to_list()]
-        return np.array(found, np.int64)
+        each = [missing if value is None else _code(value, known, ranks, missing) for value in column.to_list()]
+        return np.array(each, np.int64)
     values = values_of(column)
     if values.dtype != known.dtype:
         if column.null_count() < len(column) and len(known):

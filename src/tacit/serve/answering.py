@@ -88,8 +88,8 @@ class Answering:
         self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log
         self._settings, self._peer = folder.config.serve, folder.terms.label_party
         self._key, self._columns = token_key(aligned(folder)), list(folder.table.ids)
-        facts = {"version": embedder.version}
-        self._account = Account(where, "embeddings", self._peer, most=self._settings.rows_in_all, **facts)
+        most = self._settings.rows_in_all
+        self._account = Account(where, "embeddings", self._peer, most=most, version=embedder.version)
         self._marks = Marks(folder, where)
         self._rate = Rate(self._settings.rows_a_minute)
         self.connected, self.again = False, threading.Event()

@@ -18,6 +18,7 @@ from tacit.serve.tokens import tokens_of
 __all__ = ["Asked", "Form", "WrongRequestError", "parsed"]
 
 _WHOLE = 1 << 63
+_FARTHEST = 1e30  # deviations: beyond it a model computes with infinities
 
 
 class WrongRequestError(Exception):
@@ -68,6 +69,7 @@ class Form:
         kinds = {name: vocabulary.dtype for name, vocabulary in known}
         self.dtypes: dict[str, Any] = {name: kinds.get(name, pl.Float64) for name in encoder.columns.names}
         self._checks = {name: _CHECKS[dtype] for name, dtype in self.dtypes.items()}
+        self._learnt = dict(zip(encoder.columns.numeric, encoder.statistics, strict=False))
         self._fields = frozenset((*self._ids, *self._checks))
 
     def read(self, content: Mapping[str, Any]) -> Asked:
@@ -98,7 +100,15 @@ class Form:
         for number, value in enumerate(values):
             if value is not None and (wrong := check(value)):
                 raise WrongRequestError(f"row {number}: the field {name!r} {wrong}", row=number, field=name)
-        return [float(value) if type(value) is int else value for value in values] if check is _number else values
+        if check is not _number:
+            return values
+        numbers = [None if value is None else float(value) for value in values]
+        shift, spread = self._learnt.get(name, (0.0, 1.0))
+        for number, value in enumerate(numbers):
+            if value is not None and abs((value - shift) / spread) > _FARTHEST:
+                wrong = "is too far from all numbers that were trained on"
+                raise WrongRequestError(f"row {number}: the field {name!r} {wrong}", row=number, field=name)
+        return numbers
 
     def _tokens(self, rows: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
         """Of each row's id; a row of which a part is null or empty has none."""

@@ -120,13 +120,16 @@ class LiveModel:
 
     def _told(self, rows: Sequence[list[bytes] | str], scores: NDArray[np.float64]) -> Scored:
         other = "fallback" if self.fallback else "none"
-        basis = [other if isinstance(row, str) else "joint" for row in rows]
-        for one in ("joint", other):
+        reason = [row if isinstance(row, str) else None for row in rows]
+        basis = ["joint" if one is None else other for one in reason]
+        for place in np.flatnonzero(~np.isfinite(scores).all(axis=1)):
+            if basis[place] != "none":  # a model of the owner's may overflow; JSON has no word for what comes then
+                basis[place], reason[place] = "none", "the score is no finite number"
+        for one in ("joint", "fallback", "none"):
             self._metrics.count("tacit_serve_rows_total", basis.count(one), basis=one)
         single = scores.shape[1] == 1
         told = zip(basis, scores.tolist(), strict=True)
-        each = [None if one == "none" else row[0] if single else row for one, row in told]
-        return Scored(each, basis, [row if isinstance(row, str) else None for row in rows])
+        return Scored([None if one == "none" else row[0] if single else row for one, row in told], basis, reason)
 
     # --- in the worker's thread ---
 
@@ -145,7 +148,7 @@ class LiveModel:
         others = np.flatnonzero([isinstance(row, str) for row in rows])
         if len(joint):
             embeddings = {
-                name: np.frombuffer(b"".join(rows[at][place] for at in joint), np.uint8).reshape(len(joint), -1)  # type: ignore[misc]
+                name: _stacked([row[place] for row in rows if not isinstance(row, str)])
                 for place, name in enumerate(self.partners)
             }
             scores[joint] = self.scorer.score(table[joint], embeddings, joint)
@@ -153,6 +156,11 @@ class LiveModel:
             scores[others] = self.scorer.score(table[others], None, others)
         ends = np.cumsum([len(job.rows) for job in jobs])[:-1]
         return np.split(scores, ends)
+
+
+def _stacked(rows: Sequence[bytes]) -> NDArray[np.uint8]:
+    """Rows of bytes as one array, which torch may take as it is.  (rows, width)"""
+    return np.frombuffer(bytearray(b"".join(rows)), np.uint8).reshape(len(rows), -1)
 
 
 def _together(answers: dict[str, asyncio.Future[bytes | Missing]]) -> list[bytes] | str:

@@ -208,9 +208,11 @@ def _serve_features(folder: Folder, where: Path, half: Embedder, http: str | Non
 @contextmanager
 def _watched(answering: Answering, taken: socket.socket, log: Log) -> Iterator[None]:
     """A small endpoint in a thread of its own."""
-    server = _server(
-        watch_app(answering.metrics, lambda: (answering.connected, {"connected": answering.connected}), _token(), log)
-    )
+
+    def ready() -> tuple[bool, dict[str, bool]]:
+        return answering.connected, {"connected": answering.connected}
+
+    server = _server(watch_app(answering.metrics, ready, _token(), log))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
     thread.start()
     try:
