@@ -50,7 +50,10 @@ def receive(folder: Path, port: int, size: int) -> None:
             for start in range(0, size, CHUNK):
                 left = min(CHUNK, size - start)
                 while left:
-                    left -= line.recv_into(part[:left])
+                    count = line.recv_into(part[:left])
+                    if not count:
+                        raise EOFError(f"{left} bytes of a part are missing")
+                    left -= count
                 came.append(time.perf_counter())
     _tell(came, began)
 
