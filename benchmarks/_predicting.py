@@ -66,6 +66,7 @@ def send(port: int, size: int) -> None:
     with _connected(port) as plain, context.wrap_socket(plain) as line:
         for start in range(0, size, CHUNK):
             line.sendall(part[: min(CHUNK, size - start)])
+        line.recv(1)  # until the other side has everything and goes: a line that is closed before may lose its end
 
 
 def _connected(port: int) -> socket.socket:
