@@ -50,7 +50,10 @@ def receive(folder: Path, port: int, size: int) -> None:
             for start in range(0, size, CHUNK):
                 left = min(CHUNK, size - start)
                 while left:
-                    left -= line.recv_into(part[:left])
+                    count = line.recv_into(part[:left])
+                    if not count:
+                        raise EOFError(f"{left} bytes of a part are missing")
+                    left -= count
                 came.append(time.perf_counter())
     _tell(came, began)
 
@@ -63,6 +66,7 @@ def send(port: int, size: int) -> None:
     with _connected(port) as plain, context.wrap_socket(plain) as line:
         for start in range(0, size, CHUNK):
             line.sendall(part[: min(CHUNK, size - start)])
+        line.recv(1)  # until the other side has everything and goes: a line that is closed before may lose its end
 
 
 def _connected(port: int) -> socket.socket:

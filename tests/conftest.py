@@ -62,7 +62,6 @@ if _moved:
 _SLOW = (
     "align/test_cache.py::test_memory_does_not_grow_with_the_rows",
     "align/test_cache.py::test_stopped_half_way_and_begun_again",
-    "benchmarks/test_predict.py",
     "company/gate/test_killed.py",
     "company/gate/test_run_ledger.py",
     "company/test_step.py",
