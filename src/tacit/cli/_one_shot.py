@@ -90,6 +90,7 @@ def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
 def _print_columns(findings: Iterable[tuple[str, str, bool, float, float]]) -> None:
     """The worst of each column: its name, what was asked, whether all other columns were known, read, upper end."""
     from tacit.views.report.one_shot import asked
+    from tacit.views.report.words import count
 
     worst: dict[str, list[str]] = {}
     for column, question, given, value, high in findings:
@@ -99,7 +100,7 @@ def _print_columns(findings: Iterable[tuple[str, str, bool, float, float]]) -> N
     rows = [*worst.values()][:_SHOWN]
     print_table("The most that decoders read of each column", head, rows, words=(0, 1))
     if len(worst) > _SHOWN:
-        typer.echo(f"{len(worst) - _SHOWN} more columns, of which less was read, are in the report.")
+        typer.echo(f"Of which less was read, in the report: {count(len(worst) - _SHOWN, 'more column')}.")
 
 
 def _page(outcome: LabelOutcome | FeatureOutcome) -> str:
