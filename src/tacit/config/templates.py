@@ -51,7 +51,31 @@ follow = 8192  # examples of which every visit is kept
 [live]  # attacks on what is sent, while training runs; what they find stays here
 every = 128  # steps between two looks with the cheap attacks, fewer in a short run; 0 for none
 fitted = 5000  # steps at least between two rounds of the others, at epoch ends; with a limit, at each of them
-"""
+
+{serve}"""
+
+_SERVE = {
+    "label": """\
+# [serve]  # how `tacit serve` answers; nothing needs to be set
+# http = "127.0.0.1:7080"  # where; elsewhere than on this machine requests need a token, in TACIT_SERVE_TOKEN
+# deadline_ms = 500  # in which a request is answered; partners have three quarters of it
+# fallback = true  # whether rows without a partner are scored by your model alone, where there is one
+# batch_ms = 2.0  # requests wait so long for each other while a message is on its way
+# cache_seconds = 60  # for so long an embedding is used again
+# cache_rows = 100000  # of each partner
+# rows_a_request = 1000
+# waiting_rows = 10000  # beyond them the answer is 503
+# request_bytes = 1048576
+""",
+    "features": """\
+# [serve]  # how `tacit serve` answers; nothing needs to be set
+# http = "127.0.0.1:7081"  # for /health, /ready and /metrics
+# rows_a_minute = 60000  # that are answered; beyond that a request is refused
+# rows_in_all = 100000000  # over the life of a model, repeated ones too
+# different_rows = 1000000  # likewise, each once
+# refresh_seconds = 300  # after which new rows are looked for
+""",
+}
 
 _NETWORK = {
     "label": 'listen = "0.0.0.0:7443"  # the feature parties connect to this port',
@@ -201,6 +225,7 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         rate=f"learning_rate = {LEARNING_RATES[role]}{_SLOW[role]}",
         protect=_PROTECT[role],
         home=_HOME[role],
+        serve=_SERVE[role],
         coin_id=_COIN_ID if label else "",
     )
 
