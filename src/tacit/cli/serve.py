@@ -22,8 +22,8 @@ def serve(
     http: Annotated[
         str | None,
         typer.Option(
-            help="Where to answer HTTP. [default: as party.toml says, or 127.0.0.1:7080; a feature party: none]",
-            metavar="HOST:PORT",
+            help="Host and port of HTTP. [default: as party.toml says, or 127.0.0.1:7080; a feature party: none]",
+            metavar="ADDRESS",
             show_default=False,
         ),
     ] = None,

@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field
 
 from tacit.config.files import Problem, Section, Text
 
-__all__ = ["RowSource"]
-
 
 def _variable(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):  # what stands there may be a password: it is not repeated

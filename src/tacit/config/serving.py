@@ -9,8 +9,6 @@ from pydantic import Field, Strict
 from tacit.config.files import Address, Count, Positive, Section, Whole
 from tacit.config.rows import RowSource
 
-__all__ = ["FEATURES_ONLY", "LABEL_ONLY", "Serve"]
-
 
 class Serve(Section):
     """How `tacit serve` answers; all of it has defaults.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import TacitError, UsageError
 
-__all__ = ["ENCODED", "POINT", "Library", "encoded", "library"]
-
 ENCODED = 33
 """Bytes of a point on the wire: SEC 1, compressed."""
 

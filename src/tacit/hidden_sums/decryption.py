@@ -12,8 +12,6 @@ from tacit.hidden_sums._library import library
 from tacit.hidden_sums.points import Points, addresses_of, base, encode, is_zero, negated, product, sums_of_each, total
 from tacit.hidden_sums.scalars import Scalars
 
-__all__ = ["decrypt_sums"]
-
 
 def decrypt_sums(a: Points, b: Points, sk: Scalars, group: int) -> NDArray[np.int64]:
     """The sum of the labels of each group; rows after the last whole group are left out.

@@ -45,8 +45,6 @@ from tacit.hidden_sums.scalars import (
 )
 from tacit.hidden_sums.transcript import SHORT, Transcript
 
-__all__ = ["EncryptedLabels", "check_labels", "encrypt", "secret_key"]
-
 _MARKS = np.zeros((2, 32), np.uint8)  # the scalars 0 and 1
 _MARKS[1, 31] = 1
 

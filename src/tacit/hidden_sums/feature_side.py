@@ -24,8 +24,6 @@ from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, gen_shuffle, shuffle_generators
 
-__all__ = ["FeatureSide"]
-
 
 class FeatureSide:
     """See this module.

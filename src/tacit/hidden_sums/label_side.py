@@ -36,8 +36,6 @@ from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, Shuffle, check_shuffle_proof, shuffle_generators
 
-__all__ = ["LabelSide", "Noise", "rows_of_units"]
-
 Noise = Callable[[int, bytes, int], NDArray[np.int64]]
 """Noise from a partition's number, the hash of its batch, and a number of groups: the same for the same."""
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import ProtocolError, UsageError
 
-__all__ = ["Agreement", "arrays_of", "bytes_of", "masks_shape", "size_of"]
-
 
 class _Record(Protocol):
     @staticmethod

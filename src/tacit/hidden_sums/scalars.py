@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tacit.errors import TacitError, UsageError
 from tacit.hidden_sums._library import library
 
-__all__ = ["ORDER", "Scalars", "added", "below_order", "ints_of", "keyed", "multiplied", "negatives", "scalars_of"]
-
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 """How many points there are (SEC 2, section 2.4.1); q in the pseudo-code that is followed."""
 

@@ -47,8 +47,6 @@ from tacit.hidden_sums.points import (
 from tacit.hidden_sums.scalars import ORDER, Scalars, below_order, ints_of, keyed, scalars_of
 from tacit.hidden_sums.transcript import SHORT, Transcript
 
-__all__ = ["Input", "Prover", "Shuffle", "check_shuffle_proof", "gen_shuffle", "shuffle_generators"]
-
 
 def _nothing_yet() -> NDArray[np.uint8]:
     return np.zeros((0, 32), np.uint8)

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from tacit.hidden_sums.scalars import ORDER
 
-__all__ = ["SHORT", "Transcript"]
-
 SHORT = 16
 """Bytes of the challenges that rows are weighed with: the chance to cheat them is below rows / 2**128."""
 

@@ -25,8 +25,6 @@ from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.records import Keys, keyed
 from tacit.serve.conversation import PREDICTIONS
 
-__all__ = ["Account", "Marks"]
-
 _BLOCK = 10_000
 _MARK = 16  # bytes
 

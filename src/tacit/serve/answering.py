@@ -29,8 +29,6 @@ from tacit.serve.rows import Rows
 from tacit.serve.tokens import Directory, token_key, tokens_of
 from tacit.wire.codec import control
 
-__all__ = ["Answering", "Rate"]
-
 _ABOUT = {
     "tacit_serve_requests_total": "Requests that came, by what became of them.",
     "tacit_serve_rows_total": "Rows that were asked for and answered, by whether they are known here.",

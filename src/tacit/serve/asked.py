@@ -15,8 +15,6 @@ from tacit.align.encoder import Encoder
 from tacit.align.ids import LONGEST, hash_of
 from tacit.serve.tokens import tokens_of
 
-__all__ = ["Asked", "Form", "WrongRequestError", "parsed"]
-
 _WHOLE = 1 << 63
 _FARTHEST = 1e30  # deviations: beyond it a model computes with infinities
 

@@ -6,8 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Cache"]
-
 
 class Cache:
     """Values by token, each for so many seconds, the newest so many of them. One thread uses it.

@@ -27,20 +27,6 @@ from tacit.serve.tokens import SIZE
 from tacit.wire.codec import AtMost, Limit
 from tacit.wire.line import Waiting, refused_by
 
-__all__ = [
-    "PREDICTIONS",
-    "TOKENS",
-    "check_keyed",
-    "feature_limits",
-    "following",
-    "heard",
-    "label_limits",
-    "private_match",
-    "purpose",
-    "raise_if_refused",
-    "record",
-]
-
 PREDICTIONS = "predictions.jsonl"
 """The file in a run's folder that says what left for predictions, line by line, sealed."""
 

@@ -19,8 +19,6 @@ from tacit.serve.partners import Partner
 from tacit.serve.telling import Telling
 from tacit.wire.line import last_words
 
-__all__ = ["Door"]
-
 _SILENT = 30.0  # seconds in which a partner must have answered, or its link ends
 
 

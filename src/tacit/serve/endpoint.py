@@ -20,8 +20,6 @@ from tacit.serve.asked import WrongRequestError, parsed
 from tacit.serve.live import LiveModel
 from tacit.serve.online import Log, Metrics
 
-__all__ = ["label_app", "watch_app"]
-
 Ready = Callable[[], tuple[bool, Mapping[str, Any]]]
 """Whether the service is ready, and why."""
 

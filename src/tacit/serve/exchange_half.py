@@ -27,7 +27,7 @@ from tacit.one_shot.learn import Bottom, load_bottom
 from tacit.one_shot.shipments import version_of
 from tacit.serve.halves import digest_of, encoded, trained_encoder
 
-__all__ = ["ExchangeEmbedder", "ExchangeScorer"]
+_FEW = 1024  # rows
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,12 @@ class ExchangeEmbedder:
         if not len(table):
             return np.empty((0, self.width), np.uint8)
         inputs = shown(self.folder, encoded(self.encoder, table, rows))
-        return self.coding.codes(self.bottom.embed(inputs, threads=threads_of(self.folder)), self.folder.secret)
+        return self.coding.codes(self.bottom.embed(inputs, threads=_threads(self.folder, table)), self.folder.secret)
+
+
+def _threads(folder: Folder, table: pl.DataFrame) -> int:
+    """For a few rows one thread: several would wait for each other longer than they work."""
+    return 1 if len(table) < _FEW else threads_of(folder)
 
 
 def shown_names(folder: Folder) -> tuple[str, ...]:
@@ -152,7 +157,7 @@ class ExchangeScorer:
         """Probabilities of class 1, or of each of several; or numbers.  (rows, outputs)"""
         if not len(table):
             return np.empty((0, len(self.outputs)))
-        own, threads = encoded(self.encoder, table, rows), threads_of(self.folder)
+        own, threads = encoded(self.encoder, table, rows), _threads(self.folder, table)
         if embeddings is None:
             return self.alone.predict(None, own, threads=threads).reshape(len(table), -1)
         if missing := [name for name in self.versions if name not in embeddings]:

@@ -27,8 +27,6 @@ from tacit.company.one_shot_common import columns_of
 from tacit.errors import DataError, StorageError, UsageError
 from tacit.one_shot.parts import store_json
 
-__all__ = ["Embedder", "Scorer", "digest_of", "encoded", "load_embedder", "load_scorer", "pin", "trained_encoder"]
-
 PINS = "halves.json"
 """The file in a run's folder that knows the digests of both halves from the first time they were used."""
 

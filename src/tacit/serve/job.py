@@ -22,8 +22,6 @@ from tacit.disk import locked, make_folder, opened, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.parts import store_json
 
-__all__ = ["CHUNK", "Inbox", "Job", "alone", "forget_sent", "last_sent", "rows_of_chunk", "stored_rows", "tidy"]
-
 CHUNK = 1 << 24
 """Bytes of a message, at most."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from tacit.errors import UsageError
 
-__all__ = ["is_loopback", "listen"]
-
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach host and port."""

@@ -25,8 +25,6 @@ from tacit.serve.online import Log, Metrics
 from tacit.serve.partners import Missing, Partner
 from tacit.serve.tokens import token_key
 
-__all__ = ["LiveModel", "Scored"]
-
 _SHARE = 0.75  # of a deadline, for partners; the rest is for the scores
 _UNKNOWN, _NO_ID = "not every party has this id", "this row has no id"
 _SLOW = "{} did not answer in time"

@@ -29,8 +29,6 @@ from tacit.company.meeting import Purpose
 from tacit.serve.tokens import SIZE
 from tacit.wire.codec import CONTROL, AtMost, Limit
 
-__all__ = ["ROWS", "Log", "Metrics", "feature_limits", "label_limits", "log_to_stderr", "purpose"]
-
 ROWS = 4096
 """Rows of a message, at most."""
 

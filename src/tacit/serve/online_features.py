@@ -14,8 +14,6 @@ from tacit.serve.online import Log, feature_limits, purpose
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer, last_words, refusal
 
-__all__ = ["FeatureService"]
-
 _PAUSE = 5.0  # seconds after a label party has refused, or sent what may not come
 
 

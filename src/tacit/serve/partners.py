@@ -26,8 +26,6 @@ from tacit.serve.online import ROWS, Log, Metrics
 from tacit.serve.tokens import SIZE
 from tacit.wire.line import refused_by
 
-__all__ = ["Missing", "Partner"]
-
 _ON_THE_WAY = 8  # messages to one partner that are not answered yet
 _REFUSALS = ("budget", "rate", "tokens", "failure")
 

@@ -32,8 +32,6 @@ from tacit.serve.predict_label import Asking, predict_file
 from tacit.serve.scores import Written, check_out
 from tacit.serve.telling import Telling
 
-__all__ = ["predict"]
-
 
 def predict(
     path: Folder | str | Path,

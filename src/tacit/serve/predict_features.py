@@ -37,8 +37,6 @@ from tacit.serve.tokens import Directory, token_key, tokens_of
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
 
-__all__ = ["Delivered", "Delivering"]
-
 PATIENCE = 60.0
 """Seconds for which a label party is looked for that may have got everything and gone."""
 

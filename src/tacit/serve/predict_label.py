@@ -40,8 +40,6 @@ from tacit.serve.tokens import token_key, tokens_of
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
 
-__all__ = ["predict_file"]
-
 
 def predict_file(asking: Asking, out: Path, *, fallback: bool) -> Written:
     """Ask all feature parties for the rows of a file, and score them.

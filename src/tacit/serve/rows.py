@@ -25,8 +25,6 @@ from tacit.company.models import load_factory
 from tacit.errors import DataError, UsageError
 from tacit.serve.halves import encoded, trained_encoder
 
-__all__ = ["SAMPLE", "Rows", "Wanted", "open_rows"]
-
 SAMPLE = 64
 """Rows that are tried where not all can be looked at."""
 

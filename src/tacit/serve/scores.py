@@ -18,8 +18,6 @@ from tacit.disk import make_folder, opened, replaced, storing, sync_folder
 from tacit.errors import UsageError
 from tacit.serve.halves import Scorer
 
-__all__ = ["Scoring", "Written", "check_out"]
-
 _UNKNOWN, _NO_ID = "not every party has this id", "this row has no id"
 _PIECE = 1 << 16  # row numbers that are looked at at once
 _SINKS: dict[str, Callable[[pl.LazyFrame, Path], object]] = {

@@ -28,8 +28,6 @@ from tacit.serve.online import Log, Metrics, log_to_stderr
 from tacit.serve.online_features import FeatureService
 from tacit.serve.rows import open_rows
 
-__all__ = ["TOKEN", "serve"]
-
 TOKEN = "TACIT_SERVE_TOKEN"
 """The variable that holds the token which requests need."""
 

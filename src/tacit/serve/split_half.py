@@ -34,8 +34,6 @@ from tacit.protect.embedding import embedding_protection
 from tacit.serve.halves import digest_of, encoded, trained_encoder
 from tacit.wire.checkpoint import Checkpoints
 
-__all__ = ["SplitEmbedder", "SplitScorer"]
-
 _FLOAT = 4  # bytes
 
 

@@ -22,8 +22,6 @@ try:
 except ImportError:  # an extra
     raise UsageError("[serve] rows.query needs SQLAlchemy: pip install 'tacit[sql]'") from None
 
-__all__ = ["SqlRows"]
-
 _NAME = "[serve] rows.query"
 _PARAMETERS = 1000  # bound in one query, at most: databases have limits from 2,000 on
 _BLOCK = 1 << 14  # ids that are read at once

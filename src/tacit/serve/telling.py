@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tacit.wire.line import Alarm, Waiting
 
-__all__ = ["Telling"]
-
 
 @dataclass(frozen=True)
 class Telling:

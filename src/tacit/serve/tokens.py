@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from tacit.company.align import Aligned
 from tacit.one_shot.records import Keys, keyed
 
-__all__ = ["SIZE", "Directory", "token_key", "tokens_of"]
-
 SIZE = 16
 """Bytes of a token."""
 
