@@ -38,7 +38,7 @@ from tacit.errors import DataError, UsageError
 __all__ = ["COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "require", "to_float"]
 
 _FEW = 16  # rows of which each is looked up by itself: a service encodes one, and an expression costs more than that
-_EXACT = (pl.String, pl.Int64, pl.Boolean)
+_EXACT = (pl.String, pl.Boolean)
 
 Rows = NDArray[np.bool_] | NDArray[np.integer[Any]] | Tensor
 """Which rows: a mask, or row numbers."""
@@ -174,7 +174,8 @@ def _codes(
     column: pl.Series, known: pl.Series, ranks: NDArray[np.int32] | None, missing: int
 ) -> NDArray[np.integer[Any]]:
     """Codes of the known values, which begin after that of a missing one; 0 for all others."""
-    if len(column) <= _FEW and column.dtype == known.dtype and column.dtype in _EXACT:
+    kind = kind_of(column)
+    if len(column) <= _FEW and (kind == "integer" or column.dtype in _EXACT) and KINDS[kind] == known.dtype:
         each = [missing if value is None else _code(value, known, ranks, missing) for value in column.to_list()]
         return np.array(each, np.int64)
     values = values_of(column)
