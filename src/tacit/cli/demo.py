@@ -169,6 +169,7 @@ def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) 
     for line in (
         f"  tacit predict --folder {airport} &",
         f"  tacit predict {table} --out scores.csv --folder {airline}",
+        f"Row by row, over HTTP: tacit serve --folder {airport} & tacit serve --folder {airline}",
         f"What left, every coin drawn again: tacit ledger --folder {airline} --check",
     ):
         screen.print(line, markup=False, soft_wrap=True)

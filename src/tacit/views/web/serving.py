@@ -86,8 +86,8 @@ def listen(host: str, port: int | None) -> socket.socket:
     tries = range(PORT, PORT + _TRIES) if port is None else (port,)
     for number in tries:
         try:
-            family, kind, _, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
-            made = socket.socket(family, kind)
+            family, kind, protocol, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+            made = socket.socket(family, kind, protocol)  # asyncio sends without delay where it is known to be TCP
         except (OSError, UnicodeError) as error:
             raise UsageError(f"--host {host}: {error}: leave it out for 127.0.0.1") from None
         try:
