@@ -1,0 +1,44 @@
+"""What a hostile partner or client of a service tried, and what comes of it now."""
+
+import pytest
+
+from tacit.wire.codec import read_control
+from tests.serve.files import copied
+from tests.serve.online import settings
+from tests.serve.test_serve_hostile import Asking, known, receive, tokens
+from tests.torture.workers import state_of
+
+ROW = {"id": "f1", "plane": 0.5}
+
+
+@pytest.fixture(name="world")
+def _world(exchanged, tmp_path, monkeypatch):
+    world = copied(exchanged.path, tmp_path)
+    monkeypatch.setenv("TACIT_STATE", state_of(world / "airport"))
+    settings(world, "airline", deadline_ms=60_000)
+    return world
+
+
+@pytest.fixture(name="asking")
+def _asking(world):
+    asking = Asking(world)
+    yield asking
+    asking.close()
+
+
+# --- a label party ---------------------------------------------------------------------------------------------------
+
+
+def test_refusals_tell_which_rows_are_there_no_longer_than_the_budget_lasts(world, asking, start):
+    """When no different row is left, "refused" means known and "answered" means unknown: so both must cost."""
+    settings(world, "airport", different_rows=1, rows_in_all=20)
+    start(world / "airport")
+    link, told = asking.link(), []
+    for step in range(1, 31):
+        one = known(asking, f"f{step}") if step % 2 else asking.tokens[step : step + 1]
+        link.send(tokens(one, step))
+        said = receive(link)
+        told.append("answered" if said.kind == "embedding" else read_control(said)["reason"])
+    assert told[:4] == ["answered", "answered", told[2], "answered"]
+    assert "different rows" in told[2]
+    assert all("20 rows may be asked for in all" in one for one in told[20:]), told
