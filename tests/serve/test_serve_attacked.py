@@ -1,5 +1,6 @@
 """What a hostile partner or client of a service tried, and what comes of it now."""
 
+import numpy as np
 import pytest
 
 from tacit.wire.codec import read_control
@@ -42,3 +43,14 @@ def test_refusals_tell_which_rows_are_there_no_longer_than_the_budget_lasts(worl
     assert told[:4] == ["answered", "answered", told[2], "answered"]
     assert "different rows" in told[2]
     assert all("20 rows may be asked for in all" in one for one in told[20:]), told
+
+
+def test_a_peer_does_not_fill_the_log(world, asking, start):
+    airport = start(world / "airport")
+    link = asking.link()
+    for step in range(1, 1001):
+        link.send(tokens(np.empty((0, 16), np.uint8), step))
+        assert receive(link).kind == "refusal"
+    lines = [one for one in airport.process.events if one["event"] == "request refused"]
+    assert 1 <= len(lines) <= 200
+    assert airport.metrics()['tacit_serve_requests_total{outcome="tokens"}'] == 1000

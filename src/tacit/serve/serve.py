@@ -24,7 +24,7 @@ from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
 from tacit.serve.job import alone
 from tacit.serve.listening import is_loopback, listen
 from tacit.serve.live import LiveModel
-from tacit.serve.online import Log, Metrics, log_to_stderr
+from tacit.serve.online import Log, Metrics, Seldom, log_to_stderr
 from tacit.serve.online_features import FeatureService
 from tacit.serve.rows import open_rows
 
@@ -70,6 +70,7 @@ def serve(
         reason: why; on record.
     """
     folder, where = find_run(paths[0])
+    log = Seldom(log)
     http = http or folder.config.serve.http
     if folder.config.training.threads:
         torch.set_num_threads(folder.config.training.threads)
