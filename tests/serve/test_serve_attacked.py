@@ -1,5 +1,7 @@
 """What a hostile partner or client of a service tried, and what comes of it now."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -54,3 +56,16 @@ def test_a_peer_does_not_fill_the_log(world, asking, start):
     lines = [one for one in airport.process.events if one["event"] == "request refused"]
     assert 1 <= len(lines) <= 200
     assert airport.metrics()['tacit_serve_requests_total{outcome="tokens"}'] == 1000
+
+
+# --- a client --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sighup_reads_how_much_may_come(world, start):
+    airline = start(world / "airline")
+    assert airline.ask([ROW] * 3)[0] == 200
+    settings(world, "airline", waiting_rows=2, request_bytes=200)
+    airline.signal(signal.SIGHUP)
+    airline.heard("reloaded")
+    assert airline.ask([ROW] * 3)[0] == 503
+    assert airline.ask([ROW] * 30)[0] == 413

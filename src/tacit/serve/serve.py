@@ -134,7 +134,7 @@ class LabelService:
         """Answer at this socket until the service is stopped."""
         loaded = self._load()
         self._begin(loaded)
-        server = _server(label_app(self._models, loaded[0][0].config.serve, self._metrics, token, self._log))
+        server = _server(label_app(self._models, self._metrics, token, self._log))
         self._log("serving", run=self._models[0].name, http=_address(taken), fallback=self._models[0].fallback)
         told(_address(taken))
         loop = asyncio.get_running_loop()
