@@ -1,6 +1,8 @@
 """What a hostile partner or client of a service tried, and what comes of it now."""
 
 import signal
+import socket
+import time
 
 import numpy as np
 import pytest
@@ -69,3 +71,26 @@ def test_a_sighup_reads_how_much_may_come(world, start):
     airline.heard("reloaded")
     assert airline.ask([ROW] * 3)[0] == 503
     assert airline.ask([ROW] * 30)[0] == 413
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"POST /score HT",
+        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n|GET /hea",
+    ],
+    ids=["nothing", "a line", "a body", "a second one"],
+)
+def test_a_request_that_is_never_finished_does_not_stay(world, start, begun):
+    airline = start(world / "airline")
+    with socket.create_connection(("127.0.0.1", airline.port), timeout=30) as client:
+        first, _, rest = begun.partition(b"|")
+        client.sendall(first)
+        if rest:
+            client.recv(4096)
+            client.sendall(rest)
+        end = time.monotonic() + 30
+        while client.recv(4096):
+            assert time.monotonic() < end

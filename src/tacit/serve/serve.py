@@ -22,7 +22,7 @@ from tacit.serve.answering import Answering
 from tacit.serve.endpoint import label_app, watch_app
 from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
 from tacit.serve.job import alone
-from tacit.serve.listening import is_loopback, listen
+from tacit.serve.listening import Patient, is_loopback, listen
 from tacit.serve.live import LiveModel
 from tacit.serve.online import Log, Metrics, Seldom, log_to_stderr
 from tacit.serve.online_features import FeatureService
@@ -180,7 +180,7 @@ class LabelService:
 def _server(app: Starlette) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            app, http="h11", ws="none", lifespan="off", loop="asyncio", access_log=False, log_config=None,
+            app, http=Patient, ws="none", lifespan="off", loop="asyncio", access_log=False, log_config=None,
             log_level="critical", server_header=False, proxy_headers=False, timeout_graceful_shutdown=_GRACE,
         )
     )  # fmt: skip
