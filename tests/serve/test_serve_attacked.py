@@ -1,16 +1,24 @@
 """What a hostile partner or client of a service tried, and what comes of it now."""
 
+import asyncio
 import signal
 import socket
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
+from tacit.company.folder import Folder
+from tacit.errors import LinkError
+from tacit.serve import door
+from tacit.serve.halves import load_scorer
+from tacit.serve.live import LiveModel
+from tacit.serve.online import Metrics
 from tacit.wire.codec import read_control
 from tests.serve.files import copied
 from tests.serve.online import settings
-from tests.serve.test_serve_hostile import Asking, known, receive, tokens
+from tests.serve.test_serve_hostile import PATIENCE, Asking, Lying, embedding, known, receive, tokens
 from tests.torture.workers import state_of
 
 ROW = {"id": "f1", "plane": 0.5}
@@ -58,6 +66,38 @@ def test_a_peer_does_not_fill_the_log(world, asking, start):
     lines = [one for one in airport.process.events if one["event"] == "request refused"]
     assert 1 <= len(lines) <= 200
     assert airport.metrics()['tacit_serve_requests_total{outcome="tokens"}'] == 1000
+
+
+# --- a feature party -------------------------------------------------------------------------------------------------
+
+
+def test_one_answer_that_never_comes_ends_a_link_that_is_busy_else(world, monkeypatch):
+    settings(world, "airline", deadline_ms=200, cache_seconds=0)
+    monkeypatch.setattr(door, "_SILENT", 1.0)
+    events, folder = [], Folder(world / "airline")
+
+    def answers(link):
+        with suppress(LinkError):
+            while message := link.recv(PATIENCE):
+                if message.step > 1:
+                    link.send(embedding(message))
+
+    async def serve():
+        scorer = load_scorer(folder, "test")
+        log = lambda event, **details: events.append((event, details.get("reason", "")))  # noqa: E731
+        model = LiveModel(folder, folder.run_folder(folder.terms), scorer, Metrics({}, dict), log)
+        loop = asyncio.get_running_loop()
+        link = await loop.run_in_executor(None, Lying(world).link)
+        talking, number, end = loop.run_in_executor(None, answers, link), 0, time.monotonic() + 30
+        while "not connected" not in dict(events) and time.monotonic() < end:
+            number += 1
+            await model.scored(model.form.read({"rows": [{"id": f"f{number}", "plane": 0.5}]}))
+        await model.part()
+        await model.finish()
+        await talking
+
+    asyncio.run(serve())
+    assert dict(events)["not connected"] == "airport does not answer"
 
 
 # --- a client --------------------------------------------------------------------------------------------------------
