@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import threading
 import time
 from contextlib import suppress
 
@@ -12,9 +13,12 @@ import pytest
 from tacit.company.folder import Folder
 from tacit.errors import LinkError
 from tacit.serve import door
+from tacit.serve.endpoint import watch_app
 from tacit.serve.halves import load_scorer
+from tacit.serve.listening import listen
 from tacit.serve.live import LiveModel
 from tacit.serve.online import Metrics
+from tacit.serve.serve import _server
 from tacit.wire.codec import read_control
 from tests.serve.files import copied
 from tests.serve.online import settings
@@ -101,6 +105,25 @@ def test_one_answer_that_never_comes_ends_a_link_that_is_busy_else(world, monkey
 
 
 # --- a client --------------------------------------------------------------------------------------------------------
+
+
+def test_nonsense_after_an_answer_writes_no_traceback_into_the_log(caplog):
+    taken = listen("127.0.0.1:0")
+    service = _server(watch_app(Metrics({}, dict), lambda: (True, {}), "secret", lambda *_: None))
+    serving = threading.Thread(target=service.run, kwargs={"sockets": [taken]})
+    serving.start()
+    try:
+        with socket.create_connection(taken.getsockname(), timeout=30) as client:
+            client.sendall(b"POST /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 405")
+            client.sendall(b"no length\r\n")
+            while client.recv(4096):
+                pass
+    finally:
+        service.should_exit = True
+        serving.join()
+        taken.close()
+    assert not caplog.records
 
 
 def test_a_sighup_reads_how_much_may_come(world, start):

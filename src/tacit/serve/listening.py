@@ -68,6 +68,13 @@ class Patient(H11Protocol):
         super().on_response_complete()
         self._look()
 
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no HTTP; after an answer that has begun there is no place for it, only an end."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         super().connection_lost(exc)
