@@ -103,6 +103,7 @@ _SLOW = (
     "serve/test_predict_three.py",
     "serve/test_rows.py",
     "serve/test_serve.py",
+    "serve/test_serve_attacked.py",
     "serve/test_serve_hostile.py",
     "serve/test_serve_http.py::test_the_command_with_a_token",
     "serve/test_serve_versions.py",

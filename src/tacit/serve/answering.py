@@ -203,12 +203,12 @@ class Answering:
 
     def _enter(self, keys: Keys, values: NDArray[np.uint8], count: int) -> None:
         """Put on record what is about to leave, and hold the budgets."""
+        self._account.different = len(self._marks)
+        self._account.take(count)  # also where different rows are used up: that refusal says that a row is known here
         fresh, marks = self._marks.fresh(keys, values)
         most = self._settings.different_rows
         if len(self._marks) + len(fresh) > most:
             raise RefusedError("budget", f"{most:,} different rows may be asked for, and nearly all have been")
-        self._account.different = len(self._marks)
-        self._account.take(count)
         if len(fresh):
             if isinstance(self._embedder, ExchangeEmbedder):
                 self._ship(self._embedder, keys[fresh], values[fresh])

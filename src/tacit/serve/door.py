@@ -65,13 +65,13 @@ class Door:
             self._loop.call_soon_threadsafe(self._attach, partner, link)
             while True:
                 message = link.recv(1.0)
+                if partner.oldest > _SILENT:  # also where other answers come all the time
+                    raise LinkError(f"{link.peer} does not answer")
                 if message is None:
-                    if partner.oldest > _SILENT:
-                        raise LinkError(f"{link.peer} does not answer")
-                elif message.kind == "refusal" and not message.step:
+                    continue
+                if message.kind == "refusal" and not message.step:
                     raise LinkError("it has refused to go on")
-                else:
-                    self._loop.call_soon_threadsafe(self._take, partner, link, message)
+                self._loop.call_soon_threadsafe(self._take, partner, link, message)
         except RefusedError as error:
             reason = str(error)
             self._log("link refused", partner=link.peer, field=error.field, reason=reason)

@@ -14,7 +14,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from tacit.config import Serve
 from tacit.errors import DataError
 from tacit.serve.asked import WrongRequestError, parsed
 from tacit.serve.live import LiveModel
@@ -98,12 +97,12 @@ def watch_app(metrics: Metrics, ready: Ready, token: str | None, log: Log) -> St
     return _Watched(metrics, ready, token, log).app()
 
 
-def label_app(models: Sequence[LiveModel], settings: Serve, metrics: Metrics, token: str | None, log: Log) -> Starlette:
+def label_app(models: Sequence[LiveModel], metrics: Metrics, token: str | None, log: Log) -> Starlette:
     """A label party's.
 
     Args:
-        models: that are live; requests that name none mean the first. Others may take their place while it serves.
-        settings: how much may come.
+        models: that are live; requests that name none mean the first, whose settings say how much may come. Others may
+            take their place while it serves.
         metrics: what was counted.
         token: that requests need; None for none.
         log: told what happens.
@@ -116,14 +115,14 @@ def label_app(models: Sequence[LiveModel], settings: Serve, metrics: Metrics, to
         return models[0].ready, {"fallback": models[0].fallback, "connected": there}
 
     watched = _Watched(metrics, ready, token, log)
-    return watched.app(Route("/score", _Scores(models, settings, watched).score, methods=["POST"]))
+    return watched.app(Route("/score", _Scores(models, watched).score, methods=["POST"]))
 
 
 class _Scores:
     """Answers /score."""
 
-    def __init__(self, models: Sequence[LiveModel], settings: Serve, watched: _Watched) -> None:
-        self._models, self._settings, self._watched = models, settings, watched
+    def __init__(self, models: Sequence[LiveModel], watched: _Watched) -> None:
+        self._models, self._watched = models, watched
         self._rows = 0  # under way
 
     async def score(self, request: Request) -> Response:
@@ -132,7 +131,7 @@ class _Scores:
         content = parsed(await self._body(request))
         model = self._named(content.get("version", ""))
         asked = model.form.read(content)
-        if self._rows + len(asked) > self._settings.waiting_rows:
+        if self._rows + len(asked) > self._models[0].settings.waiting_rows:
             raise HTTPException(503, "too many rows are under way: ask again in a moment", {"Retry-After": "1"})
         self._rows += len(asked)
         try:
@@ -156,7 +155,7 @@ class _Scores:
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "the body must be application/json")
-        most = self._settings.request_bytes
+        most = self._models[0].settings.request_bytes
         body = bytearray()
         try:
             async for part in request.stream():

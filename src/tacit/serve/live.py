@@ -58,7 +58,7 @@ class LiveModel:
 
     def __init__(self, folder: Folder, where: Path, scorer: Scorer, metrics: Metrics, log: Log) -> None:
         settings, numbers = folder.config.serve, folder.terms.mode == "split"
-        self.name, self.scorer, self._metrics = folder.terms.run, scorer, metrics
+        self.name, self.settings, self.scorer, self._metrics = folder.terms.run, settings, scorer, metrics
         self.fallback = settings.fallback and scorer.fallback
         self._deadline = settings.deadline_ms / 1000
         self.form = Form(folder.table.ids, scorer.encoder, token_key(aligned(folder)), settings.rows_a_request)

@@ -145,9 +145,9 @@ class Partner:
 
     @property
     def oldest(self) -> float:
-        """For how many seconds a message has not been answered; 0 where none is on its way."""
-        first = next(iter(self._sent.values()), None)
-        return 0.0 if first is None else time.monotonic() - first[1]
+        """For how many seconds a message has not been answered; 0 where none is on its way. Any thread may ask."""
+        sent = tuple(self._sent.values())
+        return time.monotonic() - sent[0][1] if sent else 0.0
 
     # --- what comes ---
 

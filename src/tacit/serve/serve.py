@@ -22,9 +22,9 @@ from tacit.serve.answering import Answering
 from tacit.serve.endpoint import label_app, watch_app
 from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
 from tacit.serve.job import alone
-from tacit.serve.listening import is_loopback, listen
+from tacit.serve.listening import Patient, is_loopback, listen
 from tacit.serve.live import LiveModel
-from tacit.serve.online import Log, Metrics, log_to_stderr
+from tacit.serve.online import Log, Metrics, Seldom, log_to_stderr
 from tacit.serve.online_features import FeatureService
 from tacit.serve.rows import open_rows
 
@@ -70,6 +70,7 @@ def serve(
         reason: why; on record.
     """
     folder, where = find_run(paths[0])
+    log = Seldom(log)
     http = http or folder.config.serve.http
     if folder.config.training.threads:
         torch.set_num_threads(folder.config.training.threads)
@@ -133,7 +134,7 @@ class LabelService:
         """Answer at this socket until the service is stopped."""
         loaded = self._load()
         self._begin(loaded)
-        server = _server(label_app(self._models, loaded[0][0].config.serve, self._metrics, token, self._log))
+        server = _server(label_app(self._models, self._metrics, token, self._log))
         self._log("serving", run=self._models[0].name, http=_address(taken), fallback=self._models[0].fallback)
         told(_address(taken))
         loop = asyncio.get_running_loop()
@@ -179,7 +180,7 @@ class LabelService:
 def _server(app: Starlette) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            app, http="h11", ws="none", lifespan="off", loop="asyncio", access_log=False, log_config=None,
+            app, http=Patient, ws="none", lifespan="off", loop="asyncio", access_log=False, log_config=None,
             log_level="critical", server_header=False, proxy_headers=False, timeout_graceful_shutdown=_GRACE,
         )
     )  # fmt: skip

@@ -1,0 +1,159 @@
+"""What a hostile partner or client of a service tried, and what comes of it now."""
+
+import asyncio
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from tacit.company.folder import Folder
+from tacit.errors import LinkError
+from tacit.serve import door
+from tacit.serve.endpoint import watch_app
+from tacit.serve.halves import load_scorer
+from tacit.serve.listening import listen
+from tacit.serve.live import LiveModel
+from tacit.serve.online import Metrics
+from tacit.serve.serve import _server
+from tacit.wire.codec import read_control
+from tests.serve.files import copied
+from tests.serve.online import settings
+from tests.serve.test_serve_hostile import PATIENCE, Asking, Lying, embedding, known, receive, tokens
+from tests.torture.workers import state_of
+
+ROW = {"id": "f1", "plane": 0.5}
+
+
+@pytest.fixture(name="world")
+def _world(exchanged, tmp_path, monkeypatch):
+    world = copied(exchanged.path, tmp_path)
+    monkeypatch.setenv("TACIT_STATE", state_of(world / "airport"))
+    settings(world, "airline", deadline_ms=60_000)
+    return world
+
+
+@pytest.fixture(name="asking")
+def _asking(world):
+    asking = Asking(world)
+    yield asking
+    asking.close()
+
+
+# --- a label party ---------------------------------------------------------------------------------------------------
+
+
+def test_refusals_tell_which_rows_are_there_no_longer_than_the_budget_lasts(world, asking, start):
+    """When no different row is left, "refused" means known and "answered" means unknown: so both must cost."""
+    settings(world, "airport", different_rows=1, rows_in_all=20)
+    start(world / "airport")
+    link, told = asking.link(), []
+    for step in range(1, 31):
+        one = known(asking, f"f{step}") if step % 2 else asking.tokens[step : step + 1]
+        link.send(tokens(one, step))
+        said = receive(link)
+        told.append("answered" if said.kind == "embedding" else read_control(said)["reason"])
+    assert told[:4] == ["answered", "answered", told[2], "answered"]
+    assert "different rows" in told[2]
+    assert all("20 rows may be asked for in all" in one for one in told[20:]), told
+
+
+def test_a_peer_does_not_fill_the_log(world, asking, start):
+    airport = start(world / "airport")
+    link = asking.link()
+    for step in range(1, 1001):
+        link.send(tokens(np.empty((0, 16), np.uint8), step))
+        assert receive(link).kind == "refusal"
+    lines = [one for one in airport.process.events if one["event"] == "request refused"]
+    assert 1 <= len(lines) <= 200
+    assert airport.metrics()['tacit_serve_requests_total{outcome="tokens"}'] == 1000
+
+
+# --- a feature party -------------------------------------------------------------------------------------------------
+
+
+def test_one_answer_that_never_comes_ends_a_link_that_is_busy_else(world, monkeypatch):
+    settings(world, "airline", deadline_ms=200, cache_seconds=0)
+    monkeypatch.setattr(door, "_SILENT", 1.0)
+    events, folder = [], Folder(world / "airline")
+
+    def answers(link):
+        with suppress(LinkError):
+            while message := link.recv(PATIENCE):
+                if message.step > 1:
+                    link.send(embedding(message))
+
+    async def serve():
+        scorer = load_scorer(folder, "test")
+        log = lambda event, **details: events.append((event, details.get("reason", "")))  # noqa: E731
+        model = LiveModel(folder, folder.run_folder(folder.terms), scorer, Metrics({}, dict), log)
+        loop = asyncio.get_running_loop()
+        link = await loop.run_in_executor(None, Lying(world).link)
+        talking, number, end = loop.run_in_executor(None, answers, link), 0, time.monotonic() + 30
+        while "not connected" not in dict(events) and time.monotonic() < end:
+            number += 1
+            await model.scored(model.form.read({"rows": [{"id": f"f{number}", "plane": 0.5}]}))
+        await model.part()
+        await model.finish()
+        await talking
+
+    asyncio.run(serve())
+    assert dict(events)["not connected"] == "airport does not answer"
+
+
+# --- a client --------------------------------------------------------------------------------------------------------
+
+
+def test_nonsense_after_an_answer_writes_no_traceback_into_the_log(caplog):
+    taken = listen("127.0.0.1:0")
+    service = _server(watch_app(Metrics({}, dict), lambda: (True, {}), "secret", lambda *_: None))
+    serving = threading.Thread(target=service.run, kwargs={"sockets": [taken]})
+    serving.start()
+    try:
+        with socket.create_connection(taken.getsockname(), timeout=30) as client:
+            client.sendall(b"POST /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 405")
+            client.sendall(b"no length\r\n")
+            while client.recv(4096):
+                pass
+    finally:
+        service.should_exit = True
+        serving.join()
+        taken.close()
+    assert not caplog.records
+
+
+def test_a_sighup_reads_how_much_may_come(world, start):
+    airline = start(world / "airline")
+    assert airline.ask([ROW] * 3)[0] == 200
+    settings(world, "airline", waiting_rows=2, request_bytes=200)
+    airline.signal(signal.SIGHUP)
+    airline.heard("reloaded")
+    assert airline.ask([ROW] * 3)[0] == 503
+    assert airline.ask([ROW] * 30)[0] == 413
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"POST /score HT",
+        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n|GET /hea",
+    ],
+    ids=["nothing", "a line", "a body", "a second one"],
+)
+def test_a_request_that_is_never_finished_does_not_stay(world, start, begun):
+    airline = start(world / "airline")
+    with socket.create_connection(("127.0.0.1", airline.port), timeout=30) as client:
+        first, _, rest = begun.partition(b"|")
+        client.sendall(first)
+        if rest:
+            client.recv(4096)
+            client.sendall(rest)
+        end = time.monotonic() + 30
+        while client.recv(4096):
+            assert time.monotonic() < end
