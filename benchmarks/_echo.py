@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from tacit.company.folder import Folder
 from tacit.contracts import Link, Message
+from tacit.errors import LinkError
 from tacit.serve.listening import listen as listen_http
 from tacit.serve.online import feature_limits, label_limits
 from tacit.serve.tokens import SIZE
@@ -46,7 +47,10 @@ async def _answer(link: Link, port: int, said: bytes) -> None:
 
     def hear() -> None:
         while True:
-            message = link.recv()
+            try:
+                message = link.recv()
+            except LinkError:  # the benchmark is over
+                return
             assert message is not None
             loop.call_soon_threadsafe(lambda step=message.step: waiting.pop(step).set_result(None))  # type: ignore[misc]
 
