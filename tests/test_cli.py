@@ -71,10 +71,10 @@ def test_the_end_of_the_demo_is_one_screen(capsys, monkeypatch, out):
     monkeypatch.setenv("COLUMNS", "80")
     _print_one_exchange(EXCHANGED, out and Path(out), quiet=False)
     told = capsys.readouterr().out.splitlines()
-    commands = [line for line in told if "tacit predict" in line or "tacit ledger" in line]
+    commands = [line for line in told if any(f"tacit {verb}" in line for verb in ("predict", "serve", "ledger"))]
     assert len(told) <= 40
     assert max(len(line) for line in told if line not in commands) <= 80
-    assert len(commands) == 3
+    assert len(commands) == 4
     assert all("'runs/my demo/air" in line for line in commands) or out is None
     whole = "\n".join(told)
     for words in (
