@@ -1,8 +1,10 @@
 """Several parties, and several versions of a model."""
 
 import os
+import re
 import shutil
 import signal
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -128,4 +130,13 @@ def test_no_request_is_lost_while_a_service_reads_its_folder_again(exchanged, tm
     airline.signal(signal.SIGHUP)
     assert "contract.toml is missing" in airline.heard("reload failed")["reason"]
     assert airline.scores(asked)["basis"] == ["joint"], "it goes on with what it has"
+    (world / "contract.toml").rename(world / "airline" / "contract.toml")
+    party = world / "airline" / "party.toml"
+    here = re.search(r'listen = "(.*):\d+"', party.read_text())[1]
+    with socket.create_server((here, 0)) as taken:
+        party.write_text(re.sub(r'listen = ".*"', f'listen = "{here}:{taken.getsockname()[1]}"', party.read_text()))
+        airline.signal(signal.SIGHUP)
+        airline.heard("reload failed", count=2)
+        airline.heard("connected", count=3)
+        assert airline.scores(asked)["basis"] == ["joint"], "its partner finds it where it was"
     assert (airline.stop(), airport.stop()) == (0, 0)

@@ -119,6 +119,7 @@ class LabelService:
     def __init__(self, load: Callable[[], Loaded], log: Log) -> None:
         self._load, self._log = load, log
         self._models: list[LiveModel] = []
+        self._served: Loaded = []
         self._locks = ExitStack()
         self._metrics = Metrics(_ABOUT, self._gauges)
         self._reloading = asyncio.Lock()
@@ -132,8 +133,7 @@ class LabelService:
 
     async def run(self, taken: socket.socket, token: str | None, told: Told) -> None:
         """Answer at this socket until the service is stopped."""
-        loaded = self._load()
-        self._begin(loaded)
+        await self._begin(self._load())
         server = _server(label_app(self._models, self._metrics, token, self._log))
         self._log("serving", run=self._models[0].name, http=_address(taken), fallback=self._models[0].fallback)
         told(_address(taken))
@@ -150,31 +150,43 @@ class LabelService:
             self._locks.close()
         self._log("stopped")
 
-    def _begin(self, loaded: Loaded) -> None:
+    async def _begin(self, loaded: Loaded) -> None:
         """Let what was loaded take the place of what is served."""
         self._locks.close()
-        for _, where, _ in loaded:
-            self._locks.enter_context(alone(where))
-        self._models[:] = [LiveModel(*one, self._metrics, self._log) for one in loaded]
+        made: list[LiveModel] = []
+        try:
+            for one in loaded:
+                self._locks.enter_context(alone(one[1]))
+                made.append(LiveModel(*one, self._metrics, self._log))
+        except TacitError:
+            for model in made:
+                await model.part()
+                await model.finish()
+            raise
+        self._models[:], self._served = made, loaded
 
     def _again(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._reload())  # somebody must hold it
 
     async def _reload(self) -> None:
-        """Read everything again while requests are answered; what can't be read leaves all as it is."""
+        """Read everything again while requests are answered; where that fails, what was served is served on."""
         async with self._reloading:
             old = self._models[:]
             try:
                 loaded = await asyncio.get_running_loop().run_in_executor(None, self._load)
-                for model in old:  # until their partners are connected anew, rows get the fallback
-                    await model.part()
-                self._begin(loaded)
             except TacitError as error:
                 self._log("reload failed", reason=str(error))
                 return
+            for model in old:  # until their partners are connected anew, rows get the fallback
+                await model.part()
+            try:
+                await self._begin(loaded)
+                self._log("reloaded", run=self._models[0].name)
+            except TacitError as error:  # a port that is taken, say
+                self._log("reload failed", reason=str(error))
+                await self._begin(self._served)
             for model in old:
                 await model.finish()
-            self._log("reloaded", run=self._models[0].name)
 
 
 def _server(app: Starlette) -> uvicorn.Server:
