@@ -90,6 +90,7 @@ _SLOW = (
     "one_shot/test_companies.py::test_what_left_while_a_release_was_attacked_is_attacked_with_it",
     "one_shot/test_hostile.py::test_the_label_partys_bytes_are_a_function_of_the_flips",
     "one_shot/test_learn.py::test_a_network_tells_late_flights_about_as_well_as_trees",
+    "one_shot/test_hidden_attacked.py",
     "one_shot/test_hidden_exchange.py",
     "papers/",
     "protect/embedding/test_against_a_decoder.py",

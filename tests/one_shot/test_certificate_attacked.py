@@ -8,13 +8,11 @@ come within five standard errors from below: a test whose attack is weak shows n
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -30,7 +28,6 @@ from tacit.contracts import Known, View
 from tacit.errors import ProtocolError, RefusedError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.flips import flips
-from tacit.one_shot.hiding import noise_of
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.records import Rows, Terms
 from tacit.one_shot.sums import sums
@@ -362,40 +359,6 @@ def test_more_partitions_than_were_paid_for_are_refused():
     mechanism = sums(0.6, groups=4, partitions=2)
     with pytest.raises(ProtocolError, match="2 are agreed"):
         mechanism.answer(SECRET, crafted(100, 0), np.zeros(400, np.int64), number=2, run="r")
-
-
-# --- sums over hidden groups: the answers that tests/hidden_sums/test_noise.py shows to be what comes out -------------
-
-
-def hidden_answers_of(mechanism, moved, canaries):
-    """Answers for groups of one canary and rows known to be 0; canaries move on by so many groups each time."""
-    noise = noise_of(mechanism, SECRET, "r airport")
-    return [
-        np.roll(canaries, step) + noise(number, hashlib.sha256(bytes([number])).digest(), len(canaries))
-        for number, step in enumerate(moved)
-    ]
-
-
-@pytest.mark.parametrize("partitions", [1, 4, 64])
-def test_hidden_groups_of_one_unknown_row(partitions):
-    mechanism = sums(0.6, groups=2, partitions=partitions, hidden=True)
-    canaries = coins(8000 if partitions < 64 else 4000, seed=16)
-    answers = hidden_answers_of(mechanism, [0] * partitions, canaries)
-    holds(f"hidden sums, one row alone, {partitions}", np.sum(answers, axis=0), canaries, mechanism.auc)
-
-
-def test_hidden_groups_that_differ_by_one_row():
-    mechanism, canaries = sums(0.8, groups=2, partitions=2, hidden=True), coins(8000, seed=17)
-    one, two = hidden_answers_of(mechanism, [0, 1], canaries)
-    holds("hidden sums, groups subtracted", one - two, canaries, mechanism.auc, reached=False)
-    holds("hidden sums, groups added up", one + np.roll(two, -1), canaries, mechanism.auc)
-
-
-def test_noise_for_one_partition_in_all_four_would_be_noticed():
-    certified, canaries = sums(0.6, groups=2, partitions=4, hidden=True), coins(8000, seed=18)
-    answers = hidden_answers_of(replace(certified, scaled=certified.scaled // 4), [0] * 4, canaries)
-    with pytest.raises(AssertionError):
-        holds("hidden sums, too little noise", np.sum(answers, axis=0), canaries, certified.auc)
 
 
 # --- two companies ---------------------------------------------------------------------------------------------------
