@@ -21,15 +21,23 @@ def is_loopback(address: str) -> bool:
 
 def listen(address: str) -> socket.socket:
     """A socket that listens at host and port; port 0 takes a free one."""
-    family, kind, protocol, _, where = _found(address)
+    try:
+        return listening_at(_found(address))
+    except OSError as error:
+        raise UsageError(f"can't listen at {address} ({error.strerror}): name another port with --http") from None
+
+
+def listening_at(found: Any) -> socket.socket:
+    """A socket that listens where an entry of `getaddrinfo` says; an `OSError` where it can't."""
+    family, kind, protocol, _, where = found
     made = socket.socket(family, kind, protocol)  # asyncio sends without delay where it is known to be TCP
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(where)
         made.listen(1024)
-    except OSError as error:
+    except OSError:
         made.close()
-        raise UsageError(f"can't listen at {address} ({error.strerror}): name another port with --http") from None
+        raise
     return made
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from tacit.errors import UsageError
+from tacit.serve.listening import listening_at
 from tacit.views.web.access import Access
 from tacit.views.web.app import make_app
 from tacit.views.web.shelf import Shelf
@@ -86,21 +87,16 @@ def listen(host: str, port: int | None) -> socket.socket:
     tries = range(PORT, PORT + _TRIES) if port is None else (port,)
     for number in tries:
         try:
-            family, kind, protocol, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
-            made = socket.socket(family, kind, protocol)  # asyncio sends without delay where it is known to be TCP
+            found = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
         except (OSError, UnicodeError) as error:
             raise UsageError(f"--host {host}: {error}: leave it out for 127.0.0.1") from None
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(where)
-            made.listen(128)
+            return listening_at(found)
         except OSError as error:
-            made.close()
             if error.errno == errno.EADDRINUSE:
                 continue
             remedy = "a port above 1023" if error.errno == errno.EACCES else "an address of this machine"
             raise UsageError(f"can't listen at {host}, port {number} ({error.strerror}): give {remedy}") from None
-        return made
     if port is None:
         raise UsageError(f"ports {PORT} to {PORT + _TRIES - 1} are all taken: give another with --port")
     raise UsageError(f"port {port} is taken: give another with --port, or none for the next that is free")
