@@ -273,6 +273,7 @@ def test_a_page_can_be_followed(page, world, shell, free_port, monkeypatch, caps
     folder = world(WORLDS.get(page.name, ["empty"]))
     monkeypatch.chdir(folder)
     ports, said, everything = {port: free_port() for port in PORTS}, "", ""
+    names = {"__name__": "docs"}  # of one Python session, from the page's first line to its last
     for block in blocks(page):
         if block.name == "printed":
             compare(block, said)
@@ -284,7 +285,7 @@ def test_a_page_can_be_followed(page, world, shell, free_port, monkeypatch, caps
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(with_ports(block.text, ports))
         elif block.language == "python":
-            exec(compile(block.text, str(block), "exec"), {"__name__": "docs"})
+            exec(compile(block.text, str(block), "exec"), names)
             said = capsys.readouterr().out
         elif block.language == "sh":
             code, said = shell(script(block, ports), folder)

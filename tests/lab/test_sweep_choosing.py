@@ -120,8 +120,8 @@ def test_choosing_from_a_sweep_and_by_sweeping():
     recipe = {"attacks": ["norm"], "layers": ["cut"], "epochs": 1}
     rows = [{**one, **dict.fromkeys(wanted(recipe), 0.5)} for one in ROWS]
     assert Sweep(None, as_table(rows), {"recipe": recipe}).best(0.6).point.setting.strength == 4.0
-    data = generated.table(400, (5,), 2, 0.4, 0)
-    options = {"epochs": 1, "batch_size": 64, "network": {"width": 8, "layers": 4}, "points": 1}
+    data = generated.table(4000, (5,), 2, 0.4, 0)
+    options = {"epochs": 1, "batch_size": 512, "network": {"width": 8, "layers": 4}, "points": 1}
     choice = choose(data, limit=0.9, protect=["iso(t=10000)"], quick=True, **options)
     assert choice.holds
     assert choice.point.setting.spelled == "iso(t=10000)"

@@ -1,5 +1,7 @@
 """Companies that have trained, each once for all tests."""
 
+import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -34,6 +36,14 @@ def _split(tmp_path_factory):
         list(both.map(Folder.align, companies, timeout=120))
         list(both.map(Folder.train, companies, timeout=120))
     return {company.config.name: company for company in companies}
+
+
+@pytest.fixture(autouse=True)
+def _state_of_the_test(tmp_path_factory, monkeypatch):
+    """What a test's copies send is counted for it alone: another's copies would be older ones."""
+    own = tmp_path_factory.mktemp("counted") / "state"
+    shutil.copytree(os.environ["TACIT_STATE"], own)
+    monkeypatch.setenv("TACIT_STATE", str(own))
 
 
 @pytest.fixture(scope="session", name="processes")

@@ -207,7 +207,8 @@ def _code(value: Any, known: pl.Series, ranks: NDArray[np.int32] | None, missing
 
 def _scaled(values: NDArray[np.float64], shift: float, spread: float, scaling: Scaling) -> NDArray[np.float64]:
     if scaling == "range":
-        return np.clip((np.nan_to_num(values, nan=0.0) - shift) / spread, 0.0, 1.0)
+        with np.errstate(over="ignore"):  # far beyond a tiny range is its end
+            return np.clip((np.nan_to_num(values, nan=0.0) - shift) / spread, 0.0, 1.0)
     return np.nan_to_num((values - shift) / spread, nan=0.0)
 
 
