@@ -13,6 +13,7 @@ from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
 FACTS = Facts(order=70, joined=("mean",), steers=True, live=True, sweep="some batches")
+_SMALL = 256  # rows of a matrix
 
 
 def residual(directions: int | None = None) -> Attack:
@@ -64,8 +65,19 @@ def _outside(x: Tensor, directions: int) -> Tensor:
     _, batch, width = x.shape
     basis: Tensor
     if width <= batch:
-        basis = torch.linalg.eigh(x.mT @ x).eigenvectors  # columns by rising energy  (steps, width, width)
+        basis = _eigh(x.mT @ x)[1]  # columns by rising energy  (steps, width, width)
         return (x @ basis[..., : width - directions]).square().sum(-1)
     energy: Tensor
-    energy, basis = torch.linalg.eigh(x @ x.mT)  # row i has energy * basis[i]^2 along each  (steps, batch, batch)
+    energy, basis = _eigh(x @ x.mT)  # row i has energy * basis[i]^2 along each  (steps, batch, batch)
     return (basis.square() * energy.clamp_min(0.0)[..., None, :])[..., : batch - directions].sum(-1)
+
+
+def _eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Rising eigenvalues, and eigenvectors as columns.
+
+    A GPU's library takes small matrices one by one, in hundreds of kernels each that hold up whatever trains beside
+    them: the processor is as fast.
+    """
+    small = matrices.is_cuda and matrices.shape[-1] <= _SMALL
+    values, vectors = torch.linalg.eigh(matrices.cpu() if small else matrices)
+    return values.to(matrices.device), vectors.to(matrices.device)

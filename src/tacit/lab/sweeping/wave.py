@@ -34,7 +34,8 @@ class Wave:
     """Trains settings together and writes down what each part of their training brought.
 
     `run` goes stretch by stretch; between two of them `state` is all there is to know. A replica that runs away has
-    nothing but nulls from that stretch on, and a note; the others do not notice.
+    nothing but nulls from that stretch on, and a note; the others do not notice. On CUDA the networks' products are in
+    TensorFloat32: figures differ from those in float32 by no more than those of two runs with one seed do.
 
     Args:
         recipe: what all settings share.
@@ -51,8 +52,8 @@ class Wave:
         self.settings = tuple(settings.values())
         self.stack: Stack = Stack(
             data.train, recipe.network, self.settings, batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate, device=recipe.device, attacks=recipe.attacks, layers=recipe.layers,
-            last=recipe.last, follow=recipe.follow, visits=recipe.visits,
+            learning_rate=recipe.learning_rate, device=recipe.device, tf32=True,
+            attacks=recipe.attacks, layers=recipe.layers, last=recipe.last, follow=recipe.follow, visits=recipe.visits,
         )  # fmt: skip
         self.rows: list[Row] = []
         self.done = 0

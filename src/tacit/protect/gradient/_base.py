@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
@@ -41,7 +42,11 @@ def fused(compute: Compute) -> Compute:
     @functools.wraps(compute)
     def call(*arguments: Any) -> Any:
         on_cuda = any(isinstance(argument, Tensor) and argument.is_cuda for argument in arguments)
-        return compiled()(*arguments) if on_cuda else compute(*arguments)
+        if not on_cuda:
+            return compute(*arguments)
+        with warnings.catch_warnings():  # of the compiler, that products are as exact as asked for
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
+            return compiled()(*arguments)
 
     return cast("Compute", call)
 
