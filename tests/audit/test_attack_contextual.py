@@ -62,7 +62,7 @@ def test_the_slope_is_seen_where_neither_side_tells_alone_and_where_features_tel
         signed = (2 * label - 1)[..., None] * embedding + torch.randn(8, 512, 6, generator=noise)
         known = Known(labels=torch.where(torch.rand(label.numel(), generator=noise) < 0.5, label.flatten(), -1))
         guess = contextual()(View.of(signed, embedding=embedding), known, noise)
-        assert leak_auc(guess, label.flatten()).value > (0.85 if follow else 0.95)
+        assert leak_auc(guess, label.flatten()).value > (0.8 if follow else 0.92)
         assert guess.baseline is None
 
 

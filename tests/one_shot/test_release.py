@@ -240,8 +240,8 @@ def test_where_few_different_embeddings_are_known_well_nothing_is_learnt(monkeyp
     learnt = audit(codes, inputs)
     assert {finding.decoder for finding in looked_up.findings} <= {"exact", "nearest", "together"}
     assert "the 16 different embeddings" in looked_up.notes[0]
-    assert looked_up.worst == pytest.approx(learnt.worst, abs=0.01)
-    assert looked_up.numbers == pytest.approx(learnt.numbers, abs=0.005)
+    assert looked_up.worst == pytest.approx(learnt.worst, abs=0.05)
+    assert looked_up.numbers == pytest.approx(learnt.numbers, abs=0.02)
 
 
 def test_fresh_noise_on_equal_rows_is_noticed():
