@@ -9,6 +9,7 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli._ending import DEBUG, Verbs, end_with
+from tacit.cli._options import flag
 from tacit.cli.audit import audit
 from tacit.cli.conformance import conformance
 from tacit.cli.dashboard import dashboard
@@ -46,9 +47,7 @@ def tacit(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.", metavar="")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help=f"Show a traceback with every error; {DEBUG}=1 does the same.", metavar="")
-    ] = False,
+    debug: Annotated[bool, flag(f"Show a traceback with every error; {DEBUG}=1 does the same.", "--debug")] = False,
 ) -> None:
     """Split learning that attacks itself while it trains, and keeps the leak under a limit.
 

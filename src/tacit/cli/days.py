@@ -21,6 +21,7 @@ from tacit.cli._options import (
     Rate,
     Rows,
     Seeds,
+    option,
 )
 from tacit.cli._show import leak, make_folder
 from tacit.cli._swept import left_out
@@ -40,17 +41,14 @@ def days(  # typer reads each option from a parameter
     folder: DataFolder = None,
     protect: Protect = "max_norm,marvell(scale=4),matched(leak_auc=0.6)",
     seeds: Seeds = 3,
-    period: Annotated[int, typer.Option(min=1, help="How many days count as one.", metavar="N")] = 7,
+    period: Annotated[int, option("How many days count as one.", "N", min=1)] = 7,
     rows: Rows = None,
     batch_size: BatchSize = None,
     learning_rate: Rate = None,
     bad: Bad = "raise",
     cache: Cache = None,
     device: Device = "auto",
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Results and picture. [default: runs/days-DATA]", metavar="DIR", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, option("Results and picture. [default: runs/days-DATA]", "DIR")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

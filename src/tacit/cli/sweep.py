@@ -27,6 +27,8 @@ from tacit.cli._options import (
     Rate,
     Rows,
     Seeds,
+    flag,
+    option,
     spread,
 )
 from tacit.cli._show import make_folder
@@ -45,9 +47,7 @@ class Asked:
     data: Name = "flights"
     folder: DataFolder = None
     protect: Protect = "iso,max_norm,marvell,matched"
-    strengths: Annotated[
-        int, typer.Option(min=1, help="How many of each protection, from mild to strong.", metavar="N")
-    ] = 8
+    strengths: Annotated[int, option("How many of each protection, from mild to strong.", "N", min=1)] = 8
     epochs: Epochs = 5
     seeds: Seeds = 1
     rows: Rows = None
@@ -57,14 +57,10 @@ class Asked:
     bad: Bad = "raise"
     cache: Cache = None
     device: Device = "auto"
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="Share the work with a Ray cluster: ADDRESS, auto or local.", metavar="ADDRESS"),
-    ] = None
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Only the attacks on single batches, not the strong ones.", metavar=""),
-    ] = False
+    cluster: Annotated[str | None, option("Share the work with a Ray cluster: ADDRESS, auto or local.", "ADDRESS")] = (
+        None
+    )
+    quick: Annotated[bool, flag("Only the attacks on single batches, not the strong ones.", "--quick")] = False
 
 
 @spread
@@ -72,12 +68,7 @@ def sweep(
     asked: Asked,
     exchange: Exchange,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Results and picture. [default: runs/sweep-DATA or runs/one-shot-DATA]",
-            metavar="DIR",
-            show_default=False,
-        ),
+        Path | None, option("Results and picture. [default: runs/sweep-DATA or runs/one-shot-DATA]", "DIR")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -119,21 +110,12 @@ def sweep(
 def choose(
     asked: Asked,
     exchange: Exchange,
-    limit: Annotated[
-        float, typer.Option(help="The leak AUC that no attack may reach; 0.5 is a coin flip.", metavar="AUC")
-    ] = 0.6,
+    limit: Annotated[float, option("The leak AUC that no attack may reach; 0.5 is a coin flip.", "AUC")] = 0.6,
     feature_limit: FeatureLimit = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Choose from a finished sweep's results.parquet.", metavar="FILE"),
-    ] = None,
+    source: Annotated[Path | None, option("Choose from a finished sweep's results.parquet.", "FILE", "--from")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Results and picture. [default: that of --from, runs/sweep-DATA or runs/one-shot-DATA]",
-            metavar="DIR",
-            show_default=False,
-        ),
+        option("Results and picture. [default: that of --from, runs/sweep-DATA or runs/one-shot-DATA]", "DIR"),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,

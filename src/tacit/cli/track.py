@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli._options import Json, Quiet, Runs, run_folders
+from tacit.cli._options import Json, Quiet, Runs, flag, option, run_folders
 from tacit.cli._show import plain
 from tacit.errors import UsageError
 
@@ -20,13 +20,11 @@ _PAUSE = 2.0  # seconds between two looks
 
 
 def track(
-    to: Annotated[Literal["tensorboard", "mlflow", "parquet"], typer.Option(help="What the figures are written for.")],
-    out: Annotated[str, typer.Option(help="A folder; with mlflow also the http(s) URI of a server.", metavar="DIR")],
+    to: Annotated[Literal["tensorboard", "mlflow", "parquet"], option("What the figures are written for.")],
+    out: Annotated[str, option("A folder; with mlflow also the http(s) URI of a server.", "DIR")],
     runs: Runs = None,
-    experiment: Annotated[str, typer.Option(help="Of MLflow.", metavar="NAME")] = "tacit",
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until all runs are finished, or Ctrl-C.", metavar="")
-    ] = False,
+    experiment: Annotated[str, option("Of MLflow.", "NAME")] = "tacit",
+    follow: Annotated[bool, flag("Go on until all runs are finished, or Ctrl-C.", "--follow")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
