@@ -67,12 +67,11 @@ def frame(reader: Reader) -> pl.DataFrame:
     """
     import polars as pl
 
+    pieces = []
     if isinstance(reader, SweepReader):
-        pieces = [
-            _figures((reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None), curve)
-            for point in reader.points
-            for curve in reader.replica(point["replica"], points=_ALL)["curves"]
-        ]
+        for point in reader.points:
+            who = (reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None)
+            pieces += [_figures(who, series.shown(_ALL)) for series in reader.series(point["replica"]).values()]
     else:
         who = (reader.place.id, reader.status.get("run"), reader.status.get("party"))
         pieces = [_figures(who, series.shown(_ALL)) for series in reader.series.values()]

@@ -98,17 +98,11 @@ class SweepReader:
         matrix = _matrix(self._trainings)
         return {**self.card(), "points": self.points, "attacks": attacks, "matrix": matrix, "about": self.about}
 
-    def replica(self, number: int, points: int = 2000) -> dict[str, Any]:
-        """One training of the sweep, as the page of a run shows it.
-
-        Args:
-            number: of the replica.
-            points: of a curve, at most.
-        """
+    def series(self, number: int) -> dict[str, Series]:
+        """Every curve of one training of the sweep, by group and name."""
         import polars as pl
 
-        trainings = [row for row in self._trainings if row["replica"] == number]
-        if self.table is None or not trainings:
+        if self.table is None or all(row["replica"] != number for row in self._trainings):
             raise UsageError(f"{self.place.name} has no training {number}")
         parts = self.table.filter(pl.col("replica") == number, pl.col("part") != "whole").sort("step")
         curves = [Series(name, "utility") for name in UTILITY if name not in _COSTS]
@@ -117,7 +111,17 @@ class SweepReader:
             ends = (f"{curve.name} low", f"{curve.name} high") if curve.group == "gate" else ()
             for step, value, *interval in parts.select("step", curve.name, *ends).drop_nulls().iter_rows():
                 curve.add(step, value, (interval[0], interval[1]) if interval else None)
-        curves = [curve for curve in curves if len(curve)]
+        return {f"{curve.group}/{curve.name}": curve for curve in curves if len(curve)}
+
+    def replica(self, number: int, points: int = 2000) -> dict[str, Any]:
+        """One training of the sweep, as the page of a run shows it.
+
+        Args:
+            number: of the replica.
+            points: of a curve, at most.
+        """
+        curves = self.series(number).values()
+        trainings = [row for row in self._trainings if row["replica"] == number]
         return {
             "id": self.place.id, "kind": "replica", "name": self.place.name, **_point(trainings[0]), "steps": None,
             "limits": None, "measure": "leak_auc", "curves": [curve.shown(points) for curve in curves],
