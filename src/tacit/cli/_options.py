@@ -117,11 +117,7 @@ Device = Annotated[
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb whose options stand in dataclasses: typer sees each of their fields as an option of the verb itself.
-
-    Args:
-        verb: a function; of each argument that is a dataclass the fields take its place.
-    """
+    """A verb whose options stand in dataclasses: typer sees each of their fields as an option of the verb itself."""
     hints = get_type_hints(verb, include_extras=True)
     options: list[inspect.Parameter] = []
     fields: dict[str, list[str]] = {}

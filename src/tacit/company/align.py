@@ -199,12 +199,7 @@ class Work:
                 self.give_up(error, "`tacit align --again`")
 
     def give_up(self, error: LinkError, command: str) -> None:
-        """A link has broken: whoever has been answered by then is not let in again by itself.
-
-        Args:
-            error: that says so.
-            command: with which people begin again.
-        """
+        """A link has broken: whoever has been answered by then is not let in again by itself."""
         if self.answered:
             raise LinkError(
                 f"{error}; by then {', '.join(self.answered)} had been answered and may know which of its ids are "
@@ -296,16 +291,7 @@ def _same_end(link: Link, digest: str) -> None:
 
 
 def store(where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArray[np.int64]) -> Aligned:
-    """Write an alignment down: the row numbers first, then the file that says that they are there.
-
-    Args:
-        where: the run's folder.
-        run: as in `Aligned`, like all that follow.
-        id: the alignment's name.
-        seed: of the batches.
-        digest: of the common ids.
-        rows: row numbers in the party's table, in the common order.
-    """
+    """Write an alignment down: the row numbers first, then the file that says that they are there."""
     with storing(where / FILE):
         (where / FILE).unlink(missing_ok=True)
     hashed = hashlib.sha256()
@@ -318,12 +304,7 @@ def store(where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArr
 
 
 def read(where: Path, run: str) -> Aligned:
-    """An alignment as it was written down for this run; a `StorageError` where anything of it is not as it was.
-
-    Args:
-        where: the run's folder.
-        run: the contract's run, which must be the one that was aligned for.
-    """
+    """An alignment as it was written down for this run; a `StorageError` where anything of it is not as it was."""
     path, rows = where / FILE, where / _ROWS
     try:
         fields: dict[str, Any] = json.loads(path.read_bytes())

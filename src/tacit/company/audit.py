@@ -216,15 +216,7 @@ def _labels_leak(
     missing: list[Missing],
     progress: Progress,
 ) -> tuple[Leak, ...]:
-    """Every attack on single messages, and on all visits of an example together where there are any.
-
-    Args:
-        batches: what was received, and the clean gradients.
-        visits: the same of followed examples.
-        labels: of each id.
-        missing: told what can't run.
-        progress: told how far it is.
-    """
+    """Every attack on single messages, and on all visits of an example together where there are any."""
     leaks: tuple[Leak, ...] = ()
     on: Literal["batches", "visits"]
     for on, seen in (("batches", batches), ("visits", visits)):

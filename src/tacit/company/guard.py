@@ -157,15 +157,8 @@ class Guard(ABC):
 class Watch:
     """Records what a party sends, and looks at some of it.
 
-    Args:
-        folder: of the run.
-        contract: for how wide messages are.
-        plan: of the training.
-        record: what to keep.
-        live: how often to look.
-        secret: says which examples are followed, which batches kept and which looked at: a peer that knew it could
-            behave just there.
-        look: attacks a message.
+    The secret says which examples are followed, which batches kept and which looked at: a peer that knew it could
+    behave just there.
     """
 
     def __init__(
@@ -286,12 +279,7 @@ def _most_followed(contract: Contract) -> int:
 class RunLedger:
     """A party's ledger, open for one run.
 
-    Args:
-        folder: of the party.
-        contract: what was agreed on.
-        rows: that are aligned.
-        plan: of the training.
-        tally: counts the ledger's records apart from the folder, with which an older ledger would come back.
+    The tally counts its records apart from the folder, with which an older ledger would come back.
     """
 
     def __init__(self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, tally: Tally) -> None:
@@ -336,14 +324,7 @@ class RunLedger:
         return step < self._entries.answered("train")
 
     def enter(self, task: Task, step: int, event: Event, figures: Mapping[str, float] | None = None) -> None:
-        """A message about the rows of a task is about to leave.
-
-        Args:
-            task: that it belongs to.
-            step: its number among the training steps, or among the evaluations.
-            event: what was done to it.
-            figures: of its protection.
-        """
+        """A message about the rows of a task is about to leave."""
         self._entries.answer(task.what, step, task.turn, task.digest, event, figures)
 
     def tell(self, epoch: int) -> None:

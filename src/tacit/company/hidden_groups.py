@@ -34,16 +34,7 @@ def hidden_sums(
     telling: ExchangeTelling,
     part: Callable[[str, Callable[[Path], None]], Path],
 ) -> NDArray[np.float64]:
-    """What sums over groups that nobody sees tell about each training row.  (rows,)
-
-    Args:
-        asking: the conversation with the label party.
-        folder: of the feature party.
-        run: of this contract over this alignment.
-        seen: the training rows, without what is withheld.
-        telling: where the run stands.
-        part: makes a part of the run, once.
-    """
+    """What sums over groups that nobody sees tell about each training row.  (rows,)"""
     contract, exchange = folder.one_shot, folder.one_shot.exchange
     base()  # the library is there, or its absence is told before anybody is asked
     check_enough_rows(exchange.group_size, len(seen), "rows")

@@ -49,12 +49,6 @@ class Half:
 class Joined(nn.Module):
     """A top for several embeddings: they are laid side by side, and one ReLU layer makes them as wide as the top.
 
-    Args:
-        top: takes one embedding (batch, width), then the party's own features.
-        cuts: the shape of a row of each embedding.
-        width: what the top takes.
-        generator: where the first weights come from; torch's own generator if None.
-
     >>> top = Joined(WideDeepTop(width=16), cuts=[(8,), (2, 4)], width=16)
     >>> top(torch.zeros(5, 8), torch.zeros(5, 2, 4)).shape
     torch.Size([5])
@@ -93,16 +87,7 @@ def build(
     seed: int | None = None,
     classes: int = 2,
 ) -> nn.Module:
-    """The party's half of the model, tried out on two rows before training starts.
-
-    Args:
-        folder: the party's, where a factory's file is looked for.
-        config: the party's settings.
-        contract: what was agreed on.
-        inputs: the party's own inputs.
-        seed: of the first weights; `first_seed(config)` if not given.
-        classes: how many the labels have, for the loss "softmax".
-    """
+    """The party's half of the model, tried out on two rows before training starts."""
     half = describe(config, contract, inputs, classes)
     seed = first_seed(config) if seed is None else seed
     with torch.random.fork_rng(devices=[]):
@@ -181,13 +166,7 @@ def _wide_deep(config: Party, half: Half, generator: torch.Generator) -> nn.Modu
 
 
 def load_factory(folder: Path, factory: str, section: str = "[model]") -> Callable[..., Any]:
-    """A function of the party's own, as settings name it: "file:function" or "module:function".
-
-    Args:
-        folder: the party's, where the file is looked for.
-        factory: its name.
-        section: of the settings, for errors.
-    """
+    """A function of the party's own, as settings name it: "file:function" or "module:function"."""
     where, _, name = factory.rpartition(":")
     module = _import(folder, where, section)
     function: Callable[..., Any] | None = getattr(module, name, None)
@@ -255,14 +234,7 @@ def _execute(path: Path) -> ModuleType:
 
 
 def try_out(module: nn.Module, half: Half, own: Sequence[Tensor], device: torch.device | None = None) -> None:
-    """Two rows through a half of the model, so that a wrong shape is told now and not by the peer.
-
-    Args:
-        module: the half.
-        half: what it has to be.
-        own: the party's inputs, of two rows or more.
-        device: of the embeddings that a top gets.
-    """
+    """Two rows through a half of the model, so that a wrong shape is told now and not by the peer."""
     own = [tensor[:2] for tensor in own]
     rows = len(own[0]) if own else 2
     if half.role == "features":

@@ -95,13 +95,7 @@ class _Side:
 def train_features(
     folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
 ) -> FeatureOutcome:
-    """Train as a feature party. Started again after whatever ended it, it goes on where it was.
-
-    Args:
-        folder: of the party.
-        telling: where the run stands.
-        restored: told what is missing where somebody answers for going on from an older copy of the folder.
-    """
+    """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")

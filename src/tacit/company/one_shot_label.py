@@ -79,13 +79,7 @@ class LabelOutcome:
 def train_label(
     folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
 ) -> LabelOutcome:
-    """Train as the label party. Started again after whatever ended it, it goes on where it was.
-
-    Args:
-        folder: of the party.
-        telling: where the run stands.
-        restored: told what is missing where somebody answers for going on from an older copy of the folder.
-    """
+    """Train as the label party. Started again after whatever ended it, it goes on where it was."""
     contract = folder.one_shot
     where = folder.run_folder(contract)
     telling.part("preparing")

@@ -59,10 +59,8 @@ def append(path: Path, content: dict[str, Any]) -> None:
 def read(path: Path, *, shown: bool = False) -> list[dict[str, Any]]:
     """All lines, in their order; a `StorageError` where one is not what was written, or is missing.
 
-    Args:
-        path: of the record.
-        shown: whether they are for a page alone, on which nothing depends; that also works where the party's keys are
-            not at hand, and nothing more than the digests can be checked.
+    With `shown` they are for a page alone, on which nothing depends: that also works where the party's keys are not at
+    hand, and nothing more than the digests can be checked.
     """
     sealed = not shown or seals.key_of(path.parent) is not None
     least = _counted(path) if sealed else 0  # before the lines are read: another process may add one in between

@@ -72,19 +72,7 @@ def run(
     hidden_sums: bool = False,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Set both up, align and train in one exchange; what came of it, as plain values.
-
-    Args:
-        out: where the folders are made.
-        rows: how many flights to use; all of them if not given.
-        seed: of everything that is drawn at home.
-        width: numbers that the airport sends of a flight.
-        limit: leak AUC of a label.
-        odds: the factor by which a label's odds change at most.
-        label: what is learnt: who comes an hour late, which of three classes of delay, or how many minutes.
-        hidden_sums: whether labels are sent as sums over groups that nobody sees, of who comes an hour late.
-        progress: told what is being done.
-    """
+    """Set both up, align and train in one exchange; what came of it, as plain values."""
     if hidden_sums and label != "late":
         raise UsageError("hidden sums are of two classes: leave --label out, or --hidden-sums")
     companies = prepare(
@@ -96,13 +84,7 @@ def run(
 
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
-    """Let two companies that are set up align and train; what came of it, as plain values.
-
-    Args:
-        airline: has the labels.
-        airport: has the features.
-        progress: told what is being done.
-    """
+    """Let two companies that are set up align and train; what came of it, as plain values."""
     started = time.perf_counter()
     told = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
     aligned = time.perf_counter()
@@ -138,13 +120,7 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
 
 
 def three_flights(airline: Company, airport: Company, *, seed: int) -> list[dict[str, Any]]:
-    """Score three flights that nobody was trained on, two of them in time and one an hour late, through both halves.
-
-    Args:
-        airline: has the labels, and the scorer.
-        airport: has the embedder.
-        seed: draws them.
-    """
+    """Score three flights that nobody was trained on, two of them in time and one an hour late, through both halves."""
     sides = [Folder(company.folder) for company in (airline, airport)]
     rows = [np.asarray(aligned(folder).rows) for folder in sides]
     tables = [pl.scan_parquet(folder.data) for folder in sides]

@@ -112,16 +112,7 @@ def train(
     protect_embedding: Sequence[EmbeddingProtection] = (),
     progress: Progress = lambda *_: None,
 ) -> Trained:
-    """Train under a protection and write down what is sent.
-
-    Args:
-        protection: as it would be written in code.
-        problem: what to train.
-        course: how.
-        protect: of the gradient; none sends bare gradients.
-        protect_embedding: of the embedding, in their order.
-        progress: told of every step.
-    """
+    """Train under a protection and write down what is sent."""
     rows, test = problem.train, problem.test
     bottom, top = problem.models(course.seed)
     record = Recorder(last=course.last, follow=min(course.follow, len(rows)))
@@ -145,13 +136,7 @@ def train(
 
 
 def attack(trained: Trained, *, last: int | None = None, progress: Progress = lambda *_: None) -> Trial:
-    """Try every attack on single batches and, where rows were visited several times, on all visits of a row.
-
-    Args:
-        trained: what is attacked.
-        last: attack only so many of the batches that were kept.
-        progress: told of every attack.
-    """
+    """Try every attack on single batches and, where rows were visited several times, on all visits of a row."""
     labels, seed = trained.problem.train.labels, trained.course.seed
     skipped: dict[tuple[str, str], str] = {}
     batches = trained.record.batches()

@@ -115,18 +115,7 @@ def set_up(
     label: str = "late",
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Company, Company]:
-    """An airline and an airport: folders with tables and settings, certificates exchanged, one contract.
-
-    Args:
-        out: where the folders are made.
-        contract: the text of contract.toml.
-        rows: how many flights to use; all of them if not given.
-        seed: of everything that is drawn.
-        threads: of each.
-        limits: lines of the airline's party.toml, about its labels.
-        label: the column of them.
-        more: lines of the party.toml of each role.
-    """
+    """An airline and an airport: folders with tables and settings, certificates exchanged, one contract."""
     data, network = flights.tables(), _free_address()
     airline = data.airline if label == "late" else flights.with_delays(data.airline)
     folders: dict[str, Folder] = {}
@@ -170,26 +159,12 @@ def _new_folder(path: Path, role: Literal["label", "features"]) -> Folder:
 
 
 def run(out: Path, *, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Progress) -> dict[str, Any]:
-    """Set both up, align, train and audit; what came of it, as plain values.
-
-    Args:
-        out: where the folders are made.
-        epochs: how often every flight is visited.
-        rows: how many flights to use; all of them if not given.
-        seed: of the weights.
-        progress: told what is being done.
-    """
+    """Set both up, align, train and audit; what came of it, as plain values."""
     return meet(*prepare(out, epochs=epochs, rows=rows, seed=seed), progress=progress)
 
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
-    """Let two companies that are set up align, train and audit; what came of it, as plain values.
-
-    Args:
-        airline: has the labels; its report is copied beside its folder.
-        airport: has the features.
-        progress: told what is being done.
-    """
+    """Let two companies that are set up align, train and audit; what came of it, as plain values."""
     started = time.perf_counter()
     told = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
     aligned = time.perf_counter()
@@ -237,14 +212,7 @@ def _protect(company: Company) -> Protect:
 def together(
     companies: list[Company], verb: str, show: Callable[[], None], done: tuple[int, ...] = (0,)
 ) -> dict[str, Any]:
-    """Give all companies the same command at the same time; what the first one answers.
-
-    Args:
-        companies: that are given it.
-        verb: the command.
-        show: called while they are at it.
-        done: exit codes of a command that has done its work.
-    """
+    """Give all companies the same command at the same time; what the first one answers."""
     processes = [company.start(verb, "--json") for company in companies]
     pool = ThreadPoolExecutor(len(processes))
     hearing = [pool.submit(process.communicate) for process in processes]  # a full pipe would hold its writer for ever

@@ -32,12 +32,7 @@ class Loaded:
 
 
 def load(spec: str, options: Mapping[str, object]) -> Loaded:
-    """The protection that a file makes.
-
-    Args:
-        spec: the file's path, or path:factory.
-        options: what the factory is called with.
-    """
+    """The protection that a file makes."""
     path, _, name = spec.rpartition(":") if not spec.endswith(".py") else (spec, "", "")
     file = Path(path or spec)
     if not file.is_file():

@@ -35,11 +35,7 @@ def damage(place: Place, error: Exception) -> str:
 
 
 def find(roots: Sequence[Path | str]) -> list[Place]:
-    """All runs and sweeps under some folders, newest first. Links are not followed, and what can't be read is left out.
-
-    Args:
-        roots: parties' folders, run folders, sweeps, or any folder above them.
-    """
+    """All runs and sweeps under some folders, newest first; links are not followed, what can't be read is left out."""
     places: dict[Path, tuple[float, Place]] = {}
     for root in roots:
         for folder, mark, kind in _marked(Path(root).resolve()):

@@ -20,22 +20,11 @@ class Show(Protocol):
     """What a command calls to tell how far it is."""
 
     def __call__(self, what: str, done: int, total: int, /) -> None:
-        """Tell it.
-
-        Args:
-            what: is being done.
-            done: the part that is done.
-            total: the whole; 0 where nobody knows.
-        """
+        """Tell what is being done, how much of it is done, and how much there is; 0 where nobody knows."""
 
 
 class Pace:
-    """How fast the work goes and how long it will take, from when which part of it was done.
-
-    Args:
-        unit: what is counted, in the plural, as "steps".
-        now: a clock that never goes back.
-    """
+    """How fast the work goes and how long it will take, from when which part of it was done."""
 
     def __init__(self, unit: str, now: Callable[[], float] = time.monotonic) -> None:
         self._unit = unit
@@ -72,14 +61,7 @@ class Pace:
 def one_bar(
     *, quiet: bool, first: str, unit: str = "steps", now: Callable[[], float] = time.monotonic
 ) -> Iterator[Show]:
-    """What to call while a long command runs; it shows a bar, or lines where the error stream is no terminal.
-
-    Args:
-        quiet: shows nothing at all.
-        first: what is being done at the beginning.
-        unit: what the parts are, in the plural.
-        now: a clock that never goes back.
-    """
+    """What to call while a long command runs; it shows a bar, or lines where the error stream is no terminal."""
     if quiet:
         yield lambda *_: None
         return

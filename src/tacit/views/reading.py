@@ -61,9 +61,6 @@ def frame(reader: Reader) -> pl.DataFrame:
     """Every figure as one long table: place, run, party, group, name, measure, step, time, value, low, high.
 
     The pace of a run is the group "pace", with times and no steps: "turn" and "journal_bytes".
-
-    Args:
-        reader: of a run or a sweep, refreshed.
     """
     import polars as pl
 

@@ -122,13 +122,7 @@ class RunReader:
         }  # fmt: skip
 
     def detail(self, points: int = 2000, first: float | None = None, last: float | None = None) -> dict[str, Any]:
-        """What a page about this run shows.
-
-        Args:
-            points: of a curve, at most.
-            first: step at which curves begin; the very first if not given.
-            last: step at which they end.
-        """
+        """What a page about this run shows."""
         report = self.report or {}
         leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
         pace = pace_of(self.pace, self.events, points)

@@ -142,9 +142,6 @@ class Tail:
 
     A line that is not finished is left for the next time. A file that was written anew, or is shorter than before, is
     read from its beginning; whoever keeps what was read before must forget it then.
-
-    Args:
-        path: of the file, which may not be there yet.
     """
 
     def __init__(self, path: Path) -> None:

@@ -114,12 +114,7 @@ class SweepReader:
         return {f"{curve.group}/{curve.name}": curve for curve in curves if len(curve)}
 
     def replica(self, number: int, points: int = 2000) -> dict[str, Any]:
-        """One training of the sweep, as the page of a run shows it.
-
-        Args:
-            number: of the replica.
-            points: of a curve, at most.
-        """
+        """One training of the sweep, as the page of a run shows it."""
         curves = self.series(number).values()
         trainings = [row for row in self._trainings if row["replica"] == number]
         return {

@@ -37,12 +37,7 @@ _SEGMENTS = 3  # of the journal, between two checkpoints each: the last two and 
 
 
 def examine(folder: str | Path | None = None, *, progress: Progress = lambda *_: None) -> list[Finding]:
-    """Check this machine and, if one is named, a party's folder.
-
-    Args:
-        folder: the party's; None checks the machine alone.
-        progress: told what is being looked at, how many checks are done, and how many there are at least.
-    """
+    """Check this machine and, if one is named, a party's folder."""
     findings: list[Finding] = []
     for name, check in _checks(None if folder is None else Path(folder)):
         try:

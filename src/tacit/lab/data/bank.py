@@ -67,13 +67,7 @@ def load(
 
 
 def write_generated(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up clients in the official file `bank-full.csv`; an earlier success and a high balance foretell the label.
-
-    Args:
-        folder: where the file goes; it is made where there is none.
-        rows: clients.
-        seed: of everything.
-    """
+    """Made-up clients in the official file `bank-full.csv`; earlier success and a high balance foretell the label."""
     if rows < 2:
         raise UsageError(f"rows is {rows}: choose a number of clients from 2 on")
     draw = np.random.default_rng(seed)

@@ -63,11 +63,6 @@ class Joint:
         Whether a row is for testing depends on its id and the seed alone, not on the other rows or on `limit`. The
         rows of each part come in an order drawn from the seed, so that a run through them without shuffling is fair as
         well.
-
-        Args:
-            test_share: the chance of a row to be for testing.
-            seed: draws the test rows and the order.
-            limit: use this many rows at most, training and test together; None for all.
         """
         if not 0.0 < test_share < 1.0:
             raise UsageError(f"test_share is {test_share}: choose a share between 0 and 1, for example 0.2")
@@ -103,14 +98,6 @@ class Joint:
         """The same as a data set of the lab.
 
         Where the table has the column `DAY`, the rows of each part are sorted by it, and by their id within a day.
-
-        Args:
-            name: of the data set.
-            read: what was done so far, one sentence for each step.
-            faults: the rows that were left out.
-            rows: use this many rows at most, training and test together, drawn at random; None for all.
-            seed: draws the test rows and the order.
-            test_share: the chance of a row to be for testing.
         """
         parts = self.split(test_share, seed, rows)
         used, features, own = len(parts.train) + len(parts.test), parts.train.feature_party, parts.train.label_party

@@ -38,13 +38,7 @@ _VERSION = 1  # of how pictures are decoded; another one makes another cache
 
 
 class Cache:
-    """The decoded pictures of one album at one size.
-
-    Args:
-        folder: in which the cache gets a folder of its own.
-        album: the pictures.
-        size: pixels along each side of a decoded picture, whatever shape it had.
-    """
+    """The decoded pictures of one album at one size."""
 
     def __init__(self, folder: Path, album: Album, size: int) -> None:
         if size < 1:
@@ -62,14 +56,7 @@ class Cache:
         return 3 * self._size * self._size
 
     def decode(self, names: Sequence[str], faults: Faults, *, progress: Progress | None, workers: int) -> list[str]:
-        """Decode those that are not yet; returns the names of those that are now there.
-
-        Args:
-            names: of pictures of the album.
-            faults: what happens to pictures that can't be decoded.
-            progress: told at the start and after every chunk.
-            workers: threads that decode at once.
-        """
+        """Decode those that are not yet; returns the names of those that are now there."""
         pillow()
         marks = self._open()
         missing = [name for name in names if marks[self._place[name]] != _DONE]
@@ -91,9 +78,6 @@ class Cache:
 
     def mapped(self, names: Sequence[str]) -> Tensor:
         """Decoded pictures in this order, mapped from a file that has no name and goes away with the tensor.
-
-        Args:
-            names: of pictures that `decode` has found good.
 
         Returns:
             The pictures.  (names, 3, size, size) uint8

@@ -57,15 +57,7 @@ class Trial:
 def try_all(
     world: World, search: Search, out: Path, *, threads: int = 1, progress: Progress = lambda *_: None
 ) -> list[Trial]:
-    """Try what a search asks for, but for what was tried before with the same data.
-
-    Args:
-        world: the data set.
-        search: what is tried.
-        out: a folder, for what is done.
-        threads: that may be used.
-        progress: told what is being done, how many settings are done and how many there are.
-    """
+    """Try what a search asks for, but for what was tried before with the same data."""
     known = _known(out / FILE, {**search.as_dict(), "data": world.digest})
     jobs = [(family, seed) for seed in range(search.seeds) for family in search.families() if _able(family, world)]
     total, trials = sum(len(search.forms(family)) for family, _ in jobs), list[Trial]()

@@ -37,7 +37,7 @@ class _Half:
         self, modules: Sequence[nn.Module], seed_of: Sequence[int], columns: str | None, device: torch.device
     ) -> None:
         self.replicas = len(modules)
-        self.seed_of = torch.tensor(list(seed_of), device=device)
+        self.seed_of = torch.tensor(list(seed_of), device=device)  # of each replica, whose batches it trains on
         self.columns: Columns | None = None
         alike = list(dict.fromkeys(modules))  # replicas of one seed begin with one module's weights
         states, of = [module.state_dict() for module in alike], [alike.index(module) for module in modules]
@@ -97,13 +97,7 @@ class _Half:
 
 
 class StackedBottom(_Half):
-    """The feature parties' halves of all replicas.
-
-    Args:
-        modules: one ordinary bottom for each replica.
-        seed_of: for each replica the number of its seed, whose batches it trains on.
-        device: where to train them.
-    """
+    """The feature parties' halves of all replicas."""
 
     def __init__(self, modules: Sequence[nn.Module], seed_of: Sequence[int], device: torch.device) -> None:
         first = modules[0]
@@ -116,11 +110,7 @@ class StackedBottom(_Half):
             self.columns = first.inputs.to(device)
 
     def start(self, features: Sequence[Tensor]) -> Tensor:
-        """The input of the first layer; a leaf for autograd where a table is behind it.
-
-        Args:
-            features: of this batch, with the seeds in front or, where all replicas share it, a 1.
-        """
+        """The input of the first layer; a leaf for autograd where a table is behind it."""
         return _channels(self.by_seed(features[0])) if self.pictures else self.inputs(features)
 
     def run(self, x: Tensor, first: int = 0) -> list[Tensor]:
@@ -147,13 +137,7 @@ class StackedBottom(_Half):
 
 
 class StackedTop(_Half):
-    """The label parties' halves of all replicas.
-
-    Args:
-        modules: one ordinary top for each replica.
-        seed_of: as for `StackedBottom`.
-        device: where to train them.
-    """
+    """The label parties' halves of all replicas."""
 
     def __init__(self, modules: Sequence[nn.Module], seed_of: Sequence[int], device: torch.device) -> None:
         first = modules[0]

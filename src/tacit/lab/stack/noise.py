@@ -51,12 +51,7 @@ class GeneratorNoise:
 
 
 class CounterNoise:
-    """Numbers that are a function of a replica's seed, the step and the number of the call within the step.
-
-    Args:
-        seeds: one for each replica.
-        step: the number of the step, a tensor of one int64 that its owner moves.
-    """
+    """Numbers that are a function of a replica's seed, the step and the number of the call within the step."""
 
     def __init__(self, seeds: Sequence[int], step: Tensor) -> None:
         self.seeds = torch.tensor([_signed(seed) for seed in seeds], dtype=torch.int64, device=step.device)

@@ -170,10 +170,7 @@ class Stack:
     def _step(self, rows: Tensor, slots: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One update of all replicas, as tensors alone: its figures (kinds, replicas) and the protections' next state.
 
-        Args:
-            rows: (seeds, batch)
-            slots: where visits of followed rows are kept.  (seeds, batch)
-            state: of the protections.
+        Rows, and the slots in which visits of followed ones are kept, are (seeds, batch).
         """
         for noise in self.noises:
             if isinstance(noise, CounterNoise):

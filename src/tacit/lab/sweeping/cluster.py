@@ -62,11 +62,7 @@ def _answers(address: str) -> None:
 
 
 class Cluster:
-    """A Ray cluster that this process is connected to.
-
-    Args:
-        ray: the module.
-    """
+    """A Ray cluster that this process is connected to."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray

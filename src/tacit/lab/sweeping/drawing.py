@@ -14,14 +14,7 @@ _ACROSS = "leak AUC of the worst attack, with its 95% interval (0.5: a coin flip
 
 
 def draw(points: Sequence[Point], path: Path, *, title: str, choice: Choice | None = None) -> Path | None:
-    """Write the picture; None where no setting can be drawn.
-
-    Args:
-        points: the settings of a sweep, each over all of its seeds.
-        path: of the SVG.
-        title: of the data set.
-        choice: with its limit and the chosen setting, if there is one.
-    """
+    """Write the picture; None where no setting can be drawn."""
     families: dict[str, list[tuple[float, Dot]]] = {}
     for point in points:
         if point.worst is not None and point.test_auc is not None:

@@ -93,12 +93,7 @@ class Sweep:
         return points(self.whole, wanted(self.metadata["recipe"]))
 
     def best(self, limit: float, *, quick: bool = False) -> Choice:
-        """The setting with the best test AUC whose worst attack stays under the limit; see `tacit.lab.choosing`.
-
-        Args:
-            limit: a leak AUC between 0.5, a coin flip, and 1.
-            quick: whether an answer is wanted though some attacks were not tried; without it that is an error.
-        """
+        """The setting with the best test AUC whose worst attack stays under the limit; see `tacit.lab.choosing`."""
         from tacit.lab.choosing import best
 
         return best(self.points(), limit, quick=quick)

@@ -35,11 +35,6 @@ class Wave:
 
     `run` goes stretch by stretch; between two of them `state` is all there is to know. A replica that runs away has
     nothing but nulls from that stretch on, and a note; the others do not notice.
-
-    Args:
-        recipe: what all settings share.
-        data: the rows.
-        settings: by the number of the replica in the whole sweep.
     """
 
     def __init__(self, recipe: Recipe, data: Data, settings: Mapping[int, Setting]) -> None:
@@ -86,12 +81,7 @@ class Wave:
         ]
 
     def run(self, progress: Progress = lambda *_: None, keep: Callable[[Wave], None] = lambda wave: None) -> list[Row]:
-        """Train to the end and judge; the rows of every stretch and of the whole, replica by replica.
-
-        Args:
-            progress: told how far it is.
-            keep: called after every stretch, when `state` may be written down.
-        """
+        """Train to the end and judge; the rows of every stretch and of the whole, replica by replica."""
         each, steps = self.updates // self.recipe.epochs, self.updates
         parts, tested = _TRAINING + (_JUDGING if self.recipe.thorough else 0), None
         for end in stretches(self.recipe.epochs, each, self.recipe.points):
@@ -167,15 +157,7 @@ class Wave:
 def part_rows(
     settings: Mapping[int, Setting], steps: Steps, common: Row, tested: Sequence[Row] | None, fewest: float
 ) -> list[Row]:
-    """A row for each replica about a part of its training; nothing but nulls where it has run away.
-
-    Args:
-        settings: by the number of the replica.
-        steps: the part's updates.
-        common: what all rows have alike.
-        tested: what each replica's model is worth; None where it was not asked.
-        fewest: rows of the rarer class in a batch, on average.
-    """
+    """A row for each replica about a part of its training; nothing but nulls where it has run away."""
     by_column = {leak_column(*key): leaks(each, fewest) for key, each in steps.auc.items()}
     rows = []
     for place, (number, setting) in enumerate(settings.items()):

@@ -64,13 +64,7 @@ def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Marku
 
 
 def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) -> Markup:
-    """What each attack reached while training ran, with the limit as a line; the first few are told apart.
-
-    Args:
-        measure: of all these curves.
-        shown: the curves, those that matter most first.
-        limit: drawn across, where there is one.
-    """
+    """What each attack reached while training ran, with the limit as a line; the first few are told apart."""
     values = [value for curve in shown for value in curve.values if value is not None]
     steps = [step for curve in shown for step in curve.steps]
     across, up = Axis(min(steps), max(steps)), zoomed(measure, values, limit)

@@ -53,14 +53,7 @@ class Panel:
 
 
 def tradeoff(measure: Measure, moments: Sequence[Moment], figure: str, limit: float | None) -> Markup:
-    """How good the model was after each epoch, against what the worst live attack reached in it.
-
-    Args:
-        measure: of the leak.
-        moments: epochs that have both.
-        figure: which of the model's figures.
-        limit: drawn upwards, where there is one.
-    """
+    """How good the model was after each epoch, against what the worst live attack reached in it."""
     dots = [
         Dot(moment.worst.value, value, str(moment.epoch))
         for moment in moments
@@ -84,14 +77,7 @@ def tradeoff(measure: Measure, moments: Sequence[Moment], figure: str, limit: fl
 
 
 def tradeoff_file(title: str, panels: Sequence[Panel], *, worth: str, levels: Mapping[str, float] | None = None) -> str:
-    """Settings of several kinds as a file: a line for each family, told apart by colour and dashes.
-
-    Args:
-        title: of the picture.
-        panels: side by side.
-        worth: what is upwards.
-        levels: lines across all panels, by name: what a model is worth for which nothing is sent.
-    """
+    """Settings of several kinds as a file: a line for each family, told apart by colour and dashes."""
     levels = levels or {}
     styles = {
         name: "bare" if name == "no protection" else f"s{place % _COLOURS + 1}"

@@ -78,12 +78,7 @@ class Following(ABC):
 
 
 class Export(Following):
-    """Runs and sweeps brought to trackers, each training to one of its own.
-
-    Args:
-        roots: as of `Following`.
-        open_tracker: opens a tracker, given an id that stays the same and a name to be read.
-    """
+    """Runs and sweeps brought to trackers, each training to one of its own."""
 
     def __init__(self, roots: Sequence[Path | str], open_tracker: Callable[[str, str], Tracker]) -> None:
         super().__init__(roots)

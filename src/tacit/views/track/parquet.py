@@ -49,11 +49,6 @@ class Tables(Following):
     Attributes:
         rows: of each file, as it was last written.
         sweeps: folders of sweeps, whose tables stay where they are.
-
-    Args:
-        roots: parties' folders, runs, or any folder above them. Where there is nothing it is a `UsageError`.
-        folder: of the files; it is made where it is not there.
-        now: a clock that never goes back.
     """
 
     def __init__(

@@ -29,12 +29,7 @@ class _Metric:
 
 
 def exposition(glances: Sequence[Glance], now: float) -> str:
-    """All figures of all runs.
-
-    Args:
-        glances: at runs; sweeps among them are left out.
-        now: seconds since 1970.
-    """
+    """All figures of all runs."""
     whole = [glance for glance in glances if glance.card["kind"] == "run" and "turn" in glance.card]
     lines = []
     for metric in _METRICS:
