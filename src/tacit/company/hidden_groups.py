@@ -23,8 +23,6 @@ from tacit.one_shot.parts import store_array
 from tacit.one_shot.shipments import Shipment, version_of
 from tacit.one_shot.sums import Sums
 
-__all__ = ["hidden_sums"]
-
 
 def hidden_sums(
     asking: Asking,

@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Replayed", "tensors_in", "with_tensors"]
-
 _BEFORE = 3  # steps of one form that run as they are before it is captured: by then all is compiled and allocated
 
 

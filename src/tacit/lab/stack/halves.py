@@ -20,8 +20,6 @@ from tacit.models.layers import Columns, Layered
 from tacit.models.wide_deep import WideDeepBottom, WideDeepTop
 from tacit.protect.gradient import fused
 
-__all__ = ["StackedBottom", "StackedTop"]
-
 
 class _Half:
     """What both halves share: every dense weight of all replicas in one tensor, and their way back into modules.

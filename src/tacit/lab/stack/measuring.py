@@ -17,8 +17,6 @@ from tacit.contracts import Attack, Known, View
 from tacit.errors import UsageError
 from tacit.protect.gradient import fused
 
-__all__ = ["CHEAP", "EVERY_BATCH", "SAMPLED", "Measure", "pairwise_auc"]
-
 EVERY_BATCH = chosen(lambda known: known.sweep == "every batch")
 """What is tried on every batch if nothing else is said: what takes no more than a few passes over it."""
 

@@ -17,8 +17,6 @@ from tacit.contracts import NoiseSource
 from tacit.errors import UsageError
 from tacit.protect.gradient import fused
 
-__all__ = ["CounterNoise", "GeneratorNoise", "philox", "stacked_noise"]
-
 _MASK = 0xFFFFFFFF
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["RowTable"]
-
 
 class RowTable:
     """The embedding tables of all replicas, one row of all of them side by side, with Adam's averages.

@@ -14,8 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["look_up", "update"]
-
 _TILE = 256  # numbers that a program handles
 
 

@@ -32,8 +32,6 @@ from tacit.lab.sweeping.settings import Setting
 from tacit.protect.gradient import Lanes, fused, stacked
 from tacit.protect.labels.randomized_response import randomized_response
 
-__all__ = ["Stack", "Steps"]
-
 BETAS, EPS = (0.9, 0.999), 1e-8
 FIGURES = ("loss", "size", "power", "untouched_rows", "stateless", "valid")
 _Sampled = Mapping[tuple[str, str], Tensor]  # by attack and layer, (replicas,) each
