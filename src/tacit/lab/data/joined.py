@@ -130,7 +130,8 @@ class Joint:
 
 
 def _rows(part: Part, days: tuple[Tensor, Tensor] | None) -> Rows:
-    found = Rows(part.feature_party.tensors, _own(part.label_party), part.labels)
+    own = part.label_party.tensors
+    found = Rows(part.feature_party.tensors, own if any(tensor.shape[1] for tensor in own) else (), part.labels)
     if days is None:
         return found
     ids, day = days
@@ -139,8 +140,3 @@ def _rows(part: Part, days: tuple[Tensor, Tensor] | None) -> Rows:
     in_order = of_row.argsort(stable=True)
     found = found[by_id[in_order]]
     return Rows(found.features, found.own, found.labels, of_row[in_order])
-
-
-def _own(inputs: Inputs) -> tuple[Tensor, ...]:
-    """The label party's tensors; none where it has no column."""
-    return inputs.tensors if any(tensor.shape[1] for tensor in inputs.tensors) else ()

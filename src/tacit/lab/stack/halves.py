@@ -109,7 +109,10 @@ class StackedBottom(_Half):
 
     def start(self, features: Sequence[Tensor]) -> Tensor:
         """The input of the first layer; a leaf for autograd where a table is behind it."""
-        return _channels(self.by_seed(features[0])) if self.pictures else self.inputs(features)
+        if not self.pictures:
+            return self.inputs(features)
+        x = self.by_seed(features[0]).transpose(0, 1).flatten(1, 2)  # (batch, channels of all, height, width)
+        return x.float() / 255 if x.dtype == torch.uint8 else x
 
     def run(self, x: Tensor, first: int = 0) -> list[Tensor]:
         """The output of each layer from `first` on, the cut's last."""
@@ -182,9 +185,3 @@ _trained = fused(_relu_linear)
 def _turned(weights: Tensor) -> Tensor:
     """The weights of a stacked linear layer transposed; all others as they are."""
     return weights.mT if weights.ndim == 3 else weights
-
-
-def _channels(pictures: Tensor) -> Tensor:
-    """Pictures (replicas or 1, batch, channels, height, width) as (batch, channels of all, height, width)."""
-    x = pictures.transpose(0, 1).flatten(1, 2)
-    return x.float() / 255 if x.dtype == torch.uint8 else x

@@ -52,7 +52,8 @@ class CounterNoise:
     """Numbers that are a function of a replica's seed, the step and the number of the call within the step."""
 
     def __init__(self, seeds: Sequence[int], step: Tensor) -> None:
-        self.seeds = torch.tensor([_signed(seed) for seed in seeds], dtype=torch.int64, device=step.device)
+        signed = [(seed + 2**63) % 2**64 - 2**63 for seed in seeds]  # of 64 bits, as the int64 with the same bits
+        self.seeds = torch.tensor(signed, dtype=torch.int64, device=step.device)
         self.step = step
         self._call = 0
 
@@ -123,8 +124,3 @@ def _each(shape: Sequence[int], replicas: Sequence[torch.Generator] | Tensor) ->
     if shape[0] != len(replicas):
         raise UsageError(f"numbers of shape {tuple(shape)} are asked of {len(replicas)} replicas: put them in front")
     return tuple(shape[1:])
-
-
-def _signed(seed: int) -> int:
-    """A seed of 64 bits as the int64 with the same bits."""
-    return (seed + 2**63) % 2**64 - 2**63

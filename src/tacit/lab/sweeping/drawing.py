@@ -18,7 +18,9 @@ def draw(points: Sequence[Point], path: Path, *, title: str, choice: Choice | No
     families: dict[str, list[tuple[float, Dot]]] = {}
     for point in points:
         if point.worst is not None and point.test_auc is not None:
-            families.setdefault(_family(point), []).append((point.setting.strength or 0.0, _dot(point)))
+            ends = None if point.low is None or point.high is None else (point.low, point.high)
+            dot = Dot(point.worst, point.test_auc, across=ends)
+            families.setdefault(_family(point), []).append((point.setting.strength or 0.0, dot))
     if not families:
         return None
     ring = None
@@ -41,8 +43,3 @@ def _family(point: Point) -> str:
     return (
         f"{setting.protection}{f'({others})' if others else ''}{'' if setting.knob is None else f' by {setting.knob}'}"
     )
-
-
-def _dot(point: Point) -> Dot:
-    ends = None if point.low is None or point.high is None else (point.low, point.high)
-    return Dot(point.worst or 0.0, point.test_auc or 0.0, across=ends)

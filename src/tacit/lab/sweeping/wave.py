@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -99,19 +100,15 @@ class Wave:
         ))  # fmt: skip
         return sorted(self.rows, key=lambda row: (row["replica"], row["part"], row["step"]))
 
-    def _epoch(self, epoch: int) -> Tensor:
-        """The batches of one epoch, drawn once.  (seeds, steps, batch)"""
-        if self._plan is None or self._plan[0] != epoch:
-            self._plan = epoch, self.stack.plan(epoch)
-        return self._plan[1]
-
     def _advance(self, end: int, each: int, progress: Callable[[int], None]) -> tuple[Steps, float]:
         """Train up to this update, over the ends of epochs where there are any on the way."""
         start, found = time.perf_counter(), []
         while self.done < end:
             epoch, first = divmod(self.done, each)
             last = min(each, first + end - self.done)
-            found.append(self.stack.advance(self._epoch(epoch)[:, first:last]))
+            if self._plan is None or self._plan[0] != epoch:  # its batches are drawn once
+                self._plan = epoch, self.stack.plan(epoch)
+            found.append(self.stack.advance(self._plan[1][:, first:last]))
             self.done += last - first
             progress(self.done)
         return _joined(found), time.perf_counter() - start
@@ -173,7 +170,8 @@ def part_rows(
             ("train_loss", steps.loss), ("power", steps.power), ("untouched_rows", steps.untouched_rows),
             ("stateless", steps.stateless),
         ):  # fmt: skip
-            row[name] = _finite(float(values[:, place].double().mean()))
+            mean = float(values[:, place].double().mean())
+            row[name] = mean if math.isfinite(mean) else None
         row |= _columns({name: each[place] for name, each in by_column.items()})
     return rows
 
@@ -234,7 +232,3 @@ def _worst(row: Row, by_part: Mapping[str, Sequence[Part]]) -> Row:
     return {
         "worst": leak.value, "worst low": leak.low, "worst high": leak.high, "worst attack": name, "worst part": part,
     }  # fmt: skip
-
-
-def _finite(value: float) -> float | None:
-    return value if abs(value) < float("inf") else None
