@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from tacit.cli._names import attacks, complete, complete_list, data_sets, protections
+from tacit.cli._names import complete, complete_list, data_sets, protections
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tacit.lab.data.rows import Data
+    from tacit.views.progress import Show
 
 
 def flag(told: str, *names: str, **more: Any) -> Any:
@@ -80,16 +84,8 @@ def run_folders(given: list[Path] | None) -> list[Path]:
 
 # --- of the verbs of the lab -----------------------------------------------------------------------------------------
 
-Name = Annotated[
-    str,
-    option(
-        "A data set by name, generated:NAME, or a .toml that describes your own files.",
-        "NAME",
-        autocompletion=complete(lambda: [*data_sets(), *(f"generated:{name}" for name in data_sets())]),
-    ),
-]
-DataFolder = Annotated[Path | None, option("Where the data set's files are.", "DIR", "--folder")]
-Rows = Annotated[int | None, option("Use only so many rows. [default: all]", "N", min=100)]
+_NAMES = complete(lambda: [*data_sets(), *(f"generated:{name}" for name in data_sets())])
+_DEVICES = complete(lambda: ["auto", "cpu", "cuda"])
 Protect = Annotated[
     str,
     option(
@@ -98,22 +94,53 @@ Protect = Annotated[
         autocompletion=complete_list(protections),
     ),
 ]
-Epochs = Annotated[int, option("How often every row is visited.", "N", min=1)]
 Seeds = Annotated[int, option("With how many seeds each setting runs.", "N", min=1)]
-BatchSize = Annotated[int | None, option("Rows of a batch. [default: the papers', or 1024]", "N", min=2)]
-Rate = Annotated[float | None, option("Of Adam. [default: the papers', or 0.001]", "RATE", "--learning-rate")]
-Attacks = Annotated[
-    str | None,
-    option("What is tried on every batch. [default: norm,cosine,hint]", "A,B", autocompletion=complete_list(attacks)),
-]
-Bad = Annotated[Literal["raise", "skip"], option("Stop at a row that can't be read, or leave it out and count it.")]
-Cache = Annotated[Path | None, option("Where large data sets are kept once read. [default: beside their files]", "DIR")]
-Device = Annotated[
-    str,
-    option(
-        "cpu, cuda, or auto: CUDA where there is one.", "NAME", autocompletion=complete(lambda: ["auto", "cpu", "cuda"])
-    ),
-]
+_NAMED = "A data set by name, generated:NAME, or a .toml that describes your own files."
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What is trained on which data; each field is an option of the verbs of the lab."""
+
+    data: Annotated[str, option(_NAMED, "NAME", autocompletion=_NAMES)] = "flights"
+    folder: Annotated[Path | None, option("Where the data set's files are.", "DIR", "--folder")] = None
+    rows: Annotated[int | None, option("Use only so many rows. [default: all]", "N", min=100)] = None
+    bad: Annotated[
+        Literal["raise", "skip"], option("Stop at a row that can't be read, or leave it out and count it.")
+    ] = "raise"
+    cache: Annotated[
+        Path | None, option("Where large data sets are kept once read. [default: beside their files]", "DIR")
+    ] = None
+    protect: Protect = "iso,max_norm,marvell,matched"
+    seeds: Seeds = 1
+    batch_size: Annotated[int | None, option("Rows of a batch. [default: the papers', or 1024]", "N", min=2)] = None
+    learning_rate: Annotated[float | None, option("Of Adam. [default: the papers', or 0.001]", "RATE")] = None
+    device: Annotated[str, option("cpu, cuda, or auto: CUDA where there is one.", "NAME", autocompletion=_DEVICES)] = (
+        "auto"
+    )
+
+    def load(self, show: Show) -> Data:
+        """The data set, with a bar while it is read."""
+        from tacit.lab.data import load
+
+        return load(
+            self.data, folder=self.folder, rows=self.rows, bad=self.bad, cache=self.cache,
+            progress=lambda done, total: show(f"loading {self.data}", done, total),
+        )  # fmt: skip
+
+    @property
+    def protections(self) -> list[str]:
+        """The protections of `--protect`, of which there must be one."""
+        from tacit.lab.sweeping.grids import split_names
+
+        names = split_names(self.protect)
+        if not names:
+            raise UsageError("--protect names no protection: give one or more, as iso,marvell, or none")
+        return names
+
+    def usual(self, kind: str) -> Path:
+        """Where results go if nobody says where."""
+        return Path("runs") / f"{kind}-{Path(self.data).stem.replace(':', '-')}"
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
