@@ -246,14 +246,12 @@ def _column(path: Path, column: pl.Series) -> Any:
 
 
 def _full(path: Path, column: pl.Series) -> None:
-    """Refuse a column with gaps."""
     if column.null_count():
         row = int(column.is_null().arg_max() or 0)
         raise DataError(f"{path}:{column.name}: row {row} (counted from 0) is empty: leave such rows out of all files")
 
 
 def _one(path: Path, key: str | None, what: str, names: list[str]) -> str:
-    """The one of several names that is meant."""
     wanted = [key] if key is not None else [what, what.removesuffix("s")]
     for name in wanted:
         if name in names:

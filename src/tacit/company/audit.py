@@ -284,7 +284,6 @@ def _own_inputs(
 
 
 def _visits(transcript: RecordedRun) -> tuple[View, Tensor | None] | None:
-    """All visits of the followed examples, where any came twice."""
     if not transcript.follow:
         return None
     found = transcript.visits()

@@ -228,7 +228,6 @@ class Watch:
         return place in self._of_epoch[1]
 
     def _looked_at(self, stretch: int) -> int:
-        """Which step of a stretch is looked at."""
         return int(shuffled(self.live.every, 0, 1, key=f"{self._key} looked {stretch}")[0])
 
     def note(self, task: Task, found: dict[str, float], beside: Mapping[str, Any] = MappingProxyType({})) -> None:

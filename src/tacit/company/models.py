@@ -198,7 +198,6 @@ def _from_factory(folder: Path, factory: str, half: Half) -> nn.Module:
 
 
 def _import(folder: Path, where: str, section: str) -> ModuleType:
-    """A file in the party's folder, else an installed module."""
     path = folder / where if where.endswith(".py") else (folder / where.replace(".", "/")).with_suffix(".py")
     if path.is_file():
         return _execute(path)

@@ -120,7 +120,6 @@ def train_features(
 
 
 def _facts(side: _Side) -> dict[str, str]:
-    """What must be the same whenever the run goes on."""
     config = side.folder.config
     return {
         "version": __version__,
@@ -307,7 +306,6 @@ def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
-    """The same of aligned rows."""
     return row_keys(folder, id_hashes(folder, rows, folder.table.ids, duplicates="drop"))
 
 

@@ -89,7 +89,6 @@ def _subject(folder: Folder, protection: str, rows: int, width: int) -> Subject:
 
 
 def _departures(where: Path) -> tuple[Departure, ...]:
-    """What the log says that left."""
     return tuple(Departure(**one) for one in read_run(where).get("left", ()))
 
 
@@ -324,8 +323,6 @@ def _released(
 
 
 class _Mixed(nn.Module):
-    """A network's numbers before noise."""
-
     def __init__(self, bottom: NetworkBottom, width: int) -> None:
         super().__init__()
         self.trunk = bottom.trunk

@@ -85,7 +85,6 @@ def read(path: Path, *, shown: bool = False) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path) -> tuple[list[bytes], int]:
-    """The whole lines of a file, and how many bytes they are."""
     content = path.read_bytes() if path.exists() else b""
     whole = content.rfind(b"\n") + 1
     return content[:whole].split(b"\n")[:-1], whole
@@ -108,7 +107,6 @@ def _counted(path: Path) -> int:
 
 
 def _sealed(path: Path, text: bytes) -> bytes:
-    """A line with the seal of what it says."""
     return text[:-1] + f', "check": "{seals.seal(path, text)}"}}'.encode()
 
 

@@ -269,7 +269,6 @@ def height(company: Company) -> int:
 
 
 def _free_address() -> str:
-    """An address of this machine that nobody listens at."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{found.getsockname()[1]}"

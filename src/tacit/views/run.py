@@ -156,7 +156,6 @@ class RunReader:
         y: Any,
         interval: tuple[float, float] | None = None,
     ) -> None:
-        """One more figure of a curve, whose key is its group and its name."""
         if type(y) not in (int, float) or (type(y) is int and abs(y) > _LARGEST):
             return
         if key not in curves:
@@ -203,7 +202,6 @@ class RunReader:
                 self.pace.append((float(time), turn, state, journal))
 
     def _report(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """The report, and what is wrong with it; neither where there is none."""
         path = self.place.path / REPORT
         if not path.exists():
             return None, []
@@ -215,7 +213,6 @@ class RunReader:
             return None, [str(error)]
 
     def _step(self, epochs: float) -> int:
-        """The step at which so many epochs are done."""
         return round(epochs * (self.steps or 1))
 
     def _limit(self) -> float | None:
@@ -289,5 +286,4 @@ class RunReader:
 
 
 def _largest(values: Iterable[float]) -> float:
-    """The largest that is a number; NaN where none is."""
     return max((value for value in values if math.isfinite(value)), default=math.nan)

@@ -102,7 +102,6 @@ def _wrong(status: Any) -> str:
 
 
 def _is_epoch(line: Any) -> bool:
-    """Whether a line of the history is an epoch and its figures."""
     return isinstance(line, dict) and "epoch" in line and all(type(value) in (int, float) for value in line.values())
 
 

@@ -157,7 +157,6 @@ def _matrix(trainings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _ends(row: dict[str, Any], name: str) -> list[float | None]:
-    """A figure and its interval."""
     return [row.get(column) for column in (name, f"{name} low", f"{name} high")]
 
 
@@ -174,7 +173,6 @@ def _odd(table: pl.DataFrame) -> list[str]:
 
 
 def _spelled(column: str) -> tuple[str, str]:
-    """The attack and what it was tried on, of a leak's column."""
     attack, _, layer = column.rpartition("@")
     return attack, layer
 

@@ -31,7 +31,6 @@ def exchange_checks(opened: Folder, agreed: OneShotContract) -> Iterator[tuple[s
 
 
 def _learner(opened: Folder) -> Finding:
-    """Whether the package is here that the party's half needs."""
     config = opened.config
     head, learn = config.head or Head(), config.learn or Learn()
     kind, own = (head.kind, head.factory) if config.role == "label" else (learn.learner, learn.factory)
@@ -74,7 +73,6 @@ def _state(opened: Folder) -> Finding:
 
 
 def _coin_id(opened: Folder) -> Finding:
-    """Whether every row has one key of its own, for good."""
     names = list(opened.table.coin_id or opened.table.ids)
     try:
         found = read_ids(opened.data, names, duplicates="error")
@@ -84,7 +82,6 @@ def _coin_id(opened: Folder) -> Finding:
 
 
 def _budget(opened: Folder) -> Finding:
-    """What is left over all exchanges so far."""
     config, path = opened.config, opened.path / "coins" / "book.sqlite"
     budget, odds_budget = config.spendable, ODDS_BUDGET if config.odds_budget is None else config.odds_budget
     most = f"budget {'none' if budget is None else f'{budget:g}'}, odds_budget {odds_budget:g}"

@@ -197,7 +197,6 @@ def _part(folder: Path, name: str, rows: int | None) -> Pictures:
 
 
 def _found(folder: Path, name: str) -> Path:
-    """The packed file of that name, or else the plain one."""
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path
@@ -205,7 +204,6 @@ def _found(folder: Path, name: str) -> Path:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, unpacked."""
     opened: Callable[[], bytes] = (
         (lambda: gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path.read_bytes
     )

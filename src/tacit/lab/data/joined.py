@@ -123,7 +123,6 @@ class Joint:
         )
 
     def _days(self) -> tuple[Tensor, Tensor]:
-        """All ids in their order, and the day of each."""
         known = self.table.select(pl.col(self.key, DAY).cast(pl.Int64)).sort(self.key)
         ids, days = (torch.from_numpy(known[name].to_numpy(writable=True)) for name in (self.key, DAY))
         return ids, days

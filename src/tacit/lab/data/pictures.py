@@ -52,7 +52,6 @@ class Cache:
 
     @property
     def _bytes(self) -> int:
-        """Of one picture."""
         return 3 * self._size * self._size
 
     def decode(self, names: Sequence[str], faults: Faults, *, progress: Progress | None, workers: int) -> list[str]:
@@ -93,7 +92,6 @@ class Cache:
             return torch.from_numpy(np.memmap(file, np.uint8, "c", shape=shape))
 
     def _open(self) -> NDArray[np.uint8]:
-        """The marks of all pictures; the files are made where there are none."""
         with _storing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for path, size in ((self._pixels, self._bytes * len(self._names)), (self._marks, len(self._names))):

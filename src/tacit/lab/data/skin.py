@@ -156,7 +156,6 @@ def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SI
 
 
 def _put(folder: Path, files: Iterable[tuple[str, bytes]], tar: bool) -> None:
-    """Files into a folder, or into a tar file there, one at a time."""
     folder.mkdir(parents=True, exist_ok=True)
     if not tar:
         for name, content in files:
@@ -204,7 +203,6 @@ def _check(rows: int | None, test_share: float, balance: int | None, workers: in
 
 
 def _found(place: Path, faults: Faults) -> tuple[_Kind, Text, Album]:
-    """Which collection there is, its table and its pictures."""
     for kind in _KINDS:
         if (place / kind.file).is_file():
             columns = (kind.name, kind.group, kind.label)

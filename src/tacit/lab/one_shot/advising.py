@@ -214,7 +214,6 @@ def _beaten(candidates: Sequence[Point]) -> list[str]:
 
 
 def _split(candidates: Sequence[Point], label_limit: float) -> list[str]:
-    """What training step by step under a promise of the same limit has, and what it told."""
     matched = Family("split", "matched")
     split = next((point for point in candidates if point.setting.family == matched), None)
     if split is None:

@@ -126,8 +126,6 @@ def _read_of(
 
 @dataclass(frozen=True)
 class _Labels:
-    """What is sent of the training rows' labels."""
-
     auc: float  # the certified leak AUC
     odds: float  # likewise the odds
     sent: NDArray[Any]  # what a learner learns from

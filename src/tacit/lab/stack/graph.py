@@ -85,7 +85,6 @@ class Replayed:
         return state
 
     def _into_fixed(self, state: Any) -> Any:
-        """The state with its tensors copied to where the graph expects them."""
         for fixed, new in zip(self._fixed, tensors_in(state), strict=True):
             if new is not fixed:
                 fixed.copy_(new)

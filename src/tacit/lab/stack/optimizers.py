@@ -85,7 +85,6 @@ class RowTable:
         return x.expand(self.weight.shape[1], *x.shape[1:]) if len(x) == 1 else x[self._seed_of]
 
     def _of(self, codes: Tensor) -> Tensor:
-        """For each replica which of the batches it reads."""
         return self._seed_of if len(codes) > 1 else torch.zeros_like(self._seed_of)
 
     def _flat(self, x: Tensor) -> Tensor:

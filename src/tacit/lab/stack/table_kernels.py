@@ -134,7 +134,6 @@ def update(
 
 
 def _grid(count: int, lanes: int) -> tuple[tuple[int, int], int, int]:
-    """Programs, and the shape of a program's tile."""
     wide = min(_TILE, triton.next_power_of_2(lanes))
     tall = max(1, _TILE // wide)
     return (triton.cdiv(count, tall), triton.cdiv(lanes, wide)), tall, wide

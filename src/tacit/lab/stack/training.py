@@ -211,7 +211,6 @@ class Stack:
         return torch.cat([figures, *(found[name] for name in self.layers)]), state
 
     def _shown(self) -> tuple[Any, ...]:
-        """What a step leaves to be looked at after it."""
         return self.recording.now, self._received
 
     def _show(self, shown: tuple[Any, ...]) -> None:
@@ -235,7 +234,6 @@ class Stack:
     def _update(
         self, features: Sequence[Tensor], of_bottom: Sequence[Tensor], own: Sequence[Tensor], of_top: Sequence[Tensor]
     ) -> None:
-        """Adam on all weights, and on the tables' rows that the batch touched."""
         self.done += 1
         for half, inputs, gradients in ((self.bottom, features, of_bottom), (self.top, own, of_top)):
             for weight, gradient in zip(half.weights.values(), gradients, strict=False):
@@ -342,7 +340,6 @@ def _mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 @fused
 def _mean_square(x: Tensor) -> Tensor:
-    """The mean squared length of each replica's rows.  (replicas,)"""
     return x.flatten(2).square().sum(-1).mean(-1)
 
 

@@ -148,7 +148,6 @@ def _rows(arrays: dict[str, Any]) -> Rows:
 
 
 def _train(recipe: Recipe, packed: _Packed, settings: dict[int, Setting]) -> list[Row]:
-    """One wave, on a worker."""
     return Wave(recipe, packed.unpacked(), settings).run()
 
 

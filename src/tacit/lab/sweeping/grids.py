@@ -55,7 +55,6 @@ def split_names(text: str) -> list[str]:
 
 
 def _settings(text: str, strengths: int, strongest: Mapping[str, float]) -> list[Setting]:
-    """What one spelled protection stands for."""
     found = _SPELLED.fullmatch(text)
     if found is None:
         raise UsageError(f"{text!r} is no protection: write a name, name:knob or name(option=value, ...)")
@@ -105,7 +104,6 @@ def _one(text: str, name: str, knob: str, value: Option, others: Mapping[str, Op
 
 
 def _options(text: str, inside: str) -> dict[str, Option]:
-    """What stands between the brackets."""
     options: dict[str, Option] = {}
     for part in inside.split(",") if inside.strip() else []:
         key, equals, value = (piece.strip() for piece in part.partition("="))

@@ -125,7 +125,6 @@ def _leak(batches: int, mean: float, deviation: float, q95: float, fewest: float
 
 
 def _around(mean: float, half: float) -> Estimate:
-    """The folded mean, and so much on both sides of it."""
     value = max(mean, 1 - mean)
     return Estimate(value, max(0.5, value - half), min(1.0, value + half))
 

@@ -111,7 +111,6 @@ def _sizes(network: Network) -> tuple[int, int, int]:
 def _outputs(
     halves: tuple[nn.Module, nn.Module], features: tuple[torch.Tensor, ...], own: tuple[torch.Tensor, ...]
 ) -> int:
-    """All numbers that the layers of both halves put out for one row."""
     count = 0
 
     def add(module: nn.Module, inputs: object, output: torch.Tensor) -> None:

@@ -114,7 +114,6 @@ class Wave:
         return _joined(found), time.perf_counter() - start
 
     def _tested(self) -> list[Row]:
-        """What each replica's model is worth on the test rows now."""
         return utility(self.stack.logits(self.data.test), self.data.test.labels)
 
     def _part(
@@ -206,7 +205,6 @@ def _ran_away(steps: Steps, place: int) -> int | None:
 
 
 def _columns(found: Mapping[str, Leak | None]) -> Row:
-    """Leaks under the names of their columns."""
     row: Row = {}
     for name, one in found.items():
         if one is not None:

@@ -72,7 +72,6 @@ def content(report: Report) -> dict[str, object]:
 
 
 def _groups(report: Report) -> list[_Group]:
-    """The attacks by what they looked at, those that reach most first."""
     main, most = main_measure(report), worst_leak(report)
     groups = []
     for on, (title, told) in _GROUPS.items():
@@ -121,7 +120,6 @@ def _over_time(report: Report) -> dict[str, object]:
 
 
 def _over(report: Report, moment: Moment) -> bool:
-    """Whether the worst attack of an epoch may have reached beyond the limit."""
     worst, limit = moment.worst, report.limit
     return worst is not None and limit is not None and worst.measure == main_measure(report) and worst.high > limit
 

@@ -126,7 +126,6 @@ def _spelled(family: Sequence[Dot]) -> str:
 
 
 def _room(values: Sequence[float]) -> svg.Axis:
-    """From a little below the smallest value to a little above the largest."""
     low, high = min(values), max(values)
     spare = max(0.25 * (high - low), 0.005)
     return svg.Axis(low - spare, high + spare)

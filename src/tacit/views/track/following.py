@@ -195,7 +195,6 @@ def _of_pairs(name: str, pairs: Sequence[tuple[float, float]], times: _Times) ->
 
 
 def _curves(run: RunReader) -> Iterator[_Curve]:
-    """Every curve of a run, whose reader is refreshed."""
     times = _times(run)
     yield from _of_series(run.series, times)
     limits = [(run.decided_at(one), one["limit"]) for one in run.decisions if one["limit"] is not None]

@@ -104,7 +104,6 @@ class Tables(Following):
 
 
 def _tables(run: RunReader) -> dict[str, pl.DataFrame]:
-    """The part of each file that is of one run."""
     who = {"place": run.place.id, "run": run.status.get("run"), "party": run.status.get("party")}
     decided = [{**decision, "step": run.decided_at(decision)} for decision in run.decisions]
     leaks = (run.report or {}).get("leaks", [])
