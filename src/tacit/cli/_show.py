@@ -13,7 +13,7 @@ from tacit.cli._tables import print_table
 from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
-    from tacit.views.report.document import Leak, Report
+    from tacit.views.report.document import Report
 
 
 def make_folder(path: Path) -> None:
@@ -70,7 +70,8 @@ def print_report(report: Report, paths: tuple[Path, Path]) -> None:
     rows: list[list[str] | None] = []
     for one in report.leaks:
         before = "" if one.baseline is None else f"{one.baseline:.3f}"
-        rows.append([escape(one.attack), one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}", before])
+        value = leak(one.value) if one.measure != "variance_read" else f"{one.value:.3f}"
+        rows.append([escape(one.attack), one.on, value, f"{one.low:.3f} to {one.high:.3f}", before])
     if report.worst is not None:
         rows.append(None)
         rows.append([f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}", "", ""])
@@ -92,10 +93,6 @@ _REMEDY = {
     "run": "set limit in party.toml, or give one to `tacit audit` with --limit",
     "files": "give one with --limit",
 }
-
-
-def _figure(one: Leak) -> str:
-    return leak(one.value) if one.measure != "variance_read" else f"{one.value:.3f}"
 
 
 def _words(report: Report) -> str:

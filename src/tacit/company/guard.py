@@ -177,7 +177,9 @@ class Watch:
         self._path = folder / LIVE
         self._plan, self._last, self._key = plan, record.last, secret.hex()
         self._of_epoch: tuple[int, set[int]] = -1, set()  # an epoch, and its steps that are kept
-        follow = min(record.follow, _most_followed(contract), plan.train_count)
+        width = sum(math.prod(shape) for shape in contract.cut.widths.values())
+        most = _FOLLOWED_BYTES // (3 * 4 * width * contract.epochs)  # of embedding, sent and clean gradient
+        follow = min(record.follow, most, plan.train_count)
         self.followed = shuffled(plan.train_count, 0, follow, key=f"{self._key} followed").sort().values
         self.recorder: RecordedRun | None = None  # of the run, on disk; None where nothing is kept
         if record.last + follow:
@@ -264,12 +266,6 @@ def look_at_embeddings(
 def looks(path: Path) -> list[dict[str, Any]]:
     """All looks of a run, in their order; a line that a crash cut short is left out."""
     return [said for said in read_lines(path) if {"step", "turn", "epoch", "found"} <= set(said)]
-
-
-def _most_followed(contract: Contract) -> int:
-    """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
-    width = sum(math.prod(shape) for shape in contract.cut.widths.values())
-    return _FOLLOWED_BYTES // (3 * 4 * width * contract.epochs)  # embedding, sent and clean gradient
 
 
 # --- the ledger in a run ---------------------------------------------------------------------------------------------

@@ -281,20 +281,14 @@ def _released(
 def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[str, int, int], None]) -> Home:
     """All that decoders attack with: the rows, what has left of them before, and groups where sums are asked for."""
     contract, learn, book = folder.one_shot, folder.config.learn or Learn(), book_of(folder)
+    seen = folder.run_folder(contract) / "groups" / "groups.npy"  # by the label party: they tell who is alike
     return Home(
         shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
         folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-        progress=progress, groups=_groups(folder.run_folder(contract), len(inputs)),
+        progress=progress, groups=_for_all(np.load(seen), len(inputs)) if seen.exists() else None,
         before=book.before(_row_keys(folder, rows), run_id(contract, rows)),
         notes=tuple(f"besides, {one.form} (run {one.run})" for one in book.all() if one.kind == "hidden sums"),
     )  # fmt: skip
-
-
-def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
-    """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
-    if not (where / "groups").exists():
-        return None
-    return _for_all(np.load(where / "groups" / "groups.npy"), count)
 
 
 def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:

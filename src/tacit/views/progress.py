@@ -43,7 +43,8 @@ class Pace:
         if not total or done <= before or here <= since:
             return ""
         rate = (done - before) / (here - since)
-        speed = "" if phase[0] == "loading" else f"{_figure(rate)} {self._counted(what)}/s, "
+        figure = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        speed = "" if phase[0] == "loading" else f"{figure} {self._counted(what)}/s, "
         return f"{speed}{_clock((total - done) / rate)} left"
 
     def counted(self, what: str, done: int, total: int) -> str:
@@ -116,10 +117,6 @@ def _lines(pace: Pace, now: Callable[[], float]) -> Show:
         print(f"tacit: {', '.join(said)}", file=sys.stderr, flush=True)
 
     return show
-
-
-def _figure(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def _clock(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -279,11 +279,8 @@ class RunReader:
         cuts = np.unique(np.linspace(0, len(longest), min(_SPARK, len(longest)) + 1).astype(int))
         alike = [curve for curve in looked if len(curve) == len(longest)]
         pieces = list(pairwise(cuts.tolist()))
+        means = [[curve.mean(first, last) for curve in alike] for first, last in pieces]
         return {
             "x": [longest.x[last - 1] for _, last in pieces],
-            "y": finite([_largest(curve.mean(first, last) for curve in alike) for first, last in pieces]),
+            "y": finite([max(filter(math.isfinite, some), default=math.nan) for some in means]),
         }
-
-
-def _largest(values: Iterable[float]) -> float:
-    return max((value for value in values if math.isfinite(value)), default=math.nan)

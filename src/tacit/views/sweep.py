@@ -151,9 +151,11 @@ def _point(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _matrix(trainings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    return by_protection(
-        [(_label(row), {_spelled(name): _ends(row, name) for name in leaks_of(row)}) for row in trainings]
-    )
+    columns = []
+    for row in trainings:
+        spelled = {name: name.rpartition("@") for name in leaks_of(row)}
+        columns.append((_label(row), {(spelled[name][0], spelled[name][2]): _ends(row, name) for name in spelled}))
+    return by_protection(columns)
 
 
 def _ends(row: dict[str, Any], name: str) -> list[float | None]:
@@ -170,11 +172,6 @@ def _odd(table: pl.DataFrame) -> list[str]:
         elif name in needed or "@" in name or name in WORST:
             odd += [] if kind.is_numeric() or str(kind) == "Null" else [name]
     return odd
-
-
-def _spelled(column: str) -> tuple[str, str]:
-    attack, _, layer = column.rpartition("@")
-    return attack, layer
 
 
 def _label(row: dict[str, Any]) -> str:

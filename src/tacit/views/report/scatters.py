@@ -105,7 +105,11 @@ def _panel(panel: Panel, up: svg.Axis, styles: Mapping[str, str], worth: str, le
     if panel.ring is not None:
         dot, holds = panel.ring
         drawn.append(svg.el("svg", _ring(holds), x=svg.at(across.share(dot.leak)), y=svg.at(1 - up.share(dot.worth))))
-    families = "; ".join(f"{name}: {_spelled(family)}" for name, family in panel.families.items())
+    spelled_out = {
+        name: ", ".join(f"{decimals(dot.leak)} {decimals(dot.worth)}" for dot in family)
+        for name, family in panel.families.items()
+    }
+    families = "; ".join(f"{name}: {dots}" for name, dots in spelled_out.items())
     return svg.picture(f"{worth} against {panel.name}", families, *drawn, height=340, class_="plot")
 
 
@@ -119,10 +123,6 @@ def _circle(style: str) -> Markup:
 
 def _ring(holds: bool) -> Markup:
     return svg.el("circle", r=10, class_="ring" if holds else "ring bad")
-
-
-def _spelled(family: Sequence[Dot]) -> str:
-    return ", ".join(f"{decimals(dot.leak)} {decimals(dot.worth)}" for dot in family)
 
 
 def _room(values: Sequence[float]) -> svg.Axis:
