@@ -88,6 +88,14 @@ class Company:
         found: dict[str, Any] = json.loads((self.run_folder / name).read_text())
         return found
 
+    @property
+    def status(self) -> dict[str, Any]:
+        """Where the run stands; empty where that can't be read."""
+        try:
+            return self.read("status.json")
+        except (OSError, ValueError):
+            return {}
+
 
 def prepare(
     out: Path, *, epochs: int, rows: int | None, seed: int, limit: float | None = 0.6
@@ -165,42 +173,50 @@ def run(out: Path, *, epochs: int = 3, rows: int | None = None, seed: int = 0, p
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
     """Let two companies that are set up align, train and audit; what came of it, as plain values."""
-    started = time.perf_counter()
-    told = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
-    aligned = time.perf_counter()
 
     def show() -> None:
-        try:
-            status = airline.read("status.json")
-        except (OSError, ValueError):
-            return
-        done = status.get("turn", 0)
-        if done == status["turns"]:
+        status = airline.status
+        done, turns = status.get("turn", 0), status.get("turns", 0)
+        if turns and done == turns:
             progress("attacking what was sent", 0, 0)  # how many attacks are done, only the two processes know
-        else:
-            progress("training over mutual TLS", done, status["turns"])
+        elif turns:
+            progress("training over mutual TLS", done, turns)
 
-    together([airline, airport], "train", show, done=(0, 1))  # 1: a limit is broken, which the report says
-    finished = time.perf_counter()
+    _, told = align_and_train(airline, airport, show, progress, done=(0, 1))  # 1: a broken limit, which the report says
     audit, inputs = airline.read("report.json"), airport.read("report.json")
     shutil.copy(airline.run_folder / "report.html", airline.folder.parent / "report.html")
-    status = airline.read("status.json")
+    history = airline.read("status.json")["history"]
     return {
-        "airline_rows": height(airline),
-        "airport_rows": height(airport),
-        "common": told["rows"],
-        "align_seconds": aligned - started,
-        "train_seconds": finished - aligned,
+        **told,
         "protection": str(_protect(airline).gradient),
         "embedding_protection": ", ".join(map(str, _protect(airport).embedding or ())),
-        "history": status["history"],
-        "test_auc": status["history"][-1]["test_auc"],
+        "history": history,
+        "test_auc": history[-1]["test_auc"],
         "limit": audit["limit"],
         "verdict": audit["verdict"],
         "worst": audit["worst"],
         "attacks": audit["leaks"],
         "inputs": {"worst": inputs["worst"], "attacks": inputs["leaks"]},
     }
+
+
+def align_and_train(
+    airline: Company, airport: Company, show: Callable[[], None], progress: Progress, done: tuple[int, ...] = (0,)
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the airline answers at the end, and how many rows there were and how long it took."""
+    times = [time.perf_counter()]
+    aligned = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
+    times.append(time.perf_counter())
+    trained = together([airline, airport], "train", show, done)
+    times.append(time.perf_counter())
+    rows = [
+        pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
+        for company in (airline, airport)
+    ]
+    return trained, {
+        "airline_rows": rows[0], "airport_rows": rows[1], "common": aligned["rows"],
+        "align_seconds": times[1] - times[0], "train_seconds": times[2] - times[1],
+    }  # fmt: skip
 
 
 def _protect(company: Company) -> Protect:
@@ -244,11 +260,7 @@ def together(
 
 def _paused(companies: list[Company]) -> str:
     """Why a company's limit lets its training pause, while the others would wait for ever; nothing where none does."""
-    for company in companies:
-        try:
-            status = company.read("status.json")
-        except (OSError, ValueError):
-            continue
+    for status in (company.status for company in companies):
         if status.get("state") == "paused":
             return str(status.get("reason", "")).partition(". The peers")[0]
     return ""
@@ -260,12 +272,6 @@ def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
         return table
     both = 304_982
     return table.filter(pl.Series(scramble(table["flight_id"].to_numpy(), 1) < rows / both))
-
-
-def height(company: Company) -> int:
-    """Rows of a company's table."""
-    found: int = pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
-    return found
 
 
 def _free_address() -> str:
