@@ -61,10 +61,6 @@ def load(
 
     Args:
         folder: holds one of `FILES`, or is such a file itself.
-        rows: use this many people at most, training and test together, drawn at random; None for all.
-        seed: draws the test rows.
-        test_share: the chance of a person to be for testing.
-        bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
     table = people(folder, faults)

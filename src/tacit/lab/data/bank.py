@@ -43,10 +43,6 @@ def load(
 
     Args:
         folder: holds `bank-full.csv`, or `train.csv` and `test.csv`, packed (`.gz`) or not.
-        rows: use this many clients at most, training and test together, drawn at random; None for all.
-        seed: draws the test rows.
-        test_share: the chance of a client to be for testing.
-        bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
     table = pl.concat([_table(path, faults) for path in _paths(Path(folder))]).with_row_index("id")

@@ -39,10 +39,6 @@ def load(
 
     Args:
         folder: holds both files.
-        rows: use this many clients at most, training and test together, drawn at random; None for all.
-        seed: draws the test rows.
-        test_share: the chance of a client to be for testing.
-        bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
     texts = (

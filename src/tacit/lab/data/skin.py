@@ -89,16 +89,9 @@ def load(  # the options of a data set, by name
 
     Args:
         folder: holds one of the two collections, or is a tar file of it, or holds one such tar file.
-        rows: use this many pictures at most, training and test together, drawn at random; None for all.
-        seed: draws the negatives that are kept, the test rows and the order.
-        test_share: the chance of a patient, or of a lesion, to be for testing.
         balance: negatives that are kept for each positive, drawn at random; None keeps all. A table with fewer
             negatives, as HAM10000, keeps all of them.
         size: pixels along each side.
-        cache: a folder for decoded pictures, about 21 KB for each; None for one beside `folder`, named after it.
-        bad: "raise" or "skip" for rows and pictures that can't be used.
-        progress: told how many pictures are decoded, of how many.
-        workers: threads that decode at once.
     """
     _check(rows, test_share, balance, workers)
     faults = Faults(bad)

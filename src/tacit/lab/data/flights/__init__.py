@@ -125,11 +125,6 @@ def load(*, rows: int | None = None, seed: int = 0, test_share: float = 0.2) -> 
     """The flights that both parties know, joined in the clear.
 
     Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day.
-
-    Args:
-        rows: use this many flights at most, training and test together, drawn at random; None for all.
-        seed: draws the test flights.
-        test_share: the chance of a flight to be for testing.
     """
     table = tables().common
     read = (
