@@ -148,12 +148,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
             with server(folder, contract, limits) as door:
                 found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
     return store(
-        where,
-        run=contract.run,
-        id=found.id,
-        seed=found.seed,
-        digest=found.digest,
-        rows=own.rows[found.positions],
+        where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=own.rows[found.positions]
     )
 
 

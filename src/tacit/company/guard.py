@@ -162,14 +162,7 @@ class Watch:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        contract: Contract,
-        plan: Plan,
-        record: Record,
-        live: Live,
-        secret: bytes,
-        look: Look,
+        self, folder: Path, contract: Contract, plan: Plan, record: Record, live: Live, secret: bytes, look: Look
     ) -> None:
         self.live = live
         self._look = look

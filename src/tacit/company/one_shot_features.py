@@ -318,12 +318,7 @@ def _versions(home: Home) -> list[str]:
 
 
 def _enter(
-    side: _Side,
-    leaving: NDArray[Any],
-    form: str,
-    worst: float,
-    seen: list[str],
-    kind: Literal["embedding", "groups"],
+    side: _Side, leaving: NDArray[Any], form: str, worst: float, seen: list[str], kind: Literal["embedding", "groups"]
 ) -> bool:
     """Write down what is about to be sent of which rows, the first ones; whether the audit has seen all before it."""
     folder, contract, rows = side.folder, side.contract, side.rows

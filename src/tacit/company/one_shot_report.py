@@ -72,10 +72,7 @@ def exchange_report(
     limit = folder.config.limit if limit is None else limit
     report = _label(folder, where, again, progress) if label else _features(folder, where, limit, again, progress)
     return report.model_copy(
-        update={
-            "repeat": tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",),
-            "overrides": overrides(where),
-        }
+        update={"repeat": tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",), "overrides": overrides(where)}
     )
 
 

@@ -149,12 +149,7 @@ class RunReader:
                 raise DataError(f"{path} is a pipe or a device, which no run has written: remove it")
 
     def _add(
-        self,
-        curves: dict[str, Series],
-        key: str,
-        x: float,
-        y: Any,
-        interval: tuple[float, float] | None = None,
+        self, curves: dict[str, Series], key: str, x: float, y: Any, interval: tuple[float, float] | None = None
     ) -> None:
         if type(y) not in (int, float) or (type(y) is int and abs(y) > _LARGEST):
             return

@@ -35,12 +35,7 @@ _REMEDY = (
     'take train.gz from Kaggle\'s "Click-Through Rate Prediction" (avazu-ctr-prediction), and pass its folder or the '
     "file"
 )
-_KINDS = {
-    "click": "label",
-    **dict.fromkeys(CATEGORIES, "integer"),
-    **dict.fromkeys(_NAMES, "hex"),
-    "hour": "hour",
-}
+_KINDS = {"click": "label", **dict.fromkeys(CATEGORIES, "integer"), **dict.fromkeys(_NAMES, "hex"), "hour": "hour"}
 
 
 def load(  # the options of a data set, by name

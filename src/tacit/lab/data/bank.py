@@ -25,9 +25,7 @@ REGISTER_INPUTS = Columns(
 """What the feature party's half of the model sees: the client and the money."""
 
 BANK_INPUTS = Columns(
-    categorical=("contact", "day", "month", "poutcome"),
-    numeric=("campaign", "pdays", "previous"),
-    flagged=("pdays",),
+    categorical=("contact", "day", "month", "poutcome"), numeric=("campaign", "pdays", "previous"), flagged=("pdays",)
 )
 """What the label party's half of the model sees: the calls."""
 
