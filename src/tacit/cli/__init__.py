@@ -27,13 +27,9 @@ from tacit.cli.sweep import choose, sweep
 from tacit.cli.track import track
 
 app = typer.Typer(
-    name="tacit",
-    cls=Verbs,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
+    name="tacit", cls=Verbs, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)
+)  # fmt: skip
 
 
 def _version(wanted: bool) -> None:

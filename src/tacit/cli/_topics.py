@@ -30,24 +30,11 @@ KINDS = (*_PAGES.values(), *_PLUGINS.values())
 """Of topics, in the order in which they are listed."""
 
 _ALIASES = {
-    "auc": "what-leaks",
-    "attack": "attacks",
-    "config": "party-toml",
-    "contract": "party-toml",
-    "data": "data-sets",
-    "embedding": "embeddings",
-    "leak": "what-leaks",
-    "leak-auc": "what-leaks",
-    "limit": "set-a-limit",
-    "party": "party-toml",
-    "patents": "matched",
-    "protection": "protections",
-    "report": "read-a-report",
-    "settings": "party-toml",
-    "strength": "choose-a-strength",
-    "sweep": "choose-a-strength",
-    "visits": "ledger",
-}
+    "auc": "what-leaks", "attack": "attacks", "config": "party-toml", "contract": "party-toml", "data": "data-sets",
+    "embedding": "embeddings", "leak": "what-leaks", "leak-auc": "what-leaks", "limit": "set-a-limit",
+    "party": "party-toml", "patents": "matched", "protection": "protections", "report": "read-a-report",
+    "settings": "party-toml", "strength": "choose-a-strength", "sweep": "choose-a-strength", "visits": "ledger",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -250,14 +250,9 @@ class Work:
 
         try:
             found = psi.intersect(
-                link,
-                self.own.hashes,
-                engine=self.engine,
-                cap=agreed.largest_set,
-                minimum=agreed.smallest_set,
-                admit=admit,
-                progress=lambda done, total: self.progress(f"aligning with {name}", done, total),
-            )
+                link, self.own.hashes, engine=self.engine, cap=agreed.largest_set, minimum=agreed.smallest_set,
+                admit=admit, progress=lambda done, total: self.progress(f"aligning with {name}", done, total),
+            )  # fmt: skip
         except RefusedError as error:
             for line in begun:
                 self.history.end(line, result=error.field)

@@ -328,13 +328,7 @@ def _report(
     repeat: Sequence[str],
 ) -> Report:
     return Report(
-        made=now(),
-        subject=subject,
-        limit=limit,
-        verdict=verdict(leaks, limit, missing),
-        worst=worst_of(leaks),
-        leaks=tuple(leaks),
-        not_tested=not_tested(subject.side, missing),
-        assumptions=assumptions(subject.side, notes),
-        repeat=tuple(repeat),
-    )
+        made=now(), subject=subject, limit=limit, verdict=verdict(leaks, limit, missing), worst=worst_of(leaks),
+        leaks=tuple(leaks), not_tested=not_tested(subject.side, missing),
+        assumptions=assumptions(subject.side, notes), repeat=tuple(repeat),
+    )  # fmt: skip

@@ -68,13 +68,9 @@ def _enter(folder: Folder, run: str, groups: NDArray[np.int64], labels: bytes) -
     size, partitions_of = contract.exchange.group_size, contract.exchange.partitions
     bits = math.ceil(bits_shown(count * size, size, partitions_of))
     shipment = Shipment(
-        contract.run,
-        contract.label_party,
-        version_of(run, np.frombuffer(labels, np.uint8)),
+        contract.run, contract.label_party, version_of(run, np.frombuffer(labels, np.uint8)),
         f"sums of {count:,} hidden groups in {partitions_of} partitions: of all rows together {bits:,} bits at most",
-        len(groups),
-        0.0,
-        kind="hidden sums",
-    )
+        len(groups), 0.0, kind="hidden sums",
+    )  # fmt: skip
     with counted_book(folder) as book:
         book.enter(run, np.zeros((0, 16), np.uint8), shipment, groups[:0])

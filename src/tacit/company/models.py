@@ -135,15 +135,9 @@ def _wide_deep(config: Party, half: Half, generator: torch.Generator) -> nn.Modu
     if half.role == "label":
         width = max(math.prod(cut) for cut in half.cuts)
         top = WideDeepTop(
-            cut=_LAYERS,
-            layers=_LAYERS + layers,
-            width=width,
-            own_cardinalities=half.cardinalities,
-            own_numeric=half.numeric,
-            logits=half.logits,
-            sparse=sparse,
-            generator=generator,
-        )
+            cut=_LAYERS, layers=_LAYERS + layers, width=width, own_cardinalities=half.cardinalities,
+            own_numeric=half.numeric, logits=half.logits, sparse=sparse, generator=generator,
+        )  # fmt: skip
         plain = len(half.cuts) == 1 and len(half.cuts[0]) == 1
         return top if plain else Joined(top, half.cuts, width, generator)
     if len(half.cuts[0]) != 1:
@@ -152,14 +146,9 @@ def _wide_deep(config: Party, half: Half, generator: torch.Generator) -> nn.Modu
             "on one number under [cut] widths, or bring a model of your own with [model] factory"
         )
     return WideDeepBottom(
-        half.cardinalities,
-        half.numeric,
-        cut=layers,
-        width=half.cuts[0][0],
-        embedding=config.model.embedding or _EMBEDDING,
-        sparse=sparse,
-        generator=generator,
-    )
+        half.cardinalities, half.numeric, cut=layers, width=half.cuts[0][0],
+        embedding=config.model.embedding or _EMBEDDING, sparse=sparse, generator=generator,
+    )  # fmt: skip
 
 
 # --- the party's own -------------------------------------------------------------------------------------------------

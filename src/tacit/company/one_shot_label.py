@@ -188,15 +188,11 @@ class Answers:
                 labels = np.maximum(book.frozen(run), 0)  # a row without a label adds nothing
             units = None if self.units is None else np.unique(self._asked.units, axis=0, return_inverse=True)[1]
             self._sides[name] = LabelSide(
-                self.folder.run_folder(self.contract) / "hidden" / name,
-                self.folder.secret,
-                agreement(self.mechanism, self.contract.digest, run, self.train, units=units is not None),
-                labels,
-                noise_of(self.mechanism, self.folder.secret, run),
-                charge=partial(self._answer_once, run),
-                units=units,
-                trace=self.trace,
-            )
+                self.folder.run_folder(self.contract) / "hidden" / name, self.folder.secret,
+                agreement(self.mechanism, self.contract.digest, run, self.train, units=units is not None), labels,
+                noise_of(self.mechanism, self.folder.secret, run), charge=partial(self._answer_once, run),
+                units=units, trace=self.trace,
+            )  # fmt: skip
         if message.kind == "ciphertexts":
             content = torch.frombuffer(bytearray(self._sides[name].commitment()), dtype=torch.uint8)
             return Message(message.step, "ciphertexts", content, b"")

@@ -117,20 +117,12 @@ def train(
     bottom, top = problem.models(course.seed)
     record = Recorder(last=course.last, follow=min(course.follow, len(rows)))
     model = simulate(
-        bottom=bottom,
-        top=top,
-        features=rows.features,
-        own=rows.own,
-        labels=rows.labels,
-        protect=none() if protect is None else protect,
-        protect_embedding=protect_embedding,
-        optimizer=lambda module: adam(module, lr=course.learning_rate),
-        epochs=course.epochs,
-        batch_size=min(course.batch_size, len(rows)),
-        seed=course.seed,
-        record=record,
+        bottom=bottom, top=top, features=rows.features, own=rows.own, labels=rows.labels,
+        protect=none() if protect is None else protect, protect_embedding=protect_embedding,
+        optimizer=lambda module: adam(module, lr=course.learning_rate), epochs=course.epochs,
+        batch_size=min(course.batch_size, len(rows)), seed=course.seed, record=record,
         progress=lambda done, steps: progress(f"training with {protection}", done, steps),
-    )
+    )  # fmt: skip
     logits = model.predict(test.features, test.own, noise=torch.Generator().manual_seed(course.seed))
     return Trained(protection, problem, course, model, record, float(auc(logits, test.labels)))
 

@@ -187,17 +187,12 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
     shutil.copy(airline.run_folder / "report.html", airline.folder.parent / "report.html")
     history = airline.read("status.json")["history"]
     return {
-        **told,
-        "protection": str(_protect(airline).gradient),
-        "embedding_protection": ", ".join(map(str, _protect(airport).embedding or ())),
-        "history": history,
-        "test_auc": history[-1]["test_auc"],
-        "limit": audit["limit"],
-        "verdict": audit["verdict"],
-        "worst": audit["worst"],
-        "attacks": audit["leaks"],
+        **told, "protection": str(_protect(airline).gradient),
+        "embedding_protection": ", ".join(map(str, _protect(airport).embedding or ())), "history": history,
+        "test_auc": history[-1]["test_auc"], "limit": audit["limit"], "verdict": audit["verdict"],
+        "worst": audit["worst"], "attacks": audit["leaks"],
         "inputs": {"worst": inputs["worst"], "attacks": inputs["leaks"]},
-    }
+    }  # fmt: skip
 
 
 def align_and_train(

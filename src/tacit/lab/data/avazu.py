@@ -73,12 +73,7 @@ def load(  # the options of a data set, by name
         told,
     ]
     return load_streamed(
-        Text(file, Layout(names, _KINDS, remedy=_REMEDY)),
-        Schema("avazu", "click", CATEGORIES, days=True),
-        Options(rows, sample, test_share, seed, min_count),
-        cache=cache,
-        bad=bad,
-        progress=progress,
-        made=made,
+        Text(file, Layout(names, _KINDS, remedy=_REMEDY)), Schema("avazu", "click", CATEGORIES, days=True),
+        Options(rows, sample, test_share, seed, min_count), cache=cache, bad=bad, progress=progress, made=made,
         both=both,
-    )
+    )  # fmt: skip

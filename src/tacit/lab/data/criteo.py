@@ -71,12 +71,7 @@ def load(  # the options of a data set, by name
         told,
     ]
     return load_streamed(
-        Text(file, _LAYOUT),
-        Schema("criteo", "label", CATEGORIES, NUMBERS),
-        Options(rows, sample, test_share, seed, min_count),
-        cache=cache,
-        bad=bad,
-        progress=progress,
-        made=made,
+        Text(file, _LAYOUT), Schema("criteo", "label", CATEGORIES, NUMBERS),
+        Options(rows, sample, test_share, seed, min_count), cache=cache, bad=bad, progress=progress, made=made,
         both=both,
-    )
+    )  # fmt: skip

@@ -90,14 +90,9 @@ def histogram(visits: Mapping[int, int]) -> Markup:
         left, middle, high = place / len(bars), (place + 0.5) / len(bars), number / most
         name = f"{first:,}" if first == last else f"{first:,}–{last:,}"
         bar = el(
-            "rect",
-            el("title", f"{name}: {number:,}"),
-            x=at(left + 0.1 / len(bars)),
-            y=at(1 - high),
-            width=at(0.8 / len(bars)),
-            height=at(high),
-            class_="bar",
-        )
+            "rect", el("title", f"{name}: {number:,}"), x=at(left + 0.1 / len(bars)), y=at(1 - high),
+            width=at(0.8 / len(bars)), height=at(high), class_="bar",
+        )  # fmt: skip
         drawn.append(bar)
         if place % labels == 0:
             drawn.append(text(name, middle, 1, "tick", dy=18))

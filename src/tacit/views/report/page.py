@@ -55,20 +55,12 @@ def content(report: Report) -> dict[str, object]:
     head, measure = headline(report), MEASURES[main_measure(report)]
     limit = [] if report.limit is None else [Mark("limit", report.limit, "limit")]
     return {
-        "head": head,
-        "measure": measure,
-        "worst": worst_leak(report),
+        "head": head, "measure": measure, "worst": worst_leak(report),
         "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
-        "groups": _groups(report),
-        "baselines": any(leak.baseline is not None for leak in report.leaks),
-        "layers": sorted({leak.layer for leak in report.leaks}),
-        **_over_time(report),
-        "charts": _charts(report),
-        "trade": _trade(report),
-        **_ledger(report),
-        "plain_words": plain_words,
-        "spelled": spelled,
-    }
+        "groups": _groups(report), "baselines": any(leak.baseline is not None for leak in report.leaks),
+        "layers": sorted({leak.layer for leak in report.leaks}), **_over_time(report), "charts": _charts(report),
+        "trade": _trade(report), **_ledger(report), "plain_words": plain_words, "spelled": spelled,
+    }  # fmt: skip
 
 
 def _groups(report: Report) -> list[_Group]:
