@@ -66,10 +66,6 @@ def spent_in(declared: Declared, events: Sequence[Event]) -> Spent:
 
     Every example of the run that was visited at all counts as visited in every epoch that has begun, and as exposed as
     the most exposed one of it: who sat an epoch out is charged a little too much, never too little.
-
-    Args:
-        declared: the run, and what was answered.
-        events: all mechanisms of the ledger.
     """
     if not declared.most:
         return Spent(0.0)

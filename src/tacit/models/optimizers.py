@@ -24,12 +24,6 @@ class RowwiseAdam(torch.optim.Optimizer):
 
     The state has the names and shapes of `torch.optim.Adam`. The fused kernel is not offered: on the CPU it changes
     weights without telling autograd, and a backward pass that is still to come would use the wrong ones.
-
-    Args:
-        params: parameters or groups of parameters, as for any torch optimizer.
-        lr: the learning rate.
-        betas: the decay of the first and of the second average.
-        eps: what is added to the denominator.
     """
 
     def __init__(

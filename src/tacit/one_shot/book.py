@@ -50,12 +50,7 @@ def open_book(folder: Path, secret: bytes) -> Book:
 
 
 class Book:
-    """See this module. Use `open_book`; reading one that another process writes to is safe.
-
-    Args:
-        path: of the file.
-        secret: of the party: it draws the coins and seals the releases.
-    """
+    """See this module. Use `open_book`; reading one that another process writes to is safe."""
 
     def __init__(self, path: Path, secret: bytes) -> None:
         self.path = path

@@ -97,15 +97,7 @@ class Certificate:
 
 
 def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None, delta: float = 0.0) -> Certificate:
-    """The certificate of an exchange.
-
-    Args:
-        mechanism: that was used.
-        rows: whose labels were sent.
-        total: of the book, this exchange included.
-        share: of class 1, of two classes.
-        delta: the probability with which the odds of sums may be passed.
-    """
+    """The certificate of an exchange."""
     sent = [mechanism.parameters(), *(release.parameters for release in total.releases)]
     after = mechanism.posterior(share) if share is not None and isinstance(mechanism, Flips) else None
     return Certificate(

@@ -35,14 +35,7 @@ def read_mechanism(parameters: Mapping[str, Any]) -> Mechanism:
 
 
 def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None, delta: float = 0.005) -> Mechanism:
-    """The mechanism for what was agreed on, at the label party's limit and odds.
-
-    Args:
-        exchange: what was agreed on.
-        limit: the leak AUC of a label.
-        odds: the factor by which its odds change at most.
-        delta: with which probability sums may pass that factor.
-    """
+    """The mechanism for what was agreed on, at the label party's limit and odds."""
     if exchange.labels != "flips":
         if limit is None:
             raise UsageError("sums take a limit: set it, as 0.6")

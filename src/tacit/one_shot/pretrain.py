@@ -44,17 +44,7 @@ def pretrain(
     threads: int = 1,
     progress: Progress = lambda *_: None,
 ) -> TableTrunk | PictureTrunk:
-    """A trunk that has learnt from rows alone.
-
-    Args:
-        inputs: all rows there are, of a table or as pictures (rows, channels, height, width).
-        epochs: how often each is seen.
-        replaced: the share of cells that are replaced; tables only.
-        width: the units of the trunk.
-        seed: what is drawn.
-        threads: how many may be used.
-        progress: is told how far it is.
-    """
+    """A trunk that has learnt from rows alone."""
     count("epochs", epochs)
     if not 0 < replaced < 1:
         raise UsageError(f"replaced must be a share between 0 and 1, not {replaced}")
