@@ -194,9 +194,7 @@ def sum_kl_of(auc: float) -> float:
 
 
 def by_example(
-    runs: Sequence[Declared],
-    of: Callable[[Declared], NDArray[np.float64]],
-    load: Callable[[str], Keys],
+    runs: Sequence[Declared], of: Callable[[Declared], NDArray[np.float64]], load: Callable[[str], Keys]
 ) -> list[tuple[Keys | None, NDArray[np.float64]]]:
     """A quantity of each row, added up over all runs in which the same example was.
 

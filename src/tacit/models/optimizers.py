@@ -63,20 +63,11 @@ class RowwiseAdam(torch.optim.Optimizer):
     def _update_dense(self, params: list[Tensor], group: dict[str, Any]) -> None:
         states = [self.state[p] for p in params]
         torch_adam(
-            params,
-            [p.grad for p in params if p.grad is not None],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=0.0,
-            eps=group["eps"],
+            params, [p.grad for p in params if p.grad is not None], [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states], [], [state["step"] for state in states], amsgrad=False,
+            beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"], weight_decay=0.0, eps=group["eps"],
             maximize=False,
-        )
+        )  # fmt: skip
 
     def _update_rows(self, param: Tensor, group: dict[str, Any]) -> None:
         assert param.grad is not None

@@ -132,13 +132,7 @@ def wide_deep(  # a public entry point: each setting of the network by name
         cardinalities, numeric, cut=cut, width=width, embedding=embedding, sparse=sparse, generator=generator
     )
     top = WideDeepTop(
-        cut=cut,
-        layers=layers,
-        width=width,
-        own_cardinalities=own_cardinalities,
-        own_numeric=own_numeric,
-        logits=logits,
-        sparse=sparse,
-        generator=generator,
-    )
+        cut=cut, layers=layers, width=width, own_cardinalities=own_cardinalities, own_numeric=own_numeric,
+        logits=logits, sparse=sparse, generator=generator,
+    )  # fmt: skip
     return bottom, top

@@ -89,13 +89,7 @@ class Book:
         return keyed(self._secret, hashes, what)
 
     def release(
-        self,
-        run_id: str,
-        rows: Rows,
-        mechanism: Mechanism,
-        terms: Terms,
-        *,
-        groups: NDArray[np.int64] | None = None,
+        self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms, *, groups: NDArray[np.int64] | None = None
     ) -> NDArray[Any]:
         """What leaves of these rows: entered, frozen and paid for before it is returned, and the same when asked again.
 

@@ -36,15 +36,9 @@ def agreement(mechanism: Sums, contract: str, run: str, rows: int, *, units: boo
         units: whether several of them may belong to one unit.
     """
     return Agreement(
-        contract=contract,
-        run=run,
-        mechanism=json.dumps(mechanism.parameters(), sort_keys=True),
-        rows=rows,
-        group=mechanism.groups,
-        partitions=mechanism.partitions,
-        reach=mechanism.reach,
-        units=units,
-    )
+        contract=contract, run=run, mechanism=json.dumps(mechanism.parameters(), sort_keys=True), rows=rows,
+        group=mechanism.groups, partitions=mechanism.partitions, reach=mechanism.reach, units=units,
+    )  # fmt: skip
 
 
 def check_enough_rows(size: int, count: int, what: str) -> None:

@@ -41,14 +41,9 @@ def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None
             raise UsageError("sums take a limit: set it, as 0.6")
         span = exchange.cells - 1 if exchange.target == "number" else 1
         return sums(
-            limit,
-            odds=odds,
-            delta=None if odds is None else delta,
-            groups=exchange.group_size,
-            partitions=exchange.partitions,
-            span=span,
-            hidden=exchange.labels == "hidden_sums",
-        )
+            limit, odds=odds, delta=None if odds is None else delta, groups=exchange.group_size,
+            partitions=exchange.partitions, span=span, hidden=exchange.labels == "hidden_sums",
+        )  # fmt: skip
     if exchange.target == "number":
         assert exchange.low is not None  # the contract was checked
         assert exchange.high is not None

@@ -55,13 +55,9 @@ def pretrain(
         if isinstance(inputs, Inputs):
             side = nn.Linear(width, sum(inputs.cardinalities) + inputs.numeric.shape[1])
             _fit(
-                trunk,
-                side,
-                len(inputs),
-                lambda rows: _masked_loss(trunk, side, inputs, rows, replaced),
-                epochs,
+                trunk, side, len(inputs), lambda rows: _masked_loss(trunk, side, inputs, rows, replaced), epochs,
                 progress,
-            )
+            )  # fmt: skip
         else:
             side = nn.Linear(width, width)
             _fit(trunk, side, len(inputs), lambda rows: _views_loss(trunk, side, inputs[rows]), epochs, progress)
@@ -69,12 +65,7 @@ def pretrain(
 
 
 def _fit(
-    trunk: nn.Module,
-    side: nn.Module,
-    rows: int,
-    loss_of: Callable[[Tensor], Tensor],
-    epochs: int,
-    progress: Progress,
+    trunk: nn.Module, side: nn.Module, rows: int, loss_of: Callable[[Tensor], Tensor], epochs: int, progress: Progress
 ) -> None:
     """Learn for some epochs; a last batch of one row is left out."""
     optimizer = torch.optim.AdamW([*trunk.parameters(), *side.parameters()], lr=2e-3)
