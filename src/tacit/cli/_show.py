@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from tacit.cli._tables import print_table
 from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
+    from tacit.lab.trial import Trial
     from tacit.views.report.document import Report
 
 
@@ -58,6 +59,18 @@ def leak(value: float) -> str:
     """A leak AUC in the colour of its danger; the number says it as well."""
     colour = "green" if value < 0.6 else "yellow" if value < 0.75 else "red"
     return f"[{colour}]{value:.3f}[/{colour}]"
+
+
+def attack_rows(trials: Sequence[Trial]) -> list[list[str] | None]:
+    """What every attack reached in each of some trials, and beside it what embeddings alone would have told."""
+    rows: list[list[str] | None] = []
+    for finding in trials[0].findings:
+        here = [{other.attack: other for other in one.findings}.get(finding.attack) for one in trials]
+        rows.append([finding.attack, *("" if one is None else leak(one.leak.value) for one in here)])
+        if finding.baseline is not None and finding.baseline != finding.leak:
+            alone = [None if one is None else one.baseline for one in here]
+            rows.append(["  (embedding alone)", *("" if one is None else f"{one.value:.3f}" for one in alone)])
+    return rows
 
 
 def print_report(report: Report, paths: tuple[Path, Path]) -> None:

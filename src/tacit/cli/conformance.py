@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli._names import complete
 from tacit.cli._options import Json, Quiet, argument, flag, option
-from tacit.cli._show import leak, make_folder
+from tacit.cli._show import attack_rows, leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
@@ -137,14 +137,8 @@ def _print_attacked(screen: Console, found: Conformance) -> None:
     """What every attack reached, yours in the first column, ours beside it."""
     if not found.attacked:
         return
-    rows: list[list[str] | None] = []
-    for finding in found.attacked[0].findings:
-        here = [{other.attack: other for other in one.findings}.get(finding.attack) for one in found.attacked]
-        rows.append([finding.attack, *("" if one is None else leak(one.leak.value) for one in here)])
-        if finding.baseline is not None and finding.baseline != finding.leak:
-            alone = [None if one is None else one.baseline for one in here]
-            rows.append(["  (embedding alone)", *("" if one is None else f"{one.value:.3f}" for one in alone)])
-    rows += [
+    rows = [
+        *attack_rows(found.attacked),
         None,
         ["[bold]worst attack", *(f"[bold]{narrow(one.highest.attack)}" for one in found.attacked)],
         ["[bold]counts as up to", *(f"[bold]{leak(one.highest.held)}" for one in found.attacked)],

@@ -12,7 +12,7 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli._options import Json, Quiet, flag, option
-from tacit.cli._show import leak, make_folder
+from tacit.cli._show import attack_rows, leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
@@ -216,14 +216,8 @@ def _print_comparison(rows: list[Trial], *, quiet: bool) -> None:
     for row in rows:
         name, _, options = row.protection.removesuffix(")").partition("(")
         head.append("\n".join([name, *options.split(", ")]))
-    lines: list[list[str] | None] = []
-    for i, finding in enumerate(rows[0].findings):
-        here = [row.findings[i] for row in rows]
-        lines.append([finding.attack, *(leak(one.leak.value) for one in here)])
-        if finding.baseline is not None and finding.baseline != finding.leak:
-            alone = ["" if one.baseline is None else f"{one.baseline.value:.3f}" for one in here]
-            lines.append(["  (embedding alone)", *alone])
-    lines += [
+    lines = [
+        *attack_rows(rows),
         None,
         ["[bold]worst attack", *(f"[bold]{narrow(row.worst.attack)}" for row in rows)],
         ["[bold]its leak AUC", *(f"[bold]{leak(row.worst.leak.value)}" for row in rows)],

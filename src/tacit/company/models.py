@@ -8,7 +8,6 @@ import inspect
 import math
 import os
 import secrets
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from tacit.cut.tensors import evaluating
 from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
 from tacit.models.layers import glorot_linear
+from tacit.plugins import run_file
 
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
@@ -189,7 +189,7 @@ def _from_factory(folder: Path, factory: str, half: Half) -> nn.Module:
 def _import(folder: Path, where: str, section: str) -> ModuleType:
     path = folder / where if where.endswith(".py") else (folder / where.replace(".", "/")).with_suffix(".py")
     if path.is_file():
-        return _execute(path)
+        return run_file(path, f"tacit_factory_{path.stem}")
     if where.endswith(".py"):
         raise UsageError(f"{section} factory: there is no file {path}: correct the name")
     try:
@@ -200,25 +200,6 @@ def _import(folder: Path, where: str, section: str) -> ModuleType:
         raise UsageError(
             f"{section} factory: there is neither a file {path} nor an installed module {where!r}: correct the name"
         ) from None
-
-
-def _execute(path: Path) -> ModuleType:
-    """Run a file as a module of its own name; its folder is on the path only while it runs, for its neighbours."""
-    name = f"tacit_factory_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # the name ends with .py
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and the like look their module up
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
 
 
 def try_out(module: nn.Module, half: Half, own: Sequence[Tensor], device: torch.device | None = None) -> None:

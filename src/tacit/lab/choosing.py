@@ -100,7 +100,7 @@ def best(every: Sequence[Point], limit: float, *, quick: bool = False) -> Choice
     An attack that was not tried may read the labels, so a setting on which one is missing is not chosen. Where that is
     so of all settings there is no answer, unless one is asked for that holds against the attacks that were tried.
     """
-    _check(limit)
+    check_limit(limit)
     found = _judged(every, quick=quick)
     baseline = next((point for point in found if point.setting.protection == "none"), None)
     holding = [point for point in found if (point.high or 1.0) < limit]
@@ -123,7 +123,7 @@ def choose(data: Data | str, *, limit: float, quick: bool = False, **options: An
     """
     from tacit.lab.sweeping.running import sweep
 
-    _check(limit)
+    check_limit(limit)
     options = {"thorough": not quick, **options}
     if not quick:
         check_attacks(options.get("attacks", EVERY_BATCH), thorough=options["thorough"])
@@ -185,7 +185,8 @@ def _judged(every: Sequence[Point], *, quick: bool) -> list[Point]:
     return found
 
 
-def _check(limit: float) -> None:
+def check_limit(limit: float) -> None:
+    """Refuse what is no limit on a leak AUC."""
     if not 0.5 < limit < 1:
         raise UsageError(f"limit = {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
 
