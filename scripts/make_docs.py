@@ -248,7 +248,7 @@ def one_data_set(name: str, source: Source) -> str:
     ]
     load = Text.of(module.load)
     call = f"`tacit.lab.data.{source.module}.load({arguments(module.load)})`"
-    own = [f"- `{name}`: {text}" for name, text in load.named["Args"].items() if name not in _SHARED]
+    own = [f"- `{name}`: {text}" for name, text in load.named.get("Args", {}).items() if name not in _SHARED]
     parts = [f"## `{name}`", told, *(["\n".join(columns)] if columns else []), f"{call}: {load.words}"]
     return "\n\n".join([*parts, *(["\n".join(own)] if own else [])])
 

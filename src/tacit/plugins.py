@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -63,3 +64,21 @@ def facts(package: str, kind: str, name: str) -> Any:
     if found is None:
         raise UsageError(f"the {kind} {name!r} has no FACTS: write them into {package}.{name}, as the others have them")
     return found
+
+
+def run_file(path: Path, name: str) -> ModuleType:
+    """Somebody else's file as a module of that name; its folder is on the path while it runs, for its neighbours."""
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file: its name must end with .py")
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made  # dataclasses and the like look their module up
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(made)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return made

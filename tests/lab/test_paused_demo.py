@@ -13,16 +13,11 @@ class Acting:
     """A company that ends with a code, or waits, and says so in its status."""
 
     def __init__(self, code, status):
-        self.code, self.status = code, status
+        self.code, self.status = code, status or {}
 
     def start(self, *words):
         act = "import time; time.sleep(60)" if self.code is None else f"import sys; sys.exit({self.code})"
         return subprocess.Popen([sys.executable, "-Sc", act], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def read(self, name):
-        if self.status is None:
-            raise FileNotFoundError(name)
-        return self.status
 
 
 def test_the_one_that_waits_is_ended_and_the_reason_is_told():

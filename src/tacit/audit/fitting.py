@@ -22,13 +22,7 @@ _WARM = 50  # updates on which the rate rises
 
 
 class Straight(nn.Module):
-    """Hidden layers beside a linear way from input to output; at first the hidden layers do not reach the output.
-
-    Args:
-        inputs: the width of the input.
-        hidden: the units of each hidden layer.
-        outputs: the width of the output.
-    """
+    """Hidden layers beside a linear way from input to output; at first the hidden layers do not reach the output."""
 
     def __init__(self, inputs: int, hidden: Sequence[int], outputs: int) -> None:
         super().__init__()

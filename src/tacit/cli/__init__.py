@@ -9,6 +9,7 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli._ending import DEBUG, Verbs, end_with
+from tacit.cli._options import flag
 from tacit.cli.audit import audit
 from tacit.cli.conformance import conformance
 from tacit.cli.dashboard import dashboard
@@ -26,13 +27,9 @@ from tacit.cli.sweep import choose, sweep
 from tacit.cli.track import track
 
 app = typer.Typer(
-    name="tacit",
-    cls=Verbs,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
+    name="tacit", cls=Verbs, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)
+)  # fmt: skip
 
 
 def _version(wanted: bool) -> None:
@@ -46,9 +43,7 @@ def tacit(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.", metavar="")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help=f"Show a traceback with every error; {DEBUG}=1 does the same.", metavar="")
-    ] = False,
+    debug: Annotated[bool, flag(f"Show a traceback with every error; {DEBUG}=1 does the same.", "--debug")] = False,
 ) -> None:
     """Split learning that attacks itself while it trains, and keeps the leak under a limit.
 

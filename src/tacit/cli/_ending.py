@@ -78,7 +78,6 @@ def _look_away() -> NoReturn:
 
 
 def _told(error: Exception) -> tuple[str, int]:
-    """What to say about an error, and the exit code."""
     if isinstance(error, TacitError):
         peer = isinstance(error, LinkError | ProtocolError)
         return str(error), PEER if peer else 1 if isinstance(error, LimitError) else USAGE
@@ -92,7 +91,6 @@ def _told(error: Exception) -> tuple[str, int]:
 
 
 def _misuse(error: Any) -> str:
-    """A wrong command line in one line, with the nearest right one."""
     if type(error).__name__ == "NoArgsIsHelpError":  # the help has been shown
         return ""
     option, known = getattr(error, "option_name", None), getattr(error, "possibilities", None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tacit.cli._ending import interruptible
+from tacit.cli._options import flag, option
 from tacit.cli._show import leak, make_folder
 from tacit.cli._tables import print_table
 from tacit.errors import UsageError
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from tacit.lab.one_shot.settings import Search
 
 FeatureLimit = Annotated[
-    float | None,
-    typer.Option(help="One-shot: the most that decoders may read of anything, 0 to 1.", metavar="SHARE"),
+    float | None, option("One-shot: the most that decoders may read of anything, 0 to 1.", "SHARE")
 ]
 
 
@@ -33,41 +33,21 @@ FeatureLimit = Annotated[
 class Exchange:
     """What one-shot training is tried with; each field is an option of `sweep` and of `choose`."""
 
-    label_limit: Annotated[
-        float | None,
-        typer.Option(help="One-shot: the leak AUC of a label, certified.", metavar="AUC", show_default=False),
-    ] = None
+    label_limit: Annotated[float | None, option("One-shot: the leak AUC of a label, certified.", "AUC")] = None
     odds: Annotated[
-        float | None,
-        typer.Option(help="One-shot: try a coin with these odds beside the symmetric one.", metavar="FACTOR"),
+        float | None, option("One-shot: try a coin with these odds beside the symmetric one.", "FACTOR")
     ] = None
-    widths: Annotated[str, typer.Option(help="One-shot: numbers sent of a row, up to 128.", metavar="N,N")] = "1,2,4,8"
-    noise: Annotated[str, typer.Option(help="One-shot: noise on the narrowest, in deviations.", metavar="X,X")] = "1,4"
-    learners: Annotated[str, typer.Option(help="One-shot: trees, network, linear.", metavar="A,B")] = "trees"
+    widths: Annotated[str, option("One-shot: numbers sent of a row, up to 128.", "N,N")] = "1,2,4,8"
+    noise: Annotated[str, option("One-shot: noise on the narrowest, in deviations.", "X,X")] = "1,4"
+    learners: Annotated[str, option("One-shot: trees, network, linear.", "A,B")] = "trees"
     compare: Annotated[
-        str,
-        typer.Option(
-            help="One-shot: beside flips; of raw, true, split, sums, hidden_sums, pca, waist, clusters.", metavar="A,B"
-        ),
+        str, option("One-shot: beside flips; of raw, true, split, sums, hidden_sums, pca, waist, clusters.", "A,B")
     ] = "raw,true,split,sums,hidden_sums,pca,waist,clusters"
-    groups: Annotated[
-        str,
-        typer.Option(help="One-shot: hidden sums: rows of a group x partitions, as 32x4,64x4.", metavar="A,B"),
-    ] = "32x4"
-    head: Annotated[Literal["trees", "network"], typer.Option(help="One-shot: the label party's private model.")] = (
-        "trees"
-    )
-    attack_rows: Annotated[
-        int, typer.Option(min=1000, help="One-shot: rows that decoders know, and are judged on.", metavar="N")
-    ] = 8000
-    given: Annotated[
-        bool,
-        typer.Option("--given", help="One-shot: decoders know all other columns, as in `tacit train`.", metavar=""),
-    ] = False
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="One-shot: that may be used. [default: all]", metavar="N", show_default=False),
-    ] = None
+    groups: Annotated[str, option("One-shot: hidden sums: rows of a group x partitions, as 32x4,64x4.", "A,B")] = "32x4"
+    head: Annotated[Literal["trees", "network"], option("One-shot: the label party's private model.")] = "trees"
+    attack_rows: Annotated[int, option("One-shot: rows that decoders know, and are judged on.", "N", min=1000)] = 8000
+    given: Annotated[bool, flag("One-shot: decoders know all other columns, as in `tacit train`.", "--given")] = False
+    threads: Annotated[int | None, option("One-shot: that may be used. [default: all]", "N", min=1)] = None
 
     @property
     def asked(self) -> bool:
@@ -119,15 +99,11 @@ def _tried(asked: Asked, search: Search, out: Path, threads: int | None, *, quie
     make_folder(out)
     kept = f"what was tried is kept in {out}: the same command goes on"
     with interruptible(lambda: kept), one_bar(quiet=quiet, first=f"loading {asked.data}", unit="settings") as show:
-        from tacit.lab.data import load
         from tacit.lab.one_shot.advising import points
         from tacit.lab.one_shot.trying import try_all
         from tacit.lab.one_shot.world import world_of
 
-        loaded = load(
-            asked.data, folder=asked.folder, rows=asked.rows, bad=asked.bad, cache=asked.cache,
-            progress=lambda done, total: show(f"loading {asked.data}", done, total),
-        )  # fmt: skip
+        loaded = asked.load(show)
         trials = try_all(world_of(loaded), search, out, threads=threads or os.cpu_count() or 1, progress=show)
     return points(trials), len(loaded.train)
 

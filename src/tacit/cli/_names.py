@@ -22,16 +22,6 @@ def attacks() -> list[str]:
     return modules("audit", "attacks")
 
 
-def input_attacks() -> list[str]:
-    """On inputs."""
-    return modules("audit", "input_attacks")
-
-
-def metrics() -> list[str]:
-    """What findings are judged by."""
-    return modules("audit", "metrics")
-
-
 def data_sets() -> list[str]:
     """Those that the lab knows by name."""
     from tacit.lab.data import SOURCES

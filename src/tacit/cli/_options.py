@@ -5,38 +5,48 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from tacit.cli._names import attacks, complete, complete_list, data_sets, protections
+from tacit.cli._names import complete, complete_list, data_sets, protections
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tacit.lab.data.rows import Data
+    from tacit.views.progress import Show
+
+
+def flag(told: str, *names: str, **more: Any) -> Any:
+    """An option that is there or not; its help text says what it then means."""
+    return typer.Option(*names, help=told, metavar="", **more)
+
+
+def option(told: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+    """An option with a value, which the help calls by a word; None where all values are listed."""
+    return typer.Option(*names, help=told, metavar=metavar, **more)
+
+
+def argument(told: str, metavar: str, **more: Any) -> Any:
+    """What stands behind the verb without a name."""
+    return typer.Argument(help=told, metavar=metavar, show_default=False, **more)
+
 
 # --- of every verb ---------------------------------------------------------------------------------------------------
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and words.", metavar="")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no advice, only the result.", metavar="")]
+Json = Annotated[bool, flag("Print one JSON document instead of tables and words.", "--json")]
+Quiet = Annotated[bool, flag("No progress and no advice, only the result.", "--quiet", "-q")]
 
 # --- of the verbs of a party -----------------------------------------------------------------------------------------
 
-Folder = Annotated[
-    Path | None,
-    typer.Option("--folder", help="The party's folder. [default: here]", metavar="DIR", show_default=False),
-]
-Where = Annotated[
-    Path | None, typer.Argument(help="The party's folder, as with --folder.", metavar="DIR", show_default=False)
-]
-Run = Annotated[
-    Path | None,
-    typer.Argument(help="A run's folder, or that of a party with one run.", metavar="RUN", show_default=False),
-]
+Folder = Annotated[Path | None, option("The party's folder. [default: here]", "DIR", "--folder")]
+Where = Annotated[Path | None, argument("The party's folder, as with --folder.", "DIR")]
+Run = Annotated[Path | None, argument("A run's folder, or that of a party with one run.", "RUN")]
 
-Override = Annotated[
-    str | None, typer.Option(help="Use a model though its limit is broken: who answers for it.", metavar="NAME")
-]
-Reason = Annotated[str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")]
+Override = Annotated[str | None, option("Use a model though its limit is broken: who answers for it.", "NAME")]
+Reason = Annotated[str | None, option("Why; it stays on record and in the report.", "WHY")]
 
 
 def party_folder(given: Path | None, folder: Path | None) -> Path:
@@ -57,11 +67,7 @@ def party_of(given: Path | None, folder: Path | None) -> Path:
 
 Runs = Annotated[
     list[Path] | None,
-    typer.Argument(
-        help="Folders of parties, runs or sweeps, or any above them. [default: runs, or here]",
-        metavar="RUNS",
-        show_default=False,
-    ),
+    argument("Folders of parties, runs or sweeps, or any above them. [default: runs, or here]", "RUNS"),
 ]
 
 
@@ -78,72 +84,67 @@ def run_folders(given: list[Path] | None) -> list[Path]:
 
 # --- of the verbs of the lab -----------------------------------------------------------------------------------------
 
-Name = Annotated[
-    str,
-    typer.Option(
-        help="A data set by name, generated:NAME, or a .toml that describes your own files.",
-        metavar="NAME",
-        autocompletion=complete(lambda: [*data_sets(), *(f"generated:{name}" for name in data_sets())]),
-    ),
-]
-DataFolder = Annotated[
-    Path | None,
-    typer.Option("--folder", help="Where the data set's files are.", metavar="DIR", show_default=False),
-]
-Rows = Annotated[int | None, typer.Option(min=100, help="Use only so many rows. [default: all]", metavar="N")]
+_NAMES = complete(lambda: [*data_sets(), *(f"generated:{name}" for name in data_sets())])
+_DEVICES = complete(lambda: ["auto", "cpu", "cuda"])
 Protect = Annotated[
     str,
-    typer.Option(
-        help="Names, as iso,marvell:sum_kl or matched(leak_auc=0.6,visits=5).",
-        metavar="A,B",
+    option(
+        "Names, as iso,marvell:sum_kl or matched(leak_auc=0.6,visits=5).",
+        "A,B",
         autocompletion=complete_list(protections),
     ),
 ]
-Epochs = Annotated[int, typer.Option(min=1, help="How often every row is visited.", metavar="N")]
-Seeds = Annotated[int, typer.Option(min=1, help="With how many seeds each setting runs.", metavar="N")]
-Seed = Annotated[int, typer.Option(help="Of test rows, weights, batches, noise and attacks.", metavar="N")]
-BatchSize = Annotated[
-    int | None, typer.Option(min=2, help="Rows of a batch. [default: the papers', or 1024]", metavar="N")
-]
-Rate = Annotated[
-    float | None, typer.Option("--learning-rate", help="Of Adam. [default: the papers', or 0.001]", metavar="RATE")
-]
-Attacks = Annotated[
-    str | None,
-    typer.Option(
-        help="What is tried on every batch. [default: norm,cosine,hint]",
-        metavar="A,B",
-        show_default=False,
-        autocompletion=complete_list(attacks),
-    ),
-]
-Bad = Annotated[
-    Literal["raise", "skip"], typer.Option(help="Stop at a row that can't be read, or leave it out and count it.")
-]
-Cache = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where large data sets are kept once read. [default: beside their files]",
-        metavar="DIR",
-        show_default=False,
-    ),
-]
-Device = Annotated[
-    str,
-    typer.Option(
-        help="cpu, cuda, or auto: CUDA where there is one.",
-        metavar="NAME",
-        autocompletion=complete(lambda: ["auto", "cpu", "cuda"]),
-    ),
-]
+Seeds = Annotated[int, option("With how many seeds each setting runs.", "N", min=1)]
+_NAMED = "A data set by name, generated:NAME, or a .toml that describes your own files."
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What is trained on which data; each field is an option of the verbs of the lab."""
+
+    data: Annotated[str, option(_NAMED, "NAME", autocompletion=_NAMES)] = "flights"
+    folder: Annotated[Path | None, option("Where the data set's files are.", "DIR", "--folder")] = None
+    rows: Annotated[int | None, option("Use only so many rows. [default: all]", "N", min=100)] = None
+    bad: Annotated[
+        Literal["raise", "skip"], option("Stop at a row that can't be read, or leave it out and count it.")
+    ] = "raise"
+    cache: Annotated[
+        Path | None, option("Where large data sets are kept once read. [default: beside their files]", "DIR")
+    ] = None
+    protect: Protect = "iso,max_norm,marvell,matched"
+    seeds: Seeds = 1
+    batch_size: Annotated[int | None, option("Rows of a batch. [default: the papers', or 1024]", "N", min=2)] = None
+    learning_rate: Annotated[float | None, option("Of Adam. [default: the papers', or 0.001]", "RATE")] = None
+    device: Annotated[str, option("cpu, cuda, or auto: CUDA where there is one.", "NAME", autocompletion=_DEVICES)] = (
+        "auto"
+    )
+
+    def load(self, show: Show) -> Data:
+        """The data set, with a bar while it is read."""
+        from tacit.lab.data import load
+
+        return load(
+            self.data, folder=self.folder, rows=self.rows, bad=self.bad, cache=self.cache,
+            progress=lambda done, total: show(f"loading {self.data}", done, total),
+        )  # fmt: skip
+
+    @property
+    def protections(self) -> list[str]:
+        """The protections of `--protect`, of which there must be one."""
+        from tacit.lab.sweeping.grids import split_names
+
+        names = split_names(self.protect)
+        if not names:
+            raise UsageError("--protect names no protection: give one or more, as iso,marvell, or none")
+        return names
+
+    def usual(self, kind: str) -> Path:
+        """Where results go if nobody says where."""
+        return Path("runs") / f"{kind}-{Path(self.data).stem.replace(':', '-')}"
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb whose options stand in dataclasses: typer sees each of their fields as an option of the verb itself.
-
-    Args:
-        verb: a function; of each argument that is a dataclass the fields take its place.
-    """
+    """A verb whose options stand in dataclasses: typer sees each of their fields as an option of the verb itself."""
     hints = get_type_hints(verb, include_extras=True)
     options: list[inspect.Parameter] = []
     fields: dict[str, list[str]] = {}

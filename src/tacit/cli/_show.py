@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ from tacit.cli._tables import print_table
 from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
-    from tacit.views.report.document import Leak, Report
+    from tacit.lab.trial import Trial
+    from tacit.views.report.document import Report
 
 
 def make_folder(path: Path) -> None:
@@ -60,6 +61,18 @@ def leak(value: float) -> str:
     return f"[{colour}]{value:.3f}[/{colour}]"
 
 
+def attack_rows(trials: Sequence[Trial]) -> list[list[str] | None]:
+    """What every attack reached in each of some trials, and beside it what embeddings alone would have told."""
+    rows: list[list[str] | None] = []
+    for finding in trials[0].findings:
+        here = [{other.attack: other for other in one.findings}.get(finding.attack) for one in trials]
+        rows.append([finding.attack, *("" if one is None else leak(one.leak.value) for one in here)])
+        if finding.baseline is not None and finding.baseline != finding.leak:
+            alone = [None if one is None else one.baseline for one in here]
+            rows.append(["  (embedding alone)", *("" if one is None else f"{one.value:.3f}" for one in alone)])
+    return rows
+
+
 def print_report(report: Report, paths: tuple[Path, Path]) -> None:
     """A table of what each attack reached, the worst one last; what was not tried; and whether a limit holds."""
     from rich.markup import escape
@@ -70,7 +83,8 @@ def print_report(report: Report, paths: tuple[Path, Path]) -> None:
     rows: list[list[str] | None] = []
     for one in report.leaks:
         before = "" if one.baseline is None else f"{one.baseline:.3f}"
-        rows.append([escape(one.attack), one.on, _figure(one), f"{one.low:.3f} to {one.high:.3f}", before])
+        value = leak(one.value) if one.measure != "variance_read" else f"{one.value:.3f}"
+        rows.append([escape(one.attack), one.on, value, f"{one.low:.3f} to {one.high:.3f}", before])
     if report.worst is not None:
         rows.append(None)
         rows.append([f"[bold]worst: {escape(report.worst.attack)}", "", f"[bold]{report.worst.value:.3f}", "", ""])
@@ -92,10 +106,6 @@ _REMEDY = {
     "run": "set limit in party.toml, or give one to `tacit audit` with --limit",
     "files": "give one with --limit",
 }
-
-
-def _figure(one: Leak) -> str:
-    return leak(one.value) if one.measure != "variance_read" else f"{one.value:.3f}"
 
 
 def _words(report: Report) -> str:

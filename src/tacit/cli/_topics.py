@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tacit
@@ -30,24 +30,11 @@ KINDS = (*_PAGES.values(), *_PLUGINS.values())
 """Of topics, in the order in which they are listed."""
 
 _ALIASES = {
-    "auc": "what-leaks",
-    "attack": "attacks",
-    "config": "party-toml",
-    "contract": "party-toml",
-    "data": "data-sets",
-    "embedding": "embeddings",
-    "leak": "what-leaks",
-    "leak-auc": "what-leaks",
-    "limit": "set-a-limit",
-    "party": "party-toml",
-    "patents": "matched",
-    "protection": "protections",
-    "report": "read-a-report",
-    "settings": "party-toml",
-    "strength": "choose-a-strength",
-    "sweep": "choose-a-strength",
-    "visits": "ledger",
-}
+    "auc": "what-leaks", "attack": "attacks", "config": "party-toml", "contract": "party-toml", "data": "data-sets",
+    "embedding": "embeddings", "leak": "what-leaks", "leak-auc": "what-leaks", "limit": "set-a-limit",
+    "party": "party-toml", "patents": "matched", "protection": "protections", "report": "read-a-report",
+    "settings": "party-toml", "strength": "choose-a-strength", "sweep": "choose-a-strength", "visits": "ledger",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,8 @@ def topics() -> list[Topic]:
         raise UsageError(f"{_ROOT / 'docs'} holds no page: install tacit anew, or read docs/ in its repository")
     known = {one.name for one in found}
     twice = {name for name in known if sum(one.name == name for one in found) > 1}
-    found = [_renamed(one) if one.name in twice and one.kind in ("Reference", "Tutorials") else one for one in found]
+    long = ("Reference", "Tutorials")  # which go by the whole name, where another page has the short one
+    found = [replace(one, name=one.page) if one.name in twice and one.kind in long else one for one in found]
     found += [_plugin(way, name) for way in _PLUGINS for name in modules(*way)]
     return sorted(found, key=lambda one: (KINDS.index(one.kind), one.name))
 
@@ -111,11 +99,6 @@ def _page(path: Path) -> Topic:
     text = path.read_text(encoding="utf-8")
     heading = re.search(r"^# (.+)$", text, re.MULTILINE)
     return Topic(name, _PAGES[kind], heading[1] if heading else name, path.stem, text)
-
-
-def _renamed(one: Topic) -> Topic:
-    """A page of the reference, or a tutorial, by its whole name, where another page has its short one."""
-    return Topic(one.page, one.kind, one.about, one.page, one.text)
 
 
 def _plugin(way: tuple[str, str], name: str) -> Topic:

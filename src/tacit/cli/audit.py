@@ -12,7 +12,7 @@ import typer
 
 from tacit.cli._names import complete
 from tacit.cli._one_shot import print_report as print_exchange_report
-from tacit.cli._options import Folder, Json, Quiet, Run
+from tacit.cli._options import Folder, Json, Quiet, Run, option
 from tacit.cli._show import making_folder, print_report
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
@@ -37,35 +37,26 @@ class _Asked:
 def audit(  # typer reads each option from a parameter
     run: Run = None,
     folder: Folder = None,
-    gradients: Annotated[
-        str | None, typer.Option(help=f"What a feature party received: {_SPELLED}.", metavar="FILE")
-    ] = None,
-    labels: Annotated[str | None, typer.Option(help="The label of each row, of two kinds.", metavar="FILE")] = None,
-    ids: Annotated[
-        str | None, typer.Option(help="The example in each row, for those that come again.", metavar="FILE")
-    ] = None,
-    embeddings: Annotated[str | None, typer.Option(help="What the feature party sent.", metavar="FILE")] = None,
-    clean: Annotated[str | None, typer.Option(help="Gradients before they were protected.", metavar="FILE")] = None,
-    inputs: Annotated[
-        str | None, typer.Option(help="What the embeddings are made of, for --side label.", metavar="FILE")
-    ] = None,
-    batch_size: Annotated[
-        int, typer.Option(min=2, help="Rows of a batch, of files that are not batched.", metavar="N")
-    ] = 1024,
+    gradients: Annotated[str | None, option(f"What a feature party received: {_SPELLED}.", "FILE")] = None,
+    labels: Annotated[str | None, option("The label of each row, of two kinds.", "FILE")] = None,
+    ids: Annotated[str | None, option("The example in each row, for those that come again.", "FILE")] = None,
+    embeddings: Annotated[str | None, option("What the feature party sent.", "FILE")] = None,
+    clean: Annotated[str | None, option("Gradients before they were protected.", "FILE")] = None,
+    inputs: Annotated[str | None, option("What the embeddings are made of, for --side label.", "FILE")] = None,
+    batch_size: Annotated[int, option("Rows of a batch, of files that are not batched.", "N", min=2)] = 1024,
     side: Annotated[
         str | None,
-        typer.Option(
-            help="Who is looking: `features` is after labels, `label` after features.",
-            metavar="SIDE",
+        option(
+            "Who is looking: `features` is after labels, `label` after features.",
+            "SIDE",
             autocompletion=complete(lambda: ["features", "label"]),
         ),
     ] = None,
     limit: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="That no attack may pass; a run has its own.", metavar="AUC")
+        float | None, option("That no attack may pass; a run has its own.", "AUC", min=0.0, max=1.0)
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Where report.json and report.html go; a run's folder if not given.", metavar="DIR"),
+        Path | None, option("Where report.json and report.html go; a run's folder if not given.", "DIR")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,

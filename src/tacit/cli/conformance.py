@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.cli._names import complete
-from tacit.cli._options import Json, Quiet
-from tacit.cli._show import leak, make_folder
+from tacit.cli._options import Json, Quiet, argument, flag, option
+from tacit.cli._show import attack_rows, leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
@@ -23,33 +23,25 @@ if TYPE_CHECKING:
 
 
 def conformance(  # typer reads each option from a parameter
-    file: Annotated[
-        str, typer.Argument(help="The Python file; file.py:factory where it has several.", metavar="FILE[:FACTORY]")
-    ],
+    file: Annotated[str, argument("The Python file; file.py:factory where it has several.", "FILE[:FACTORY]")],
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="What the factory is called with.", metavar="NAME=VALUE")
+        list[str] | None, option("What the factory is called with.", "NAME=VALUE", "--option", "-o")
     ] = None,
     limit: Annotated[
         float | None,
-        typer.Option(
-            help="What no attack may reach: a leak AUC; for embeddings, the share that a decoder reads.",
-            metavar="AUC",
-            show_default=False,
-        ),
+        option("What no attack may reach: a leak AUC; for embeddings, the share that a decoder reads.", "AUC"),
     ] = None,
     data: Annotated[
         str,
-        typer.Option(
-            help="A data set that needs no files: flights, or generated:NAME.",
-            metavar="NAME",
+        option(
+            "A data set that needs no files: flights, or generated:NAME.",
+            "NAME",
             autocompletion=complete(lambda: ["flights", "generated:adult", "generated:bank", "generated:credit"]),
         ),
     ] = "flights",
-    rows: Annotated[int, typer.Option(min=1000, help="Use only so many rows.", metavar="N")] = 16000,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The contract alone: no training, no attacks.", metavar="")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Keep conformance.json in DIR.", metavar="DIR")] = None,
+    rows: Annotated[int, option("Use only so many rows.", "N", min=1000)] = 16000,
+    quick: Annotated[bool, flag("The contract alone: no training, no attacks.", "--quick")] = False,
+    out: Annotated[Path | None, option("Keep conformance.json in DIR.", "DIR")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -145,14 +137,8 @@ def _print_attacked(screen: Console, found: Conformance) -> None:
     """What every attack reached, yours in the first column, ours beside it."""
     if not found.attacked:
         return
-    rows: list[list[str] | None] = []
-    for finding in found.attacked[0].findings:
-        here = [{other.attack: other for other in one.findings}.get(finding.attack) for one in found.attacked]
-        rows.append([finding.attack, *("" if one is None else leak(one.leak.value) for one in here)])
-        if finding.baseline is not None and finding.baseline != finding.leak:
-            alone = [None if one is None else one.baseline for one in here]
-            rows.append(["  (embedding alone)", *("" if one is None else f"{one.value:.3f}" for one in alone)])
-    rows += [
+    rows = [
+        *attack_rows(found.attacked),
         None,
         ["[bold]worst attack", *(f"[bold]{narrow(one.highest.attack)}" for one in found.attacked)],
         ["[bold]counts as up to", *(f"[bold]{leak(one.highest.held)}" for one in found.attacked)],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli._options import Json, Quiet, Runs, run_folders
+from tacit.cli._options import Json, Quiet, Runs, flag, option, run_folders
 from tacit.disk import replaced
 from tacit.errors import UsageError
 
@@ -22,25 +22,13 @@ if TYPE_CHECKING:
 
 def dashboard(
     runs: Runs = None,
-    host: Annotated[str, typer.Option(help="Where to listen.", metavar="HOST")] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help="0 for any. [default: 7860, or the next free]", metavar="N", show_default=False
-        ),
-    ] = None,
+    host: Annotated[str, option("Where to listen.", "HOST")] = "127.0.0.1",
+    port: Annotated[int | None, option("0 for any. [default: 7860, or the next free]", "N", min=0, max=65535)] = None,
     token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keep the token here, for a fixed one; made if missing. [default: a fresh one]",
-            metavar="FILE",
-            show_default=False,
-        ),
+        Path | None, option("Keep the token here, for a fixed one; made if missing. [default: a fresh one]", "FILE")
     ] = None,
-    allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Let --host be one that other machines reach.", metavar="")
-    ] = False,
-    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.", metavar="")] = False,
+    allow_remote: Annotated[bool, flag("Let --host be one that other machines reach.", "--allow-remote")] = False,
+    opened: Annotated[bool, flag("Open the page in a browser.", "--open/--no-open")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._options import (
-    Bad,
-    BatchSize,
-    Cache,
-    DataFolder,
-    Device,
-    Json,
-    Name,
-    Protect,
-    Quiet,
-    Rate,
-    Rows,
-    Seeds,
-)
+from tacit.cli._options import Json, Lab, Protect, Quiet, Seeds, option, spread
 from tacit.cli._show import leak, make_folder
 from tacit.cli._swept import left_out
 from tacit.cli._tables import print_table
-from tacit.cli.sweep import split_protections, usual
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
 
@@ -35,22 +22,19 @@ if TYPE_CHECKING:
 _COLUMNS = ("norm@cut", "hint@cut", "test_auc")
 
 
-def days(  # typer reads each option from a parameter
-    data: Name = "flights",
-    folder: DataFolder = None,
-    protect: Protect = "max_norm,marvell(scale=4),matched(leak_auc=0.6)",
-    seeds: Seeds = 3,
-    period: Annotated[int, typer.Option(min=1, help="How many days count as one.", metavar="N")] = 7,
-    rows: Rows = None,
-    batch_size: BatchSize = None,
-    learning_rate: Rate = None,
-    bad: Bad = "raise",
-    cache: Cache = None,
-    device: Device = "auto",
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Results and picture. [default: runs/days-DATA]", metavar="DIR", show_default=False),
-    ] = None,
+@dataclass(frozen=True)
+class Asked(Lab):
+    """What is trained by day; each field is an option."""
+
+    protect: Protect = "max_norm,marvell(scale=4),matched(leak_auc=0.6)"
+    seeds: Seeds = 3
+    period: Annotated[int, option("How many days count as one.", "N", min=1)] = 7
+
+
+@spread
+def days(
+    asked: Asked,
+    out: Annotated[Path | None, option("Results and picture. [default: runs/days-DATA]", "DIR")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -61,26 +45,22 @@ def days(  # typer reads each option from a parameter
 
     Example: `tacit days --data flights --period 7 --seeds 3`
     """
-    from tacit.lab.data import load
     from tacit.lab.sweeping.grids import grid
     from tacit.lab.sweeping.recipe import checked_rate, device_named, paper_of
 
-    settings, where = grid(split_protections(protect), 1, range(seeds)), device_named(device)
-    rate = checked_rate(learning_rate)
-    target = out or usual("days", data)
+    settings, period = grid(asked.protections, 1, range(asked.seeds)), asked.period
+    rate, where = checked_rate(asked.learning_rate), device_named(asked.device)
+    target = out or asked.usual("days")
     if (target / "results.parquet").exists():
         raise UsageError(f"{target / 'results.parquet'} is there already: choose another --out, or delete it")
-    with one_bar(quiet=quiet, first=f"loading {data}", unit="days" if period == 1 else "periods") as show:
+    with one_bar(quiet=quiet, first=f"loading {asked.data}", unit="days" if period == 1 else "periods") as show:
         from tacit.lab.days import by_day
 
-        loaded = load(
-            data, folder=folder, rows=rows, bad=bad, cache=cache,
-            progress=lambda done, total: show(f"loading {data}", done, total),
-        )  # fmt: skip
+        loaded = asked.load(show)
         make_folder(target)
         paper = paper_of(loaded.name)
         table = by_day(
-            loaded, settings, period=period, batch_size=batch_size or (paper.batch_size if paper else 256),
+            loaded, settings, period=period, batch_size=asked.batch_size or (paper.batch_size if paper else 256),
             learning_rate=rate or (paper.learning_rate if paper else 1e-3), device=where,
             progress=lambda done, total: show(f"training {len(settings)} settings by day", done, total),
         )  # fmt: skip

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tacit._version import __version__
-from tacit.cli._options import Json, Quiet
-from tacit.cli._show import leak, make_folder
+from tacit.cli._options import Json, Quiet, flag, option
+from tacit.cli._show import attack_rows, leak, make_folder
 from tacit.cli._tables import console, narrow, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
@@ -33,36 +33,20 @@ _EMBEDDED = (
 
 
 def demo(  # typer reads each option from a parameter
-    rows: Annotated[
-        int | None, typer.Option(min=4096, help="Use only so many flights. [default: all]", metavar="N")
-    ] = None,
-    limit: Annotated[float, typer.Option(help="Leak AUC that nobody can pass for any label.", metavar="AUC")] = 0.6,
-    odds: Annotated[
-        float, typer.Option(help="The factor that the odds of a label change by, at most.", metavar="FACTOR")
-    ] = 3.0,
-    width: Annotated[
-        int, typer.Option(min=1, max=128, help="Numbers that the airport sends of a flight.", metavar="N")
-    ] = 1,
+    rows: Annotated[int | None, option("Use only so many flights. [default: all]", "N", min=4096)] = None,
+    limit: Annotated[float, option("Leak AUC that nobody can pass for any label.", "AUC")] = 0.6,
+    odds: Annotated[float, option("The factor that the odds of a label change by, at most.", "FACTOR")] = 3.0,
+    width: Annotated[int, option("Numbers that the airport sends of a flight.", "N", min=1, max=128)] = 1,
     label: Annotated[
         Literal["late", "when", "minutes"],
-        typer.Option(help="What of a delay: over an hour; three classes of it (when); minutes.", metavar="NAME"),
+        option("What of a delay: over an hour; three classes of it (when); minutes.", "NAME"),
     ] = "late",
-    hidden_sums: Annotated[
-        bool, typer.Option("--hidden-sums", help="Instead of flips: sums over groups that nobody sees.", metavar="")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Keep both companies' folders and demo.json in DIR.", metavar="DIR")
-    ] = None,
-    split: Annotated[
-        bool, typer.Option("--split", help="Instead: train step by step, gradients under noise.", metavar="")
-    ] = False,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Instead: four protections of split training, side by side.", metavar="")
-    ] = False,
-    epochs: Annotated[
-        int, typer.Option(min=1, help="How often every flight is visited, in split training.", metavar="N")
-    ] = 3,
+    hidden_sums: Annotated[bool, flag("Instead of flips: sums over groups that nobody sees.", "--hidden-sums")] = False,
+    seed: Annotated[int, option("Of everything that is drawn.", "N")] = 0,
+    out: Annotated[Path | None, option("Keep both companies' folders and demo.json in DIR.", "DIR")] = None,
+    split: Annotated[bool, flag("Instead: train step by step, gradients under noise.", "--split")] = False,
+    compare: Annotated[bool, flag("Instead: four protections of split training, side by side.", "--compare")] = False,
+    epochs: Annotated[int, option("How often every flight is visited, in split training.", "N", min=1)] = 3,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -232,14 +216,8 @@ def _print_comparison(rows: list[Trial], *, quiet: bool) -> None:
     for row in rows:
         name, _, options = row.protection.removesuffix(")").partition("(")
         head.append("\n".join([name, *options.split(", ")]))
-    lines: list[list[str] | None] = []
-    for i, finding in enumerate(rows[0].findings):
-        here = [row.findings[i] for row in rows]
-        lines.append([finding.attack, *(leak(one.leak.value) for one in here)])
-        if finding.baseline is not None and finding.baseline != finding.leak:
-            alone = ["" if one.baseline is None else f"{one.baseline.value:.3f}" for one in here]
-            lines.append(["  (embedding alone)", *alone])
-    lines += [
+    lines = [
+        *attack_rows(rows),
         None,
         ["[bold]worst attack", *(f"[bold]{narrow(row.worst.attack)}" for row in rows)],
         ["[bold]its leak AUC", *(f"[bold]{leak(row.worst.leak.value)}" for row in rows)],

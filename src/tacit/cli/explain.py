@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tacit.cli._names import complete
-from tacit.cli._options import Json, Quiet
+from tacit.cli._options import Json, Quiet, argument
 from tacit.cli._tables import console, print_table
 
 
@@ -23,10 +23,9 @@ def _topics() -> list[str]:
 def explain(
     topic: Annotated[
         str | None,
-        typer.Argument(
-            help="A page, a protection, an attack or a metric. [default: list all]",
-            metavar="TOPIC",
-            show_default=False,
+        argument(
+            "A page, a protection, an attack or a metric. [default: list all]",
+            "TOPIC",
             autocompletion=complete(_topics),
         ),
     ] = None,

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli._options import Folder, Json, Override, Quiet, Reason, Run, party_folder
+from tacit.cli._options import Folder, Json, Override, Quiet, Reason, Run, option, party_folder
 
 
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The safetensors file, or folder, to write.", metavar="FILE")],
+    out: Annotated[Path, option("The safetensors file, or folder, to write.", "FILE", "--out")],
     run: Run = None,
     folder: Folder = None,
     override: Override = None,

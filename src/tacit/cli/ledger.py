@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli._coins import print_coins, print_shipments, shipped_of, told_of
-from tacit.cli._options import Folder, Json, Quiet, Run, party_of
+from tacit.cli._options import Folder, Json, Quiet, Run, flag, party_of
 from tacit.cli._show import leak, plain
 from tacit.cli._tables import console, print_table
 from tacit.cli.predict import predicted_of, print_predictions
@@ -26,9 +26,7 @@ _BARS = 12  # lines of the histogram, at most
 def ledger(
     run: Run = None,
     folder: Folder = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Read all of it and see that nothing was changed or left out.", metavar="")
-    ] = False,
+    check: Annotated[bool, flag("Read all of it and see that nothing was changed or left out.", "--check")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._options import Folder, Json, Override, Quiet, Reason, party_folder
+from tacit.cli._options import Folder, Json, Override, Quiet, Reason, argument, flag, option, party_folder
 from tacit.cli._show import plain
 from tacit.cli._tables import print_table
 from tacit.cli.run import alarm_of, waiting_of
@@ -20,29 +20,20 @@ from tacit.views.progress import one_bar
 def predict(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            help="What to score: ids and the label party's own columns. A feature party's table, if not that of "
-            "party.toml.",
-            metavar="FILE",
-            show_default=False,
+        argument(
+            "What to score: ids and the label party's own columns. A feature party's table, if not that of party.toml.",
+            "FILE",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The .parquet or .csv of scores; the label party's.", metavar="FILE"),
-    ] = None,
+    out: Annotated[Path | None, option("The .parquet or .csv of scores; the label party's.", "FILE", "--out")] = None,
     folder: Folder = None,
     match: Annotated[
-        Literal["private", "keyed"],
-        typer.Option(help="How rows are found: as align does it, or by tokens under the run's key."),
+        Literal["private", "keyed"], option("How rows are found: as align does it, or by tokens under the run's key.")
     ] = "private",
     fallback: Annotated[
         bool | None,
-        typer.Option(
-            "--fallback/--no-fallback",
-            help="Score rows that not all parties have without the others.",
-            show_default=False,
-            metavar="",
+        flag(
+            "Score rows that not all parties have without the others.", "--fallback/--no-fallback", show_default=False
         ),
     ] = None,
     override: Override = None,

@@ -11,7 +11,7 @@ import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._one_shot import print_exchange, print_outcome
-from tacit.cli._options import Folder, Json, Quiet, Run, Where, party_folder, party_of
+from tacit.cli._options import Folder, Json, Quiet, Run, Where, flag, option, party_folder, party_of
 from tacit.cli._show import figures, plain, print_report
 from tacit.errors import TacitError
 from tacit.views.progress import Show, one_bar
@@ -20,9 +20,7 @@ from tacit.views.progress import Show, one_bar
 def align(
     where: Where = None,
     folder: Folder = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Align anew, on all sides, before training begins.", metavar="")
-    ] = False,
+    again: Annotated[bool, flag("Align anew, on all sides, before training begins.", "--again")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -52,14 +50,11 @@ def align(
 def train(  # typer reads each option from a parameter
     where: Where = None,
     folder: Folder = None,
-    audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Attack what was sent, when the training is over.", metavar="")
-    ] = True,
+    audit: Annotated[bool, flag("Attack what was sent, when the training is over.", "--audit/--no-audit")] = True,
     after_restore: Annotated[
-        str | None,
-        typer.Option(help="Who lets it go on from an older copy of its folder; on record.", metavar="NAME"),
+        str | None, option("Who lets it go on from an older copy of its folder; on record.", "NAME")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why; on record with the name.", metavar="WHY")] = None,
+    reason: Annotated[str | None, option("Why; on record with the name.", "WHY")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

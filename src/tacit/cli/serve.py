@@ -8,31 +8,22 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli._options import Folder, Json, Quiet, party_folder
+from tacit.cli._options import Folder, Json, Override, Quiet, Reason, option, party_folder
 
 
 def serve(
     folder: Folder = None,
     also: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A folder with another version of the model, live beside the first.", metavar="DIR", show_default=False
-        ),
+        list[Path] | None, option("A folder with another version of the model, live beside the first.", "DIR")
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(
-            help="Host and port of HTTP. [default: as party.toml says, or 127.0.0.1:7080; a feature party: none]",
-            metavar="ADDRESS",
-            show_default=False,
+        option(
+            "Host and port of HTTP. [default: as party.toml says, or 127.0.0.1:7080; a feature party: none]", "ADDRESS"
         ),
     ] = None,
-    override: Annotated[
-        str | None, typer.Option(help="Use a model whose limit is broken: who answers for it.", metavar="NAME")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="Why; it stays on record and in the report.", metavar="WHY")
-    ] = None,
+    override: Override = None,
+    reason: Reason = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tacit.cli._options import Folder, Json, Quiet, Where, party_folder
+from tacit.cli._options import Folder, Json, Quiet, Where, argument, flag, option, party_folder
 from tacit.cli._show import groups
 from tacit.errors import TacitError
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where to make it; it may hold data already.", metavar="DIR")],
+    folder: Annotated[Path, argument("Where to make it; it may hold data already.", "DIR")],
     role: Annotated[
-        Literal["label", "features"],
-        typer.Option(help="`label` has the column to be learnt, `features` has columns that help."),
+        Literal["label", "features"], option("`label` has the column to be learnt, `features` has columns that help.")
     ],
-    name: Annotated[str | None, typer.Option(help="Of the party. [default: the folder's name]", metavar="NAME")] = None,
+    name: Annotated[str | None, option("Of the party. [default: the folder's name]", "NAME")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -66,11 +65,9 @@ def _made(path: Path, name: str, role: str, mark: str) -> str:
 
 
 def trust(
-    certificate: Annotated[Path, typer.Argument(help="The file that the peer sent.", metavar="PEER.crt")],
+    certificate: Annotated[Path, argument("The file that the peer sent.", "PEER.crt")],
     folder: Folder = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Take the place of another one of that name.", metavar="")
-    ] = False,
+    replace: Annotated[bool, flag("Take the place of another one of that name.", "--replace")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -99,12 +96,8 @@ def trust(
 def contract(
     where: Where = None,
     folder: Folder = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="Write a commented contract.toml to start from.", metavar="")
-    ] = False,
-    split: Annotated[
-        bool, typer.Option("--split", help="With --new: to train step by step, not in one exchange.", metavar="")
-    ] = False,
+    new: Annotated[bool, flag("Write a commented contract.toml to start from.", "--new")] = False,
+    split: Annotated[bool, flag("With --new: to train step by step, not in one exchange.", "--split")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -186,12 +179,8 @@ def _step_by_step(agreed: Contract) -> dict[str, str]:
 def rotate(
     where: Where = None,
     folder: Folder = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Take the prepared certificate into use; all peers have it.", metavar="")
-    ] = False,
-    days: Annotated[
-        int, typer.Option(min=1, max=1100, help="How long the new certificate is valid.", metavar="N")
-    ] = 825,
+    now: Annotated[bool, flag("Take the prepared certificate into use; all peers have it.", "--now")] = False,
+    days: Annotated[int, option("How long the new certificate is valid.", "N", min=1, max=1100)] = 825,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -12,23 +12,8 @@ import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._exchanged import Exchange, FeatureLimit, choose_exchange, sweep_exchange
-from tacit.cli._options import (
-    Attacks,
-    Bad,
-    BatchSize,
-    Cache,
-    DataFolder,
-    Device,
-    Epochs,
-    Json,
-    Name,
-    Protect,
-    Quiet,
-    Rate,
-    Rows,
-    Seeds,
-    spread,
-)
+from tacit.cli._names import attacks, complete_list
+from tacit.cli._options import Json, Lab, Quiet, flag, option, spread
 from tacit.cli._show import make_folder
 from tacit.cli._swept import about, print_choice, print_files, print_points, title
 from tacit.errors import UsageError
@@ -39,32 +24,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Lab):
     """What is swept over, which `sweep` and `choose` share; each field is an option of both."""
 
-    data: Name = "flights"
-    folder: DataFolder = None
-    protect: Protect = "iso,max_norm,marvell,matched"
-    strengths: Annotated[
-        int, typer.Option(min=1, help="How many of each protection, from mild to strong.", metavar="N")
-    ] = 8
-    epochs: Epochs = 5
-    seeds: Seeds = 1
-    rows: Rows = None
-    batch_size: BatchSize = None
-    learning_rate: Rate = None
-    attacks: Attacks = None
-    bad: Bad = "raise"
-    cache: Cache = None
-    device: Device = "auto"
-    cluster: Annotated[
+    strengths: Annotated[int, option("How many of each protection, from mild to strong.", "N", min=1)] = 8
+    epochs: Annotated[int, option("How often every row is visited.", "N", min=1)] = 5
+    attacks: Annotated[
         str | None,
-        typer.Option(help="Share the work with a Ray cluster: ADDRESS, auto or local.", metavar="ADDRESS"),
+        option(
+            "What is tried on every batch. [default: norm,cosine,hint]", "A,B", autocompletion=complete_list(attacks)
+        ),
     ] = None
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Only the attacks on single batches, not the strong ones.", metavar=""),
-    ] = False
+    cluster: Annotated[str | None, option("Share the work with a Ray cluster: ADDRESS, auto or local.", "ADDRESS")] = (
+        None
+    )
+    quick: Annotated[bool, flag("Only the attacks on single batches, not the strong ones.", "--quick")] = False
 
 
 @spread
@@ -72,12 +46,7 @@ def sweep(
     asked: Asked,
     exchange: Exchange,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Results and picture. [default: runs/sweep-DATA or runs/one-shot-DATA]",
-            metavar="DIR",
-            show_default=False,
-        ),
+        Path | None, option("Results and picture. [default: runs/sweep-DATA or runs/one-shot-DATA]", "DIR")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -96,9 +65,9 @@ def sweep(
     Example: `tacit sweep --label-limit 0.6 --odds 2.7 --widths 1,8,32 --rows 20000`
     """
     if exchange.asked:
-        sweep_exchange(asked, exchange, out or usual("one-shot", asked.data), as_json=as_json, quiet=quiet)
+        sweep_exchange(asked, exchange, out or asked.usual("one-shot"), as_json=as_json, quiet=quiet)
         return
-    target = out or usual("sweep", asked.data)
+    target = out or asked.usual("sweep")
     done = _swept(asked, target, quiet=quiet)
     from tacit.lab.choosing import not_tried
     from tacit.lab.sweeping.drawing import draw
@@ -119,21 +88,12 @@ def sweep(
 def choose(
     asked: Asked,
     exchange: Exchange,
-    limit: Annotated[
-        float, typer.Option(help="The leak AUC that no attack may reach; 0.5 is a coin flip.", metavar="AUC")
-    ] = 0.6,
+    limit: Annotated[float, option("The leak AUC that no attack may reach; 0.5 is a coin flip.", "AUC")] = 0.6,
     feature_limit: FeatureLimit = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Choose from a finished sweep's results.parquet.", metavar="FILE"),
-    ] = None,
+    source: Annotated[Path | None, option("Choose from a finished sweep's results.parquet.", "FILE", "--from")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Results and picture. [default: that of --from, runs/sweep-DATA or runs/one-shot-DATA]",
-            metavar="DIR",
-            show_default=False,
-        ),
+        option("Results and picture. [default: that of --from, runs/sweep-DATA or runs/one-shot-DATA]", "DIR"),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -154,7 +114,7 @@ def choose(
     Example: `tacit choose --label-limit 0.6 --odds 3 --feature-limit 0.8 --rows 20000`
     """
     if exchange.asked:
-        target = out or usual("one-shot", asked.data)
+        target = out or asked.usual("one-shot")
         choose_exchange(asked, exchange, feature_limit, target, as_json=as_json, quiet=quiet)
         return
     if feature_limit is not None:
@@ -178,28 +138,13 @@ def choose(
         raise typer.Exit(1)
 
 
-def usual(kind: str, data: str) -> Path:
-    """Where results of a data set go if nobody says where."""
-    return Path("runs") / f"{kind}-{Path(data).stem.replace(':', '-')}"
-
-
-def split_protections(protect: str) -> list[str]:
-    """The protections of `--protect`, of which there must be one."""
-    from tacit.lab.sweeping.grids import split_names
-
-    names = split_names(protect)
-    if not names:
-        raise UsageError("--protect names no protection: give one or more, as iso,marvell, or none")
-    return names
-
-
 def _found(asked: Asked, source: Path | None, out: Path | None, *, quiet: bool) -> tuple[Sweep, Path]:
     """The sweep to choose from, which is read or made now, and where results go."""
     if source is not None:
         from tacit.lab.sweeping.results import read
 
         return read(source), out or (source if source.is_dir() else source.parent)
-    target = out or usual("sweep", asked.data)
+    target = out or asked.usual("sweep")
     if not asked.quick:
         from tacit.lab.choosing import check_attacks
 
@@ -225,10 +170,9 @@ def _swept(asked: Asked, out: Path, *, quiet: bool) -> Sweep:
     """Load and sweep, with one bar."""
     from tacit.lab.sweeping.grids import grid
 
-    names, tried = split_protections(asked.protect), _attacks(asked.attacks)
+    names, tried = asked.protections, _attacks(asked.attacks)
     grid(names, asked.strengths)  # a wrong name is said before the data is read
     with interruptible(lambda: _kept(out)), one_bar(quiet=quiet, first=f"loading {asked.data}") as show:
-        from tacit.lab.data import load
         from tacit.lab.sweeping.running import GOING_ON
         from tacit.lab.sweeping.running import sweep as run
 
@@ -237,12 +181,8 @@ def _swept(asked: Asked, out: Path, *, quiet: bool) -> Sweep:
             if GOING_ON in what and not quiet:  # a line that stays
                 typer.echo(f"tacit: {what}", err=True)
 
-        loaded = load(
-            asked.data, folder=asked.folder, rows=asked.rows, bad=asked.bad, cache=asked.cache,
-            progress=lambda done, total: show(f"loading {asked.data}", done, total),
-        )  # fmt: skip
         return run(
-            loaded, protect=names, strengths=asked.strengths, attacks=tried, out=out, progress=told,
+            asked.load(show), protect=names, strengths=asked.strengths, attacks=tried, out=out, progress=told,
             seeds=asked.seeds, epochs=asked.epochs, batch_size=asked.batch_size, learning_rate=asked.learning_rate,
             device=asked.device, cluster=asked.cluster, thorough=not asked.quick,
         )  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli._options import Json, Quiet, Runs, run_folders
+from tacit.cli._options import Json, Quiet, Runs, flag, option, run_folders
 from tacit.cli._show import plain
 from tacit.errors import UsageError
 
@@ -20,13 +21,11 @@ _PAUSE = 2.0  # seconds between two looks
 
 
 def track(
-    to: Annotated[Literal["tensorboard", "mlflow", "parquet"], typer.Option(help="What the figures are written for.")],
-    out: Annotated[str, typer.Option(help="A folder; with mlflow also the http(s) URI of a server.", metavar="DIR")],
+    to: Annotated[Literal["tensorboard", "mlflow", "parquet"], option("What the figures are written for.")],
+    out: Annotated[str, option("A folder; with mlflow also the http(s) URI of a server.", "DIR")],
     runs: Runs = None,
-    experiment: Annotated[str, typer.Option(help="Of MLflow.", metavar="NAME")] = "tacit",
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until all runs are finished, or Ctrl-C.", metavar="")
-    ] = False,
+    experiment: Annotated[str, option("Of MLflow.", "NAME")] = "tacit",
+    follow: Annotated[bool, flag("Go on until all runs are finished, or Ctrl-C.", "--follow")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -53,8 +52,13 @@ def track(
         export.update()
         if follow and not export.finished:
             if not quiet:
-                typer.echo(f"Following {_count(export)}; Ctrl-C ends it", err=True)
-            _go_on(export)
+                many = len(export.readers)
+                what = "1 run or sweep" if many == 1 else f"{many} runs and sweeps"
+                typer.echo(f"Following {what}; Ctrl-C ends it", err=True)
+            with suppress(KeyboardInterrupt):  # which is how one ends it
+                while not export.finished:
+                    time.sleep(_PAUSE)
+                    export.update()
     finally:
         export.close()
     for problem in export.problems.values():
@@ -70,21 +74,6 @@ def _export(to: str, roots: list[Path], out: str, experiment: str) -> Export | T
     if to == "mlflow":
         return Export(roots, lambda place, name: MLflow(out, run=name, experiment=experiment, place=place))
     return Export(roots, lambda place, name: TensorBoard(out, run=f"{name} {place}".replace(" / ", "-")))
-
-
-def _go_on(export: Export | Tables) -> None:
-    """Bring what is new until nothing more can come; an interruption is how one ends it."""
-    try:
-        while not export.finished:
-            time.sleep(_PAUSE)
-            export.update()
-    except KeyboardInterrupt:
-        return
-
-
-def _count(export: Export | Tables) -> str:
-    many = len(export.readers)
-    return f"{many} {'run or sweep' if many == 1 else 'runs and sweeps'}"
 
 
 def _tell(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: bool) -> None:

@@ -148,12 +148,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
             with server(folder, contract, limits) as door:
                 found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
     return store(
-        where,
-        run=contract.run,
-        id=found.id,
-        seed=found.seed,
-        digest=found.digest,
-        rows=own.rows[found.positions],
+        where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=own.rows[found.positions]
     )
 
 
@@ -199,12 +194,7 @@ class Work:
                 self.give_up(error, "`tacit align --again`")
 
     def give_up(self, error: LinkError, command: str) -> None:
-        """A link has broken: whoever has been answered by then is not let in again by itself.
-
-        Args:
-            error: that says so.
-            command: with which people begin again.
-        """
+        """A link has broken: whoever has been answered by then is not let in again by itself."""
         if self.answered:
             raise LinkError(
                 f"{error}; by then {', '.join(self.answered)} had been answered and may know which of its ids are "
@@ -260,14 +250,9 @@ class Work:
 
         try:
             found = psi.intersect(
-                link,
-                self.own.hashes,
-                engine=self.engine,
-                cap=agreed.largest_set,
-                minimum=agreed.smallest_set,
-                admit=admit,
-                progress=lambda done, total: self.progress(f"aligning with {name}", done, total),
-            )
+                link, self.own.hashes, engine=self.engine, cap=agreed.largest_set, minimum=agreed.smallest_set,
+                admit=admit, progress=lambda done, total: self.progress(f"aligning with {name}", done, total),
+            )  # fmt: skip
         except RefusedError as error:
             for line in begun:
                 self.history.end(line, result=error.field)
@@ -296,16 +281,7 @@ def _same_end(link: Link, digest: str) -> None:
 
 
 def store(where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArray[np.int64]) -> Aligned:
-    """Write an alignment down: the row numbers first, then the file that says that they are there.
-
-    Args:
-        where: the run's folder.
-        run: as in `Aligned`, like all that follow.
-        id: the alignment's name.
-        seed: of the batches.
-        digest: of the common ids.
-        rows: row numbers in the party's table, in the common order.
-    """
+    """Write an alignment down: the row numbers first, then the file that says that they are there."""
     with storing(where / FILE):
         (where / FILE).unlink(missing_ok=True)
     hashed = hashlib.sha256()
@@ -318,12 +294,7 @@ def store(where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArr
 
 
 def read(where: Path, run: str) -> Aligned:
-    """An alignment as it was written down for this run; a `StorageError` where anything of it is not as it was.
-
-    Args:
-        where: the run's folder.
-        run: the contract's run, which must be the one that was aligned for.
-    """
+    """An alignment as it was written down for this run; a `StorageError` where anything of it is not as it was."""
     path, rows = where / FILE, where / _ROWS
     try:
         fields: dict[str, Any] = json.loads(path.read_bytes())

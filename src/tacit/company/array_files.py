@@ -210,10 +210,6 @@ def _csv(path: Path, key: str | None, what: str) -> Any:
     return _table(path, key, what, pl.read_csv(path, glob=False, has_header=headed, infer_schema_length=None))
 
 
-def _parquet(path: Path, key: str | None, what: str) -> Any:
-    return _table(path, key, what, pl.read_parquet(path, glob=False))
-
-
 def _table(path: Path, key: str | None, what: str, table: pl.DataFrame) -> Any:
     """A column by name, the one column of lists, or all columns where each is a number."""
     nested = [name for name, kind in table.schema.items() if isinstance(kind, pl.List | pl.Array)]
@@ -246,14 +242,12 @@ def _column(path: Path, column: pl.Series) -> Any:
 
 
 def _full(path: Path, column: pl.Series) -> None:
-    """Refuse a column with gaps."""
     if column.null_count():
         row = int(column.is_null().arg_max() or 0)
         raise DataError(f"{path}:{column.name}: row {row} (counted from 0) is empty: leave such rows out of all files")
 
 
 def _one(path: Path, key: str | None, what: str, names: list[str]) -> str:
-    """The one of several names that is meant."""
     wanted = [key] if key is not None else [what, what.removesuffix("s")]
     for name in wanted:
         if name in names:
@@ -285,6 +279,7 @@ def _no_key(path: Path, key: str | None) -> None:
 
 
 _READERS: dict[str, Callable[[Path, str | None, str], Any]] = {
-    ".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet, ".csv": _csv, ".pt": _pt,
-    ".pth": _pt,
+    ".npy": _npy, ".npz": _npz, ".safetensors": _safetensors,
+    ".parquet": lambda path, key, what: _table(path, key, what, pl.read_parquet(path, glob=False)),
+    ".csv": _csv, ".pt": _pt, ".pth": _pt,
 }  # fmt: skip

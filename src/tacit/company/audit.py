@@ -216,15 +216,7 @@ def _labels_leak(
     missing: list[Missing],
     progress: Progress,
 ) -> tuple[Leak, ...]:
-    """Every attack on single messages, and on all visits of an example together where there are any.
-
-    Args:
-        batches: what was received, and the clean gradients.
-        visits: the same of followed examples.
-        labels: of each id.
-        missing: told what can't run.
-        progress: told how far it is.
-    """
+    """Every attack on single messages, and on all visits of an example together where there are any."""
     leaks: tuple[Leak, ...] = ()
     on: Literal["batches", "visits"]
     for on, seen in (("batches", batches), ("visits", visits)):
@@ -292,7 +284,6 @@ def _own_inputs(
 
 
 def _visits(transcript: RecordedRun) -> tuple[View, Tensor | None] | None:
-    """All visits of the followed examples, where any came twice."""
     if not transcript.follow:
         return None
     found = transcript.visits()
@@ -337,13 +328,7 @@ def _report(
     repeat: Sequence[str],
 ) -> Report:
     return Report(
-        made=now(),
-        subject=subject,
-        limit=limit,
-        verdict=verdict(leaks, limit, missing),
-        worst=worst_of(leaks),
-        leaks=tuple(leaks),
-        not_tested=not_tested(subject.side, missing),
-        assumptions=assumptions(subject.side, notes),
-        repeat=tuple(repeat),
-    )
+        made=now(), subject=subject, limit=limit, verdict=verdict(leaks, limit, missing), worst=worst_of(leaks),
+        leaks=tuple(leaks), not_tested=not_tested(subject.side, missing),
+        assumptions=assumptions(subject.side, notes), repeat=tuple(repeat),
+    )  # fmt: skip

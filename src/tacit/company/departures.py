@@ -24,11 +24,8 @@ def book_of(folder: Folder) -> Shipments:
 def counted_book(folder: Folder, restored: Callable[[str], None] | None = None) -> Iterator[Shipments]:
     """The book, to write in: how many entries it has is counted apart from the folder, before anything leaves.
 
-    What it has forgotten would not be attacked together with what leaves next.
-
-    Args:
-        folder: of the party.
-        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    What it has forgotten would not be attacked together with what leaves next. Where somebody answers for going on from
+    an older copy of the folder, `restored` is told what is missing.
     """
     book = book_of(folder)
     with Tally(folder.embeddings_tally_path, restored, EMBEDDINGS).around(lambda: book.entries):

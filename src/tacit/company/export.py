@@ -131,6 +131,7 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
     parts = parts_of(folder, where) if folder.terms.mode == "one_shot" else None
     weights = weights_of(where) if parts is None else {}
     report = clear(path, f"export to {out.name}", override=override, reason=reason)
+    judged = where / "report.json"
     about = {
         "tacit_run": folder.terms.run,
         "tacit_party": folder.config.name,
@@ -138,7 +139,7 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
         "tacit_limit": "none" if report is None or report.limit is None else f"{report.limit:g}",
         "tacit_verdict": report.verdict if report is not None else "not judged" if override else "no limit",
         "tacit_overrides": "; ".join(f"{one.time} {one.who}: {one.reason}" for one in overrides(where)),
-        "tacit_report_sha256": _digest(where / "report.json"),
+        "tacit_report_sha256": hashlib.sha256(judged.read_bytes()).hexdigest() if judged.exists() else "",
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     if parts is None:
@@ -187,7 +188,3 @@ def weights_of(where: Path) -> dict[str, Tensor]:
     if not path.exists():
         raise UsageError(f"{path} is missing: the training is not over; `tacit train` goes on where it was")
     return load_file(path)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

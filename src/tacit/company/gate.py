@@ -81,11 +81,6 @@ class Gate(ABC):
         A step that was sent before a kill is sent again as it was, whatever limit was set since then: one that is set
         or changed in the middle of a run is held from the next of these steps on.
 
-        Args:
-            task: the step.
-            batch: what this side needs of it to try the first one out.
-            sent: whether it is on record that this step was sent already.
-
         Raises:
             LimitError: nothing more is to be sent.
         """
@@ -122,12 +117,7 @@ class Gate(ABC):
         return (lambda figures: [replace(each, upper=each.value) for each in figures]) if first else list
 
     def _due(self, task: Task, last: dict[str, Any]) -> bool:
-        """Whether the owner wants something else, or so much was sent that it is time to look again; early on, always.
-
-        Args:
-            task: the step that is about to be sent.
-            last: what was decided last.
-        """
+        """Whether the owner wants something else, or so much was sent that it is time to look again; at first it is."""
         if last["decision"] == "pause" or last["limit"] != self.limit:
             return True
         return self.held and task.turn > last["turn"] and (task.epoch < 3 or task.turn - last["turn"] >= _APART)

@@ -157,26 +157,12 @@ class Guard(ABC):
 class Watch:
     """Records what a party sends, and looks at some of it.
 
-    Args:
-        folder: of the run.
-        contract: for how wide messages are.
-        plan: of the training.
-        record: what to keep.
-        live: how often to look.
-        secret: says which examples are followed, which batches kept and which looked at: a peer that knew it could
-            behave just there.
-        look: attacks a message.
+    The secret says which examples are followed, which batches kept and which looked at: a peer that knew it could
+    behave just there.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        contract: Contract,
-        plan: Plan,
-        record: Record,
-        live: Live,
-        secret: bytes,
-        look: Look,
+        self, folder: Path, contract: Contract, plan: Plan, record: Record, live: Live, secret: bytes, look: Look
     ) -> None:
         self.live = live
         self._look = look
@@ -184,7 +170,9 @@ class Watch:
         self._path = folder / LIVE
         self._plan, self._last, self._key = plan, record.last, secret.hex()
         self._of_epoch: tuple[int, set[int]] = -1, set()  # an epoch, and its steps that are kept
-        follow = min(record.follow, _most_followed(contract), plan.train_count)
+        width = sum(math.prod(shape) for shape in contract.cut.widths.values())
+        most = _FOLLOWED_BYTES // (3 * 4 * width * contract.epochs)  # of embedding, sent and clean gradient
+        follow = min(record.follow, most, plan.train_count)
         self.followed = shuffled(plan.train_count, 0, follow, key=f"{self._key} followed").sort().values
         self.recorder: RecordedRun | None = None  # of the run, on disk; None where nothing is kept
         if record.last + follow:
@@ -235,7 +223,6 @@ class Watch:
         return place in self._of_epoch[1]
 
     def _looked_at(self, stretch: int) -> int:
-        """Which step of a stretch is looked at."""
         return int(shuffled(self.live.every, 0, 1, key=f"{self._key} looked {stretch}")[0])
 
     def note(self, task: Task, found: dict[str, float], beside: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -274,24 +261,13 @@ def looks(path: Path) -> list[dict[str, Any]]:
     return [said for said in read_lines(path) if {"step", "turn", "epoch", "found"} <= set(said)]
 
 
-def _most_followed(contract: Contract) -> int:
-    """Of how many examples all visits fit into a bounded memory, however many epochs there are."""
-    width = sum(math.prod(shape) for shape in contract.cut.widths.values())
-    return _FOLLOWED_BYTES // (3 * 4 * width * contract.epochs)  # embedding, sent and clean gradient
-
-
 # --- the ledger in a run ---------------------------------------------------------------------------------------------
 
 
 class RunLedger:
     """A party's ledger, open for one run.
 
-    Args:
-        folder: of the party.
-        contract: what was agreed on.
-        rows: that are aligned.
-        plan: of the training.
-        tally: counts the ledger's records apart from the folder, with which an older ledger would come back.
+    The tally counts its records apart from the folder, with which an older ledger would come back.
     """
 
     def __init__(self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, tally: Tally) -> None:
@@ -336,14 +312,7 @@ class RunLedger:
         return step < self._entries.answered("train")
 
     def enter(self, task: Task, step: int, event: Event, figures: Mapping[str, float] | None = None) -> None:
-        """A message about the rows of a task is about to leave.
-
-        Args:
-            task: that it belongs to.
-            step: its number among the training steps, or among the evaluations.
-            event: what was done to it.
-            figures: of its protection.
-        """
+        """A message about the rows of a task is about to leave."""
         self._entries.answer(task.what, step, task.turn, task.digest, event, figures)
 
     def tell(self, epoch: int) -> None:

@@ -23,8 +23,6 @@ from tacit.one_shot.parts import store_array
 from tacit.one_shot.shipments import Shipment, version_of
 from tacit.one_shot.sums import Sums
 
-__all__ = ["hidden_sums"]
-
 
 def hidden_sums(
     asking: Asking,
@@ -34,16 +32,7 @@ def hidden_sums(
     telling: ExchangeTelling,
     part: Callable[[str, Callable[[Path], None]], Path],
 ) -> NDArray[np.float64]:
-    """What sums over groups that nobody sees tell about each training row.  (rows,)
-
-    Args:
-        asking: the conversation with the label party.
-        folder: of the feature party.
-        run: of this contract over this alignment.
-        seen: the training rows, without what is withheld.
-        telling: where the run stands.
-        part: makes a part of the run, once.
-    """
+    """What sums over groups that nobody sees tell about each training row.  (rows,)"""
     contract, exchange = folder.one_shot, folder.one_shot.exchange
     base()  # the library is there, or its absence is told before anybody is asked
     check_enough_rows(exchange.group_size, len(seen), "rows")
@@ -79,13 +68,9 @@ def _enter(folder: Folder, run: str, groups: NDArray[np.int64], labels: bytes) -
     size, partitions_of = contract.exchange.group_size, contract.exchange.partitions
     bits = math.ceil(bits_shown(count * size, size, partitions_of))
     shipment = Shipment(
-        contract.run,
-        contract.label_party,
-        version_of(run, np.frombuffer(labels, np.uint8)),
+        contract.run, contract.label_party, version_of(run, np.frombuffer(labels, np.uint8)),
         f"sums of {count:,} hidden groups in {partitions_of} partitions: of all rows together {bits:,} bits at most",
-        len(groups),
-        0.0,
-        kind="hidden sums",
-    )
+        len(groups), 0.0, kind="hidden sums",
+    )  # fmt: skip
     with counted_book(folder) as book:
         book.enter(run, np.zeros((0, 16), np.uint8), shipment, groups[:0])

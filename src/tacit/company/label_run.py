@@ -98,7 +98,6 @@ def _check_share(labels: Tensor) -> None:
 
 
 def _measure(contract: Contract, logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """What an evaluation finds."""
     figures = {"test_loss": float(LOSSES[contract.loss](logits, labels))}
     if contract.loss == "binary" or (logits.ndim == 2 and logits.shape[1] == 2):
         score = logits.flatten() if contract.loss == "binary" else logits[:, 1] - logits[:, 0]

@@ -8,7 +8,6 @@ import inspect
 import math
 import os
 import secrets
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from tacit.cut.tensors import evaluating
 from tacit.errors import TensorError, UsageError
 from tacit.models import WideDeepBottom, WideDeepTop, adam
 from tacit.models.layers import glorot_linear
+from tacit.plugins import run_file
 
 _LAYERS = 3  # in each half, as in the papers
 _EMBEDDING = 4
@@ -48,12 +48,6 @@ class Half:
 
 class Joined(nn.Module):
     """A top for several embeddings: they are laid side by side, and one ReLU layer makes them as wide as the top.
-
-    Args:
-        top: takes one embedding (batch, width), then the party's own features.
-        cuts: the shape of a row of each embedding.
-        width: what the top takes.
-        generator: where the first weights come from; torch's own generator if None.
 
     >>> top = Joined(WideDeepTop(width=16), cuts=[(8,), (2, 4)], width=16)
     >>> top(torch.zeros(5, 8), torch.zeros(5, 2, 4)).shape
@@ -93,16 +87,7 @@ def build(
     seed: int | None = None,
     classes: int = 2,
 ) -> nn.Module:
-    """The party's half of the model, tried out on two rows before training starts.
-
-    Args:
-        folder: the party's, where a factory's file is looked for.
-        config: the party's settings.
-        contract: what was agreed on.
-        inputs: the party's own inputs.
-        seed: of the first weights; `first_seed(config)` if not given.
-        classes: how many the labels have, for the loss "softmax".
-    """
+    """The party's half of the model, tried out on two rows before training starts."""
     half = describe(config, contract, inputs, classes)
     seed = first_seed(config) if seed is None else seed
     with torch.random.fork_rng(devices=[]):
@@ -150,15 +135,9 @@ def _wide_deep(config: Party, half: Half, generator: torch.Generator) -> nn.Modu
     if half.role == "label":
         width = max(math.prod(cut) for cut in half.cuts)
         top = WideDeepTop(
-            cut=_LAYERS,
-            layers=_LAYERS + layers,
-            width=width,
-            own_cardinalities=half.cardinalities,
-            own_numeric=half.numeric,
-            logits=half.logits,
-            sparse=sparse,
-            generator=generator,
-        )
+            cut=_LAYERS, layers=_LAYERS + layers, width=width, own_cardinalities=half.cardinalities,
+            own_numeric=half.numeric, logits=half.logits, sparse=sparse, generator=generator,
+        )  # fmt: skip
         plain = len(half.cuts) == 1 and len(half.cuts[0]) == 1
         return top if plain else Joined(top, half.cuts, width, generator)
     if len(half.cuts[0]) != 1:
@@ -167,27 +146,16 @@ def _wide_deep(config: Party, half: Half, generator: torch.Generator) -> nn.Modu
             "on one number under [cut] widths, or bring a model of your own with [model] factory"
         )
     return WideDeepBottom(
-        half.cardinalities,
-        half.numeric,
-        cut=layers,
-        width=half.cuts[0][0],
-        embedding=config.model.embedding or _EMBEDDING,
-        sparse=sparse,
-        generator=generator,
-    )
+        half.cardinalities, half.numeric, cut=layers, width=half.cuts[0][0],
+        embedding=config.model.embedding or _EMBEDDING, sparse=sparse, generator=generator,
+    )  # fmt: skip
 
 
 # --- the party's own -------------------------------------------------------------------------------------------------
 
 
 def load_factory(folder: Path, factory: str, section: str = "[model]") -> Callable[..., Any]:
-    """A function of the party's own, as settings name it: "file:function" or "module:function".
-
-    Args:
-        folder: the party's, where the file is looked for.
-        factory: its name.
-        section: of the settings, for errors.
-    """
+    """A function of the party's own, as settings name it: "file:function" or "module:function"."""
     where, _, name = factory.rpartition(":")
     module = _import(folder, where, section)
     function: Callable[..., Any] | None = getattr(module, name, None)
@@ -219,10 +187,9 @@ def _from_factory(folder: Path, factory: str, half: Half) -> nn.Module:
 
 
 def _import(folder: Path, where: str, section: str) -> ModuleType:
-    """A file in the party's folder, else an installed module."""
     path = folder / where if where.endswith(".py") else (folder / where.replace(".", "/")).with_suffix(".py")
     if path.is_file():
-        return _execute(path)
+        return run_file(path, f"tacit_factory_{path.stem}")
     if where.endswith(".py"):
         raise UsageError(f"{section} factory: there is no file {path}: correct the name")
     try:
@@ -235,34 +202,8 @@ def _import(folder: Path, where: str, section: str) -> ModuleType:
         ) from None
 
 
-def _execute(path: Path) -> ModuleType:
-    """Run a file as a module of its own name; its folder is on the path only while it runs, for its neighbours."""
-    name = f"tacit_factory_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # the name ends with .py
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and the like look their module up
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
-
-
 def try_out(module: nn.Module, half: Half, own: Sequence[Tensor], device: torch.device | None = None) -> None:
-    """Two rows through a half of the model, so that a wrong shape is told now and not by the peer.
-
-    Args:
-        module: the half.
-        half: what it has to be.
-        own: the party's inputs, of two rows or more.
-        device: of the embeddings that a top gets.
-    """
+    """Two rows through a half of the model, so that a wrong shape is told now and not by the peer."""
     own = [tensor[:2] for tensor in own]
     rows = len(own[0]) if own else 2
     if half.role == "features":

@@ -95,14 +95,7 @@ def threads_of(folder: Folder) -> int:
 def id_hashes(
     folder: Folder, rows: Aligned, columns: Sequence[str], *, duplicates: Literal["drop", "error"] = "error"
 ) -> NDArray[np.uint8]:
-    """The hashes of what some columns call each aligned row.  (rows, bytes)
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        columns: which must name each of them.
-        duplicates: what to do where two rows of the table, aligned or not, are called alike.
-    """
+    """The hashes of what some columns call each aligned row.  (rows, bytes)"""
     found = _ids_of(folder, tuple(columns), duplicates)
     place = np.full(found.report.total, -1, np.int64)
     place[found.rows] = np.arange(len(found.rows))

@@ -95,13 +95,7 @@ class _Side:
 def train_features(
     folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
 ) -> FeatureOutcome:
-    """Train as a feature party. Started again after whatever ended it, it goes on where it was.
-
-    Args:
-        folder: of the party.
-        telling: where the run stands.
-        restored: told what is missing where somebody answers for going on from an older copy of the folder.
-    """
+    """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
@@ -126,7 +120,6 @@ def train_features(
 
 
 def _facts(side: _Side) -> dict[str, str]:
-    """What must be the same whenever the run goes on."""
     config = side.folder.config
     return {
         "version": __version__,
@@ -288,20 +281,14 @@ def _released(
 def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[str, int, int], None]) -> Home:
     """All that decoders attack with: the rows, what has left of them before, and groups where sums are asked for."""
     contract, learn, book = folder.one_shot, folder.config.learn or Learn(), book_of(folder)
+    seen = folder.run_folder(contract) / "groups" / "groups.npy"  # by the label party: they tell who is alike
     return Home(
         shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
         folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-        progress=progress, groups=_groups(folder.run_folder(contract), len(inputs)),
+        progress=progress, groups=_for_all(np.load(seen), len(inputs)) if seen.exists() else None,
         before=book.before(_row_keys(folder, rows), run_id(contract, rows)),
         notes=tuple(f"besides, {one.form} (run {one.run})" for one in book.all() if one.kind == "hidden sums"),
     )  # fmt: skip
-
-
-def _groups(where: Path, count: int) -> NDArray[np.int64] | None:
-    """The groups that the label party has seen, which tell who is alike; rows for testing are in one of their own."""
-    if not (where / "groups").exists():
-        return None
-    return _for_all(np.load(where / "groups" / "groups.npy"), count)
 
 
 def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -313,7 +300,6 @@ def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
-    """The same of aligned rows."""
     return row_keys(folder, id_hashes(folder, rows, folder.table.ids, duplicates="drop"))
 
 
@@ -332,12 +318,7 @@ def _versions(home: Home) -> list[str]:
 
 
 def _enter(
-    side: _Side,
-    leaving: NDArray[Any],
-    form: str,
-    worst: float,
-    seen: list[str],
-    kind: Literal["embedding", "groups"],
+    side: _Side, leaving: NDArray[Any], form: str, worst: float, seen: list[str], kind: Literal["embedding", "groups"]
 ) -> bool:
     """Write down what is about to be sent of which rows, the first ones; whether the audit has seen all before it."""
     folder, contract, rows = side.folder, side.contract, side.rows

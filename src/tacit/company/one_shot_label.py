@@ -79,13 +79,7 @@ class LabelOutcome:
 def train_label(
     folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
 ) -> LabelOutcome:
-    """Train as the label party. Started again after whatever ended it, it goes on where it was.
-
-    Args:
-        folder: of the party.
-        telling: where the run stands.
-        restored: told what is missing where somebody answers for going on from an older copy of the folder.
-    """
+    """Train as the label party. Started again after whatever ended it, it goes on where it was."""
     contract = folder.one_shot
     where = folder.run_folder(contract)
     telling.part("preparing")
@@ -194,15 +188,11 @@ class Answers:
                 labels = np.maximum(book.frozen(run), 0)  # a row without a label adds nothing
             units = None if self.units is None else np.unique(self._asked.units, axis=0, return_inverse=True)[1]
             self._sides[name] = LabelSide(
-                self.folder.run_folder(self.contract) / "hidden" / name,
-                self.folder.secret,
-                agreement(self.mechanism, self.contract.digest, run, self.train, units=units is not None),
-                labels,
-                noise_of(self.mechanism, self.folder.secret, run),
-                charge=partial(self._answer_once, run),
-                units=units,
-                trace=self.trace,
-            )
+                self.folder.run_folder(self.contract) / "hidden" / name, self.folder.secret,
+                agreement(self.mechanism, self.contract.digest, run, self.train, units=units is not None), labels,
+                noise_of(self.mechanism, self.folder.secret, run), charge=partial(self._answer_once, run),
+                units=units, trace=self.trace,
+            )  # fmt: skip
         if message.kind == "ciphertexts":
             content = torch.frombuffer(bytearray(self._sides[name].commitment()), dtype=torch.uint8)
             return Message(message.step, "ciphertexts", content, b"")

@@ -72,10 +72,7 @@ def exchange_report(
     limit = folder.config.limit if limit is None else limit
     report = _label(folder, where, again, progress) if label else _features(folder, where, limit, again, progress)
     return report.model_copy(
-        update={
-            "repeat": tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",),
-            "overrides": overrides(where),
-        }
+        update={"repeat": tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",), "overrides": overrides(where)}
     )
 
 
@@ -89,7 +86,6 @@ def _subject(folder: Folder, protection: str, rows: int, width: int) -> Subject:
 
 
 def _departures(where: Path) -> tuple[Departure, ...]:
-    """What the log says that left."""
     return tuple(Departure(**one) for one in read_run(where).get("left", ()))
 
 
@@ -324,8 +320,6 @@ def _released(
 
 
 class _Mixed(nn.Module):
-    """A network's numbers before noise."""
-
     def __init__(self, bottom: NetworkBottom, width: int) -> None:
         super().__init__()
         self.trunk = bottom.trunk

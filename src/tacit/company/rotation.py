@@ -24,12 +24,7 @@ def next_certificate(folder: Folder | str | Path) -> Path:
 
 
 def prepare(folder: Folder | str | Path, *, days: int = certificates.DAYS) -> Certificate:
-    """Make the next key and certificate, beside the present ones, which go on working; never over a prepared pair.
-
-    Args:
-        folder: the party's folder.
-        days: how long the new certificate is valid, 1100 at most.
-    """
+    """Make the next key and certificate, beside the present ones, which go on working; never over a prepared pair."""
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     key, path = _next_key(folder), next_certificate(folder)
     if key.exists():

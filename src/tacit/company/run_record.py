@@ -53,13 +53,7 @@ def overrides(where: Path) -> tuple[Override, ...]:
 
 
 def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) -> Callable[[str], None] | None:
-    """What puts on record that somebody answers for going on after a restore; None where nobody does.
-
-    Args:
-        where: the run's folder.
-        log: of the run.
-        by: who answers for it, and why.
-    """
+    """What puts on record that somebody answers for going on after a restore; None where nobody does."""
     if by is None:
         return None
     who, reason = (word.strip() for word in by)

@@ -59,10 +59,8 @@ def append(path: Path, content: dict[str, Any]) -> None:
 def read(path: Path, *, shown: bool = False) -> list[dict[str, Any]]:
     """All lines, in their order; a `StorageError` where one is not what was written, or is missing.
 
-    Args:
-        path: of the record.
-        shown: whether they are for a page alone, on which nothing depends; that also works where the party's keys are
-            not at hand, and nothing more than the digests can be checked.
+    With `shown` they are for a page alone, on which nothing depends: that also works where the party's keys are not at
+    hand, and nothing more than the digests can be checked.
     """
     sealed = not shown or seals.key_of(path.parent) is not None
     least = _counted(path) if sealed else 0  # before the lines are read: another process may add one in between
@@ -87,7 +85,6 @@ def read(path: Path, *, shown: bool = False) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path) -> tuple[list[bytes], int]:
-    """The whole lines of a file, and how many bytes they are."""
     content = path.read_bytes() if path.exists() else b""
     whole = content.rfind(b"\n") + 1
     return content[:whole].split(b"\n")[:-1], whole
@@ -110,7 +107,6 @@ def _counted(path: Path) -> int:
 
 
 def _sealed(path: Path, text: bytes) -> bytes:
-    """A line with the seal of what it says."""
     return text[:-1] + f', "check": "{seals.seal(path, text)}"}}'.encode()
 
 

@@ -209,16 +209,7 @@ class SplitRun:
 def facts_of(
     folder: Folder, rows: Aligned, model: nn.Module, optimizer: torch.optim.Optimizer, data: bytes, *, own: bool
 ) -> dict[str, str]:
-    """What must be the same whenever a run goes on, each thing under its own name; each side adds what it does.
-
-    Args:
-        folder: of the party.
-        rows: that are aligned.
-        model: the party's half.
-        optimizer: of its parameters.
-        data: a digest of the party's tensors.
-        own: whether the party brought the model itself.
-    """
+    """What must be the same whenever a run goes on, each thing under its own name; each side adds what it does."""
     settings = ", ".join(f"{name} {value}" for name, value in folder.config.model if value is not None)
     return {
         "version": __version__,

@@ -47,11 +47,6 @@ class Status:
     is refused again and again does not fill the disk: after a few lines of one minute its refusals are counted into a
     single one, and a log that has become large is kept once and then let go. No run depends on any of it: what can't be
     written, on a disk that is full or without a file left to open, is tried again at the next change.
-
-    Args:
-        folder: of the run.
-        now: a clock that never goes back.
-        fixed: what stays the same during a run.
     """
 
     def __init__(self, folder: Path, *, now: Callable[[], float] = time.monotonic, **fixed: Any) -> None:
@@ -115,12 +110,7 @@ class Status:
 
 
 class Pace:
-    """Notes of a run's pace. Two lines lie a thousandth of the run's age apart, so the file stays small for ever.
-
-    Args:
-        folder: of the run.
-        now: seconds since 1970.
-    """
+    """Notes of a run's pace. Two lines lie a thousandth of the run's age apart, so the file stays small for ever."""
 
     def __init__(self, folder: Path, *, now: Callable[[], float] = time.time) -> None:
         self._path = folder / PACE
@@ -131,13 +121,7 @@ class Pace:
         self._state = ""
 
     def note(self, state: str, *, turn: int, journal_bytes: int) -> None:
-        """Tell where the run stands; it is written down if the state is another one, or some time has passed.
-
-        Args:
-            state: as in the status: "training", "waiting", "paused", "finished", ...
-            turn: turns that are done.
-            journal_bytes: that the journal takes on the disk.
-        """
+        """Tell where the run stands; it is written down if the state is another one, or some time has passed."""
         now = self._now()
         passed = now - self._written
         due = passed >= max(_APART, (now - self._began) / _SHARE) or passed < 0  # a clock may be set back

@@ -116,7 +116,6 @@ def assumptions(side: Side, notes: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def _described(finding: Finding | InputFinding, value: float, low: float, high: float) -> dict[str, Any]:
-    """What an attack reached, how long it took, and what its file says about it."""
     about, knows, costs = describe(finding.attack)
     return {
         "attack": finding.attack, "value": value, "low": low, "high": high, "about": about, "knows": knows,

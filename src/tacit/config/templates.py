@@ -218,21 +218,11 @@ def party_template(role: Literal["label", "features"], name: str) -> str:
         raise UsageError(f"there is no role {role!r}; there are: label, features")
     label = role == "label"
     return _PARTY.format(
-        name=name,
-        name_quoted=json.dumps(name),
-        role=role,
-        network=_NETWORK[role],
-        limit=_LIMIT[role],
-        label=_LABEL if label else "",
-        features=_FEATURES[role],
-        embedding="" if label else _EMBEDDING,
-        rate=f"learning_rate = {LEARNING_RATES[role]}{_SLOW[role]}",
-        protect=_PROTECT[role],
-        home=_HOME[role],
-        coin_id=_COIN_ID if label else "",
-        keyed="" if label else _KEYED,
-        serve=_SERVE[role],
-    )
+        name=name, name_quoted=json.dumps(name), role=role, network=_NETWORK[role], limit=_LIMIT[role],
+        label=_LABEL if label else "", features=_FEATURES[role], embedding="" if label else _EMBEDDING,
+        rate=f"learning_rate = {LEARNING_RATES[role]}{_SLOW[role]}", protect=_PROTECT[role], home=_HOME[role],
+        coin_id=_COIN_ID if label else "", keyed="" if label else _KEYED, serve=_SERVE[role],
+    )  # fmt: skip
 
 
 def contract_template(

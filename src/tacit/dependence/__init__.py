@@ -3,11 +3,6 @@
 Mathematics only, on tensors: this package knows nothing of parties.
 """
 
-from tacit.dependence._correlation import (
-    EXACT_ROWS,
-    PROJECTIONS,
-    distance_correlation,
-    log_distance_correlation,
-)
+from tacit.dependence._correlation import EXACT_ROWS, PROJECTIONS, distance_correlation, log_distance_correlation
 
 __all__ = ["EXACT_ROWS", "PROJECTIONS", "distance_correlation", "log_distance_correlation"]

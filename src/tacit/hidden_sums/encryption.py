@@ -129,13 +129,9 @@ def encrypt(labels: NDArray[Any], secret: bytes, context: bytes) -> EncryptedLab
     c_true = added(negatives(c_other), c)
     s_true = added(w, multiplied(c_true, r))
     return EncryptedLabels(
-        made.pk,
-        made.a,
-        made.b,
-        made.t,
-        c0=np.stack([c_true, c_other])[places[0], every],
+        made.pk, made.a, made.b, made.t, c0=np.stack([c_true, c_other])[places[0], every],
         s=np.stack([np.stack([s_true, s_other])[places[branch], every] for branch in (0, 1)]),
-    )
+    )  # fmt: skip
 
 
 def check_labels(labels: EncryptedLabels, weights: bytes, context: bytes) -> tuple[Points, Points] | None:

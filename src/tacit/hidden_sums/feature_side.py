@@ -26,14 +26,7 @@ from tacit.hidden_sums.shuffle import Input, gen_shuffle, shuffle_generators
 
 
 class FeatureSide:
-    """See this module.
-
-    Args:
-        folder: where what was taken and asked is kept; nobody else writes there.
-        secret: of the party, at least 32 bytes.
-        agreement: with the label party.
-        trace: told what was written, for tests.
-    """
+    """See this module."""
 
     def __init__(
         self, folder: Path, secret: bytes, agreement: Agreement, *, trace: Callable[[str], None] = lambda _: None

@@ -161,13 +161,7 @@ def gen_shuffle(of: Input, psi: NDArray[np.int64], secret: bytes) -> Shuffle:
 
 
 class Prover:
-    """The steps of `gen_shuffle`, one by one: a test that cheats puts another one in the place of one of them.
-
-    Args:
-        of: what is shuffled.
-        psi: the permutation.
-        secret: of the prover.
-    """
+    """The steps of `gen_shuffle`, one by one: a test that cheats puts another one in the place of one of them."""
 
     def __init__(self, of: Input, psi: NDArray[np.int64], secret: bytes) -> None:
         self.of, self.psi, self.drawn = of, psi, _Drawn(of, psi, secret)

@@ -19,12 +19,7 @@ SHORT = 16
 
 
 class Transcript:
-    """What two parties have said, in order.
-
-    Args:
-        proof: name of what is proven.
-        context: what it is for; a proof for one context is none for another.
-    """
+    """What two parties have said, in order."""
 
     def __init__(self, proof: str, context: bytes) -> None:
         self._state = hashlib.shake_256(b"tacit hidden sums transcript 1")

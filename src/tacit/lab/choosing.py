@@ -85,12 +85,7 @@ class Choice:
 
 
 def points(whole: pl.DataFrame, wanted: Sequence[str] = ()) -> list[Point]:
-    """The settings of a sweep, in its order, each over all of its seeds.
-
-    Args:
-        whole: the rows of whole trainings, as `Sweep.whole` has them.
-        wanted: the leak columns that should be there, beside those that are.
-    """
+    """The settings of a sweep, in its order, each over all of its seeds."""
     tried = [name for name in leaks_of(whole.columns) if whole[name].is_not_null().any()]
     columns = list(dict.fromkeys([*tried, *wanted]))
     by_setting: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
@@ -104,13 +99,8 @@ def best(every: Sequence[Point], limit: float, *, quick: bool = False) -> Choice
 
     An attack that was not tried may read the labels, so a setting on which one is missing is not chosen. Where that is
     so of all settings there is no answer, unless one is asked for that holds against the attacks that were tried.
-
-    Args:
-        every: the settings of a sweep, as `Sweep.points` has them.
-        limit: a leak AUC between 0.5, a coin flip, and 1.
-        quick: whether such an answer is wanted. What was tried on one setting still has to be tried on all.
     """
-    _check(limit)
+    check_limit(limit)
     found = _judged(every, quick=quick)
     baseline = next((point for point in found if point.setting.protection == "none"), None)
     holding = [point for point in found if (point.high or 1.0) < limit]
@@ -133,7 +123,7 @@ def choose(data: Data | str, *, limit: float, quick: bool = False, **options: An
     """
     from tacit.lab.sweeping.running import sweep
 
-    _check(limit)
+    check_limit(limit)
     options = {"thorough": not quick, **options}
     if not quick:
         check_attacks(options.get("attacks", EVERY_BATCH), thorough=options["thorough"])
@@ -141,12 +131,7 @@ def choose(data: Data | str, *, limit: float, quick: bool = False, **options: An
 
 
 def check_attacks(attacks: Sequence[str], *, thorough: bool = True) -> None:
-    """Refuse a sweep that could not be chosen from before it trains.
-
-    Args:
-        attacks: what it tries on every batch.
-        thorough: whether it tries the attacks on recorded batches and on all visits.
-    """
+    """Refuse a sweep that could not be chosen from before it trains."""
     missing = [name for name in EVERY_BATCH if name not in attacks]
     if missing or not thorough:
         left = ", ".join([*missing, *([] if thorough else ["those on recorded batches"])])
@@ -200,7 +185,8 @@ def _judged(every: Sequence[Point], *, quick: bool) -> list[Point]:
     return found
 
 
-def _check(limit: float) -> None:
+def check_limit(limit: float) -> None:
+    """Refuse what is no limit on a leak AUC."""
     if not 0.5 < limit < 1:
         raise UsageError(f"limit = {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
 

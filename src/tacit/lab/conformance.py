@@ -17,6 +17,7 @@ from tacit.audit.input_attacks.linear_decoder import linear_decoder
 from tacit.audit.inputs import InputFinding, attack_inputs
 from tacit.contracts import EmbeddingProtection, InputAttack, Protection, View
 from tacit.errors import UsageError
+from tacit.lab.choosing import check_limit
 from tacit.lab.data import load as load_data
 from tacit.lab.data.rows import Data
 from tacit.lab.trial import Course, Progress, Trial, as_dict, attack, problem_of, train
@@ -148,8 +149,7 @@ def _check_limit(limit: float | None, theirs: Protection | EmbeddingProtection) 
     if limit is None:
         return
     if not isinstance(theirs, EmbeddingProtection):
-        if not 0.5 < limit < 1:
-            raise UsageError(f"limit = {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
+        check_limit(limit)
     elif not 0 < limit < 1:
         raise UsageError(
             f"limit = {limit}: for an embedding protection it is the share of the inputs' variance that a decoder may "

@@ -75,13 +75,7 @@ def of_settings(table: pl.DataFrame, settings: Sequence[Triple]) -> pl.DataFrame
 
 
 def numbers_by_day(table: pl.DataFrame, settings: Sequence[Triple], columns: Sequence[str]) -> pl.DataFrame:
-    """For each setting and day the mean over seeds and half of its 95% interval (null where there is one seed).
-
-    Args:
-        table: what `tacit.lab.days.by_day` gave.
-        settings: which ones are wanted.
-        columns: the figures: "norm@cut", "hint@cut", "test_auc".
-    """
+    """For each setting and day the mean over seeds and half of its 95% interval (null where there is one seed)."""
     missing = [name for name in ("day", *columns) if name not in table.columns]
     if missing:
         raise DataError(f"a figure by day needs {', '.join(missing)}, which the results do not have: train by day")

@@ -43,14 +43,7 @@ def protections(epochs: int) -> dict[str, Protection]:
 def run(
     *, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Progress = lambda *_: None
 ) -> list[Trial]:
-    """Train and attack under each protection.
-
-    Args:
-        epochs: how often every flight is visited.
-        rows: how many flights to use; all of them if not given.
-        seed: of weights, batches, noise and attacks.
-        progress: called with what is being done, the steps done and all steps.
-    """
+    """Train and attack under each protection."""
     problem, course = _flights(rows), Course(epochs=epochs, batch_size=1024, seed=seed)
     return [
         attack(train(name, problem, course, protect=protect, progress=progress), progress=progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from tacit.company.align import aligned
 from tacit.company.folder import Folder
 from tacit.errors import UsageError
 from tacit.lab.data.flights import MINUTES
-from tacit.lab.two_companies import Company, height, set_up, together
+from tacit.lab.two_companies import Company, align_and_train, set_up
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.views.status import read_run
 
@@ -41,7 +40,7 @@ _TARGETS = {
 def prepare(
     out: Path,
     *,
-    rows: int | None,
+    rows: int | None = None,
     seed: int,
     width: int = 1,
     limit: float = 0.6,
@@ -53,6 +52,8 @@ def prepare(
 
     Returns the airline, which has the labels, and the airport.
     """
+    if hidden_sums and label != "late":
+        raise UsageError("hidden sums are of two classes: leave --label out, or --hidden-sums")
     limits = f"limit = {limit}\n" + ("" if odds is None else f"odds = {odds}\n")
     threads = os.cpu_count() or 1  # they work one after the other
     target = _TARGETS[label] + ('\nlabels = "hidden_sums"' if hidden_sums else "")
@@ -60,77 +61,29 @@ def prepare(
     return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, label=label)
 
 
-def run(
-    out: Path,
-    *,
-    rows: int | None = None,
-    seed: int = 0,
-    width: int = 1,
-    limit: float = 0.6,
-    odds: float | None = 3.0,
-    label: Label = "late",
-    hidden_sums: bool = False,
-    progress: Progress,
-) -> dict[str, Any]:
-    """Set both up, align and train in one exchange; what came of it, as plain values.
-
-    Args:
-        out: where the folders are made.
-        rows: how many flights to use; all of them if not given.
-        seed: of everything that is drawn at home.
-        width: numbers that the airport sends of a flight.
-        limit: leak AUC of a label.
-        odds: the factor by which a label's odds change at most.
-        label: what is learnt: who comes an hour late, which of three classes of delay, or how many minutes.
-        hidden_sums: whether labels are sent as sums over groups that nobody sees, of who comes an hour late.
-        progress: told what is being done.
-    """
-    if hidden_sums and label != "late":
-        raise UsageError("hidden sums are of two classes: leave --label out, or --hidden-sums")
-    companies = prepare(
-        out, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label, hidden_sums=hidden_sums
-    )
+def run(out: Path, *, seed: int = 0, progress: Progress, **chosen: Any) -> dict[str, Any]:
+    """Set both up as `prepare` does, align and train in one exchange; what came of it, as plain values."""
+    companies = prepare(out, seed=seed, **chosen)
     told = meet(*companies, progress=progress)
     progress("scoring three flights", 0, 0)
     return {**told, "scored": three_flights(*companies, seed=seed)}
 
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
-    """Let two companies that are set up align and train; what came of it, as plain values.
-
-    Args:
-        airline: has the labels.
-        airport: has the features.
-        progress: told what is being done.
-    """
-    started = time.perf_counter()
-    told = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
-    aligned = time.perf_counter()
+    """Let two companies that are set up align and train; what came of it, as plain values."""
 
     def show() -> None:
-        for company in (airport, airline):
-            try:
-                status = company.read("status.json")
-            except (OSError, ValueError):
-                continue
-            if status["state"] == "training":
+        for status in (airport.status, airline.status):
+            if status.get("state") == "training":
                 progress(f"{status['party']}: {status['part']}", status["done"], status["total"])
                 return
 
-    outcome = together([airline, airport], "train", show)
-    trained = time.perf_counter()
-    release = airport.read("release/release.json")
-    sent = ("flipped labels", "encrypted labels")
+    outcome, told = align_and_train(airline, airport, show, progress)
+    release, sent = airport.read("release/release.json"), ("flipped labels", "encrypted labels")
     (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] in sent)
     return {
-        "airline_rows": height(airline),
-        "airport_rows": height(airport),
-        "common": told["rows"],
-        "align_seconds": aligned - started,
-        "train_seconds": trained - aligned,
-        "figures": outcome["figures"],
-        "alone": outcome["alone"],
-        "certificate": outcome["certificate"],
+        **told,
+        **{name: outcome[name] for name in ("figures", "alone", "certificate")},
         "form": release["form"],
         "audit": release["audit"],
         "bytes": {"labels": told_labels["bytes"], "embedding": outcome["received_bytes"]},
@@ -138,13 +91,7 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
 
 
 def three_flights(airline: Company, airport: Company, *, seed: int) -> list[dict[str, Any]]:
-    """Score three flights that nobody was trained on, two of them in time and one an hour late, through both halves.
-
-    Args:
-        airline: has the labels, and the scorer.
-        airport: has the embedder.
-        seed: draws them.
-    """
+    """Score three flights that nobody was trained on, two of them in time and one an hour late, through both halves."""
     sides = [Folder(company.folder) for company in (airline, airport)]
     rows = [np.asarray(aligned(folder).rows) for folder in sides]
     tables = [pl.scan_parquet(folder.data) for folder in sides]

@@ -112,46 +112,23 @@ def train(
     protect_embedding: Sequence[EmbeddingProtection] = (),
     progress: Progress = lambda *_: None,
 ) -> Trained:
-    """Train under a protection and write down what is sent.
-
-    Args:
-        protection: as it would be written in code.
-        problem: what to train.
-        course: how.
-        protect: of the gradient; none sends bare gradients.
-        protect_embedding: of the embedding, in their order.
-        progress: told of every step.
-    """
+    """Train under a protection and write down what is sent."""
     rows, test = problem.train, problem.test
     bottom, top = problem.models(course.seed)
     record = Recorder(last=course.last, follow=min(course.follow, len(rows)))
     model = simulate(
-        bottom=bottom,
-        top=top,
-        features=rows.features,
-        own=rows.own,
-        labels=rows.labels,
-        protect=none() if protect is None else protect,
-        protect_embedding=protect_embedding,
-        optimizer=lambda module: adam(module, lr=course.learning_rate),
-        epochs=course.epochs,
-        batch_size=min(course.batch_size, len(rows)),
-        seed=course.seed,
-        record=record,
+        bottom=bottom, top=top, features=rows.features, own=rows.own, labels=rows.labels,
+        protect=none() if protect is None else protect, protect_embedding=protect_embedding,
+        optimizer=lambda module: adam(module, lr=course.learning_rate), epochs=course.epochs,
+        batch_size=min(course.batch_size, len(rows)), seed=course.seed, record=record,
         progress=lambda done, steps: progress(f"training with {protection}", done, steps),
-    )
+    )  # fmt: skip
     logits = model.predict(test.features, test.own, noise=torch.Generator().manual_seed(course.seed))
     return Trained(protection, problem, course, model, record, float(auc(logits, test.labels)))
 
 
 def attack(trained: Trained, *, last: int | None = None, progress: Progress = lambda *_: None) -> Trial:
-    """Try every attack on single batches and, where rows were visited several times, on all visits of a row.
-
-    Args:
-        trained: what is attacked.
-        last: attack only so many of the batches that were kept.
-        progress: told of every attack.
-    """
+    """Try every attack on single batches and, where rows were visited several times, on all visits of a row."""
     labels, seed = trained.problem.train.labels, trained.course.seed
     skipped: dict[tuple[str, str], str] = {}
     batches = trained.record.batches()

@@ -88,6 +88,14 @@ class Company:
         found: dict[str, Any] = json.loads((self.run_folder / name).read_text())
         return found
 
+    @property
+    def status(self) -> dict[str, Any]:
+        """Where the run stands; empty where that can't be read."""
+        try:
+            return self.read("status.json")
+        except (OSError, ValueError):
+            return {}
+
 
 def prepare(
     out: Path, *, epochs: int, rows: int | None, seed: int, limit: float | None = 0.6
@@ -115,18 +123,7 @@ def set_up(
     label: str = "late",
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Company, Company]:
-    """An airline and an airport: folders with tables and settings, certificates exchanged, one contract.
-
-    Args:
-        out: where the folders are made.
-        contract: the text of contract.toml.
-        rows: how many flights to use; all of them if not given.
-        seed: of everything that is drawn.
-        threads: of each.
-        limits: lines of the airline's party.toml, about its labels.
-        label: the column of them.
-        more: lines of the party.toml of each role.
-    """
+    """An airline and an airport: folders with tables and settings, certificates exchanged, one contract."""
     data, network = flights.tables(), _free_address()
     airline = data.airline if label == "late" else flights.with_delays(data.airline)
     folders: dict[str, Folder] = {}
@@ -170,62 +167,51 @@ def _new_folder(path: Path, role: Literal["label", "features"]) -> Folder:
 
 
 def run(out: Path, *, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Progress) -> dict[str, Any]:
-    """Set both up, align, train and audit; what came of it, as plain values.
-
-    Args:
-        out: where the folders are made.
-        epochs: how often every flight is visited.
-        rows: how many flights to use; all of them if not given.
-        seed: of the weights.
-        progress: told what is being done.
-    """
+    """Set both up, align, train and audit; what came of it, as plain values."""
     return meet(*prepare(out, epochs=epochs, rows=rows, seed=seed), progress=progress)
 
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
-    """Let two companies that are set up align, train and audit; what came of it, as plain values.
-
-    Args:
-        airline: has the labels; its report is copied beside its folder.
-        airport: has the features.
-        progress: told what is being done.
-    """
-    started = time.perf_counter()
-    told = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
-    aligned = time.perf_counter()
+    """Let two companies that are set up align, train and audit; what came of it, as plain values."""
 
     def show() -> None:
-        try:
-            status = airline.read("status.json")
-        except (OSError, ValueError):
-            return
-        done = status.get("turn", 0)
-        if done == status["turns"]:
+        status = airline.status
+        done, turns = status.get("turn", 0), status.get("turns", 0)
+        if turns and done == turns:
             progress("attacking what was sent", 0, 0)  # how many attacks are done, only the two processes know
-        else:
-            progress("training over mutual TLS", done, status["turns"])
+        elif turns:
+            progress("training over mutual TLS", done, turns)
 
-    together([airline, airport], "train", show, done=(0, 1))  # 1: a limit is broken, which the report says
-    finished = time.perf_counter()
+    _, told = align_and_train(airline, airport, show, progress, done=(0, 1))  # 1: a broken limit, which the report says
     audit, inputs = airline.read("report.json"), airport.read("report.json")
     shutil.copy(airline.run_folder / "report.html", airline.folder.parent / "report.html")
-    status = airline.read("status.json")
+    history = airline.read("status.json")["history"]
     return {
-        "airline_rows": height(airline),
-        "airport_rows": height(airport),
-        "common": told["rows"],
-        "align_seconds": aligned - started,
-        "train_seconds": finished - aligned,
-        "protection": str(_protect(airline).gradient),
-        "embedding_protection": ", ".join(map(str, _protect(airport).embedding or ())),
-        "history": status["history"],
-        "test_auc": status["history"][-1]["test_auc"],
-        "limit": audit["limit"],
-        "verdict": audit["verdict"],
-        "worst": audit["worst"],
-        "attacks": audit["leaks"],
+        **told, "protection": str(_protect(airline).gradient),
+        "embedding_protection": ", ".join(map(str, _protect(airport).embedding or ())), "history": history,
+        "test_auc": history[-1]["test_auc"], "limit": audit["limit"], "verdict": audit["verdict"],
+        "worst": audit["worst"], "attacks": audit["leaks"],
         "inputs": {"worst": inputs["worst"], "attacks": inputs["leaks"]},
-    }
+    }  # fmt: skip
+
+
+def align_and_train(
+    airline: Company, airport: Company, show: Callable[[], None], progress: Progress, done: tuple[int, ...] = (0,)
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the airline answers at the end, and how many rows there were and how long it took."""
+    times = [time.perf_counter()]
+    aligned = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
+    times.append(time.perf_counter())
+    trained = together([airline, airport], "train", show, done)
+    times.append(time.perf_counter())
+    rows = [
+        pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
+        for company in (airline, airport)
+    ]
+    return trained, {
+        "airline_rows": rows[0], "airport_rows": rows[1], "common": aligned["rows"],
+        "align_seconds": times[1] - times[0], "train_seconds": times[2] - times[1],
+    }  # fmt: skip
 
 
 def _protect(company: Company) -> Protect:
@@ -237,14 +223,7 @@ def _protect(company: Company) -> Protect:
 def together(
     companies: list[Company], verb: str, show: Callable[[], None], done: tuple[int, ...] = (0,)
 ) -> dict[str, Any]:
-    """Give all companies the same command at the same time; what the first one answers.
-
-    Args:
-        companies: that are given it.
-        verb: the command.
-        show: called while they are at it.
-        done: exit codes of a command that has done its work.
-    """
+    """Give all companies the same command at the same time; what the first one answers."""
     processes = [company.start(verb, "--json") for company in companies]
     pool = ThreadPoolExecutor(len(processes))
     hearing = [pool.submit(process.communicate) for process in processes]  # a full pipe would hold its writer for ever
@@ -276,11 +255,7 @@ def together(
 
 def _paused(companies: list[Company]) -> str:
     """Why a company's limit lets its training pause, while the others would wait for ever; nothing where none does."""
-    for company in companies:
-        try:
-            status = company.read("status.json")
-        except (OSError, ValueError):
-            continue
+    for status in (company.status for company in companies):
         if status.get("state") == "paused":
             return str(status.get("reason", "")).partition(". The peers")[0]
     return ""
@@ -294,14 +269,7 @@ def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
     return table.filter(pl.Series(scramble(table["flight_id"].to_numpy(), 1) < rows / both))
 
 
-def height(company: Company) -> int:
-    """Rows of a company's table."""
-    found: int = pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
-    return found
-
-
 def _free_address() -> str:
-    """An address of this machine that nobody listens at."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{found.getsockname()[1]}"

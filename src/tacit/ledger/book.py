@@ -23,11 +23,7 @@ ROW_KL = "row_kl"
 
 
 class Book:
-    """The records of a ledger as they were read, eight bytes for each answered step; `take` gives it the next one.
-
-    Args:
-        file: of the records; what is new in it is read when it is asked for.
-    """
+    """The records of a ledger as they were read, eight bytes for each answered step; `take` gives it the next one."""
 
     def __init__(self, file: Reader) -> None:
         self.file = file

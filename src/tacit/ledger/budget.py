@@ -31,12 +31,6 @@ def remaining(ledger: Ledger, run: Run, keys: Keys | None, budget: float) -> Rem
     A budget is a leak AUC A in the worst case over all visits of any example in all runs, which allows a sumKL of
     2 Phi^-1(A)^2 in all. Runs are independent trainings, so what each leaves adds up. A former run whose part is not
     known has used up everything that it visited. Rows of which nothing is left are a `UsageError` that says how many.
-
-    Args:
-        ledger: of the party.
-        run: that is about to begin or to go on.
-        keys: of its rows; without them they can't be in any former run.
-        budget: the leak AUC.
     """
     if not 0.5 < budget <= 1.0:
         raise UsageError(f"budget = {budget!r}: it is a leak AUC above 0.5, a coin flip, and at most 1")

@@ -169,17 +169,11 @@ class Ledger:
         if unknown:
             notes.append(f"{unknown} runs have no ids: their examples are counted by row number, for each run apart")
         return Summary(
-            examples=sum(visits.values()),
-            answers=sum(line.answers for line in each),
-            runs=len(runs),
-            most_visits=max(visits, default=0),
-            visits=visits,
-            worst_case=None if most is None else auc_of(most),
+            examples=sum(visits.values()), answers=sum(line.answers for line in each), runs=len(runs),
+            most_visits=max(visits, default=0), visits=visits, worst_case=None if most is None else auc_of(most),
             budget=budget if budget is not None else next((one.budget for one in reversed(runs)), None),
-            head=self._book.file.chain.hex(),
-            notes=tuple(notes),
-            each=tuple(each),
-        )
+            head=self._book.file.chain.hex(), notes=tuple(notes), each=tuple(each),
+        )  # fmt: skip
 
     @property
     def records(self) -> int:

@@ -132,13 +132,7 @@ def read_fact(body: bytes) -> Any:
 
 
 def records(data: bytes | memoryview, start: int, chain: bytes) -> Iterator[Frame]:
-    """The records in these bytes, as far as they are whole and follow each other.
-
-    Args:
-        data: the bytes.
-        start: where they lie in the file.
-        chain: as it is before the first of them.
-    """
+    """The records in these bytes, as far as they are whole and follow each other."""
     view, place = memoryview(data), 0
     while place + _LEAST <= len(view):
         length = int.from_bytes(view[place : place + 4], "little")
@@ -170,9 +164,6 @@ class Reader:
 
     A small file beside it, `synced`, says how far the disk was known to hold it, and the chain there: what is missing
     or changed before that place is damage, and never taken for a write that a crash cut short.
-
-    Args:
-        folder: of the ledger.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -245,10 +236,6 @@ class Writer(Reader):
 
     What is added is with the operating system at once, so it survives the end of the process; after `sync` it also
     survives the end of the machine's power.
-
-    Args:
-        folder: of the ledger; made where there is none.
-        secret_check: what a new file is to say of the secret.
     """
 
     def __init__(self, folder: Path, secret_check: bytes) -> None:

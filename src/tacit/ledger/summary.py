@@ -66,10 +66,6 @@ def spent_in(declared: Declared, events: Sequence[Event]) -> Spent:
 
     Every example of the run that was visited at all counts as visited in every epoch that has begun, and as exposed as
     the most exposed one of it: who sat an epoch out is charged a little too much, never too little.
-
-    Args:
-        declared: the run, and what was answered.
-        events: all mechanisms of the ledger.
     """
     if not declared.most:
         return Spent(0.0)
@@ -198,9 +194,7 @@ def sum_kl_of(auc: float) -> float:
 
 
 def by_example(
-    runs: Sequence[Declared],
-    of: Callable[[Declared], NDArray[np.float64]],
-    load: Callable[[str], Keys],
+    runs: Sequence[Declared], of: Callable[[Declared], NDArray[np.float64]], load: Callable[[str], Keys]
 ) -> list[tuple[Keys | None, NDArray[np.float64]]]:
     """A quantity of each row, added up over all runs in which the same example was.
 

@@ -21,13 +21,6 @@ from tacit.models.layers import Layered, count, glorot_conv, glorot_linear, one_
 class ConvBottom(Layered):
     """The feature party's half: the blocks `layer1` to the cut, each of `conv`, `relu` and `pool`.
 
-    Args:
-        channels: the channels of an image.
-        size: the height and the width of an image.
-        cut: the number of blocks.
-        width: the channels of each block.
-        generator: where the first weights come from; torch's own generator if None.
-
     >>> ConvBottom()(torch.zeros(2, 3, 84, 84)).shape
     torch.Size([2, 64, 5, 5])
     """
@@ -52,15 +45,6 @@ class ConvBottom(Layered):
 
 class ConvTop(Layered):
     """The label party's half: the blocks after the cut, the ReLU layer `hidden` and `logit`.
-
-    Args:
-        size: the height and the width of an image before the bottom.
-        cut: the number of blocks in the bottom.
-        blocks: the number of blocks in all.
-        width: the channels of each block.
-        hidden: the units of the ReLU layer.
-        logits: 1, or the number of classes.
-        generator: where the first weights come from; torch's own generator if None.
 
     >>> ConvTop()(torch.zeros(2, 64, 5, 5)).shape
     torch.Size([2])

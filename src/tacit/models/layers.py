@@ -60,10 +60,6 @@ class Layered(nn.Module):
 class Unsplit(nn.Module):
     """A bottom and a top as the one network that they would be without a cut: the reference for split training.
 
-    Args:
-        bottom: the feature party's network.
-        top: the label party's network.
-
     >>> from tacit.models import mlp
     >>> net = Unsplit(*mlp(5, widths=(8, 4), cut=1))
     >>> net(torch.zeros(3, 5)).shape

@@ -24,11 +24,6 @@ from tacit.models.layers import (
 class MlpBottom(Layered):
     """The feature party's half: `layer1` to the cut.
 
-    Args:
-        inputs: the width of the input.
-        widths: the units of each layer up to the cut.
-        generator: where the first weights come from; torch's own generator if None.
-
     >>> MlpBottom(5, (8, 4))(torch.zeros(2, 5)).shape
     torch.Size([2, 4])
     """
@@ -44,13 +39,6 @@ class MlpBottom(Layered):
 
 class MlpTop(Layered):
     """The label party's half: the layers after the cut and `logit`; its own inputs are appended to the cut.
-
-    Args:
-        widths: the units of each layer of the whole network.
-        cut: the number of layers in the bottom.
-        own_inputs: the width of the label party's own input; 0 if it has none.
-        logits: 1, or the number of classes.
-        generator: where the first weights come from; torch's own generator if None.
 
     >>> MlpTop((8, 4), cut=1, own_inputs=3)(torch.zeros(2, 8), torch.zeros(2, 3)).shape
     torch.Size([2])

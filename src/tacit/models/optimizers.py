@@ -24,12 +24,6 @@ class RowwiseAdam(torch.optim.Optimizer):
 
     The state has the names and shapes of `torch.optim.Adam`. The fused kernel is not offered: on the CPU it changes
     weights without telling autograd, and a backward pass that is still to come would use the wrong ones.
-
-    Args:
-        params: parameters or groups of parameters, as for any torch optimizer.
-        lr: the learning rate.
-        betas: the decay of the first and of the second average.
-        eps: what is added to the denominator.
     """
 
     def __init__(
@@ -69,20 +63,11 @@ class RowwiseAdam(torch.optim.Optimizer):
     def _update_dense(self, params: list[Tensor], group: dict[str, Any]) -> None:
         states = [self.state[p] for p in params]
         torch_adam(
-            params,
-            [p.grad for p in params if p.grad is not None],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=0.0,
-            eps=group["eps"],
+            params, [p.grad for p in params if p.grad is not None], [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states], [], [state["step"] for state in states], amsgrad=False,
+            beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"], weight_decay=0.0, eps=group["eps"],
             maximize=False,
-        )
+        )  # fmt: skip
 
     def _update_rows(self, param: Tensor, group: dict[str, Any]) -> None:
         assert param.grad is not None

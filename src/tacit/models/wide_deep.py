@@ -28,15 +28,6 @@ from tacit.models.layers import (
 class WideDeepBottom(Layered):
     """The feature party's half: `inputs` (the table and the numbers), then `layer1` to the cut.
 
-    Args:
-        cardinalities: the number of codes of each categorical column.
-        numeric: the number of numeric columns.
-        cut: the number of ReLU layers.
-        width: the units of each layer, which is also the width of the cut.
-        embedding: the width of a row of the embedding table.
-        sparse: whether the table's gradient is sparse; for large tables, with `tacit.models.adam`.
-        generator: where the first weights come from; torch's own generator if None.
-
     >>> bottom = WideDeepBottom([10, 7], 3)
     >>> bottom.layer_names()
     ['layer1', 'layer2', 'layer3']
@@ -68,16 +59,6 @@ class WideDeepTop(Layered):
     """The label party's half: the layers after the cut, `logit`, and `wide` where it has features of its own.
 
     It needs to know nothing about the feature party's columns.
-
-    Args:
-        cut: the number of layers in the bottom.
-        layers: the number of layers in all; where it equals `cut`, the deep part of the top is only a logit.
-        width: the units of each layer.
-        own_cardinalities: the number of codes of each categorical column of the label party.
-        own_numeric: the number of numeric columns of the label party.
-        logits: 1, or the number of classes.
-        sparse: whether the wide table's gradient is sparse.
-        generator: where the first weights come from; torch's own generator if None.
 
     >>> WideDeepTop(cut=6)(torch.zeros(2, 128)).shape
     torch.Size([2])
@@ -151,13 +132,7 @@ def wide_deep(  # a public entry point: each setting of the network by name
         cardinalities, numeric, cut=cut, width=width, embedding=embedding, sparse=sparse, generator=generator
     )
     top = WideDeepTop(
-        cut=cut,
-        layers=layers,
-        width=width,
-        own_cardinalities=own_cardinalities,
-        own_numeric=own_numeric,
-        logits=logits,
-        sparse=sparse,
-        generator=generator,
-    )
+        cut=cut, layers=layers, width=width, own_cardinalities=own_cardinalities, own_numeric=own_numeric,
+        logits=logits, sparse=sparse, generator=generator,
+    )  # fmt: skip
     return bottom, top

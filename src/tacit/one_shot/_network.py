@@ -26,13 +26,6 @@ class TableTrunk(nn.Module):
 
     Every code has a weight vector of its own in the first layer, small at first: one that few rows have shall not be a
     fingerprint before anything is learnt. Numbers far from their mean are drawn in.
-
-    Args:
-        cardinalities: the number of codes of each categorical column.
-        numeric: the number of numeric columns.
-        width: the units of each layer.
-        layers: how many there are.
-        dropout: the share of units that are left out while learning.
     """
 
     def __init__(
@@ -61,12 +54,7 @@ class TableTrunk(nn.Module):
 
 
 class PictureTrunk(nn.Module):
-    """Pictures of any size to hidden units: three convolutions, each halving the size, then the mean over places.
-
-    Args:
-        channels: the channels of a picture.
-        width: the units.
-    """
+    """Pictures of any size to hidden units: three convolutions, each halving the size, then the mean over places."""
 
     def __init__(self, channels: int, width: int = 64) -> None:
         super().__init__()
@@ -138,16 +126,7 @@ def fit_scorer(
     link: Callable[[Tensor], Tensor] | None = None,
     progress: Progress = lambda *_: None,
 ) -> None:
-    """Fit a network of scores in place, and leave the weights that were best for the rows left out.
-
-    Args:
-        net: rows to scores (batch, outputs).
-        tensors: the rows; call inside `same_draws`.
-        target: what the scores are for.
-        fitting: how.
-        link: from scores to the logits that the target is compared with; None for the scores themselves.
-        progress: is told how far it is.
-    """
+    """Fit a network of scores in place, and leave the weights that were best for the rows left out."""
     rows = len(target.values)
     order = torch.randperm(rows)
     out = order[: max(1, int(rows * fitting.out))] if rows > 1 else order

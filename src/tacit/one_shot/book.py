@@ -50,12 +50,7 @@ def open_book(folder: Path, secret: bytes) -> Book:
 
 
 class Book:
-    """See this module. Use `open_book`; reading one that another process writes to is safe.
-
-    Args:
-        path: of the file.
-        secret: of the party: it draws the coins and seals the releases.
-    """
+    """See this module. Use `open_book`; reading one that another process writes to is safe."""
 
     def __init__(self, path: Path, secret: bytes) -> None:
         self.path = path
@@ -94,13 +89,7 @@ class Book:
         return keyed(self._secret, hashes, what)
 
     def release(
-        self,
-        run_id: str,
-        rows: Rows,
-        mechanism: Mechanism,
-        terms: Terms,
-        *,
-        groups: NDArray[np.int64] | None = None,
+        self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms, *, groups: NDArray[np.int64] | None = None
     ) -> NDArray[Any]:
         """What leaves of these rows: entered, frozen and paid for before it is returned, and the same when asked again.
 

@@ -88,41 +88,20 @@ class Certificate:
         """For JSON, sentences included; what is assumed stands in the first of them."""
         said = asdict(self)
         del said["assumed"]
-        return {
-            **said,
-            "sentence": self.sentence,
-            "posterior": self.posterior,
-            "not_covered": list(NOT_COVERED),
-        }
+        return {**said, "sentence": self.sentence, "posterior": self.posterior, "not_covered": list(NOT_COVERED)}
 
 
 def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None, delta: float = 0.0) -> Certificate:
-    """The certificate of an exchange.
-
-    Args:
-        mechanism: that was used.
-        rows: whose labels were sent.
-        total: of the book, this exchange included.
-        share: of class 1, of two classes.
-        delta: the probability with which the odds of sums may be passed.
-    """
+    """The certificate of an exchange."""
     sent = [mechanism.parameters(), *(release.parameters for release in total.releases)]
     after = mechanism.posterior(share) if share is not None and isinstance(mechanism, Flips) else None
     return Certificate(
-        mechanism=described(mechanism),
-        parameters=dict(mechanism.parameters()),
-        rows=rows,
-        unit=total.unit,
-        auc=mechanism.auc,
-        odds=odds_of(mechanism, delta),
-        total_auc=total.auc,
-        total_odds=total.odds,
-        share=share,
-        after=after,
-        why=mechanism.why if isinstance(mechanism, Flips) else "",
+        mechanism=described(mechanism), parameters=dict(mechanism.parameters()), rows=rows, unit=total.unit,
+        auc=mechanism.auc, odds=odds_of(mechanism, delta), total_auc=total.auc, total_odds=total.odds, share=share,
+        after=after, why=mechanism.why if isinstance(mechanism, Flips) else "",
         delta=delta if isinstance(mechanism, Sums) else total.delta,
         assumed=_ASSUMED if any(mine["mechanism"] == "hidden sums" for mine in sent) else "",
-    )
+    )  # fmt: skip
 
 
 def _up(value: float) -> str:

@@ -34,11 +34,7 @@ CREATE TABLE released (
 
 
 class Charges:
-    """The charges of a book: losses added up, leak AUC and odds read off.
-
-    Args:
-        db: the book's database.
-    """
+    """The charges of a book: losses added up, leak AUC and odds read off."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

@@ -57,11 +57,6 @@ class Bag(nn.Module):
     """A network over columns of levels: every level of every column has a weight vector of its own in the first layer.
 
     Steps and isolated levels are as easy for it as lines. A level is a number of `sizes[column]`, or -1 for "hidden".
-
-    Args:
-        sizes: the number of levels of each column.
-        numbers: how many plain numbers follow.
-        outputs: the number of answers.
     """
 
     starts: Tensor
@@ -92,12 +87,7 @@ class Bag(nn.Module):
 def network(known: Bins, answers: Floats, asked: Bins, *, numbers: int, seed: int) -> Floats:
     """A network of two hidden layers, fitted to numbers by squared error and to yes and no by cross entropy.
 
-    Args:
-        known: levels of known rows.  (rows, width)
-        answers: of these rows, the first `numbers` of them numbers.  (rows, questions)
-        asked: levels of the rows asked for.
-        numbers: how many questions are about numbers.
-        seed: of its first weights and batches.
+    Levels are (rows, width), answers (rows, questions); the first `numbers` of the questions are about numbers.
     """
     model = Bag((LEVELS,) * known.shape[1], known.shape[1], answers.shape[1], seed=seed)
     z, target = _seen(known), torch.from_numpy(answers)
@@ -154,15 +144,6 @@ def forest(
     """Randomised trees (Geurts, Ernst and Wehenkel 2006) that answer all questions at once; the mean over trees.
 
     Every node draws some columns and thresholds and keeps the cut that parts random mixtures of the answers best.
-
-    Args:
-        known: levels of known rows.  (rows, width)
-        answers: of these rows.  (rows, questions)
-        asked: levels of the rows asked for.
-        seed: of all that is drawn.
-        trees: how many.
-        depth: cuts on the way to a leaf.
-        candidates: cuts that a node chooses from.
     """
     rng = np.random.default_rng(seed)
     total = np.zeros((len(asked), answers.shape[1]), dtype=np.float32)
@@ -292,14 +273,7 @@ def _drawn_to_all(answers: Floats, counts: Places, sums: Floats) -> Floats:
 
 
 def grouped(groups: NDArray[np.integer[Any]], known: Places, answers: Floats, asked: Places) -> Floats:
-    """The mean answers of the known rows in the same groups, averaged over the partitions.
-
-    Args:
-        groups: of all rows.  (rows, partitions)
-        known: known rows.
-        answers: of these.
-        asked: rows asked for.
-    """
+    """The mean answers of the known rows in the same groups, averaged over the partitions."""
     parts = [groups[:, [place]] for place in range(groups.shape[1])]
     found = [exact(Table.look_up(part[known], part[asked]), answers) for part in parts]
     return np.asarray(np.mean(found, axis=0), dtype=np.float32)

@@ -166,13 +166,7 @@ def rows_of_chunk(width: int) -> int:
 
 
 class Asking:
-    """A feature party's side of the conversation, over a line that lasts.
-
-    Args:
-        line: makes a `Dialer` of a function that greets over a new link.
-        greeting: one's own words.
-        patience: seconds that a label party may take to say hello.
-    """
+    """A feature party's side of the conversation, over a line that lasts."""
 
     def __init__(
         self, line: Callable[[Callable[[Link], None]], Dialer], greeting: Greeting, *, patience: float = 120.0
@@ -329,14 +323,7 @@ def _answer(name: str, message: Message, tell: Callable[[str, Message], Message]
 
 
 class Received:
-    """Embeddings as they came, in files that are on the disk before they are acknowledged.
-
-    Args:
-        folder: where they lie.
-        count: rows of each.
-        width: numbers of a row.
-        trace: told when one is stored.
-    """
+    """Embeddings as they came, in files that are on the disk before they are acknowledged."""
 
     def __init__(self, folder: Path, count: int, width: int, trace: Callable[[str], None] = lambda _: None) -> None:
         self._trace = trace

@@ -122,10 +122,6 @@ class Flips:
         """The coin of the same series at another limit.
 
         Sent after this one it costs no more than the weaker of the two. Its odds rise with its limit.
-
-        Args:
-            limit: leak AUC.
-            odds: that it must not pass; at most 20 in any case.
         """
         checked, most = limit_of(limit), odds_of(MAX_ODDS if odds is None else odds)
         keep = _widest(self.classes, checked) if self.classes > 2 else int((2 * checked - 1) * WHOLE)

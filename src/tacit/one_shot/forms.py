@@ -55,15 +55,7 @@ class Coding:
 
     @classmethod
     def fit(cls, z: NDArray[np.float32], form: Form, *, width: int, secret: bytes, digest: str) -> Self:
-        """Ranks, and noise in units of each number's deviation, of the training rows' embedding.
-
-        Args:
-            z: the embedding of the training rows.  (rows, numbers)
-            form: wanted.
-            width: of the message.
-            secret: keys the noise.
-            digest: of what made the embedding.
-        """
+        """Ranks, and noise in units of each number's deviation, of the training rows' embedding."""
         kept, version, scale = z[:, : form.width], f"{digest} {form}", ()
         if form.noise:
             spread = kept.std(axis=0, dtype=np.float64)
@@ -94,14 +86,7 @@ class Coding:
 
 
 def shown(inputs: Inputs, columns: Columns, withheld: Collection[str], what: str = "[learn] withheld") -> Inputs:
-    """The inputs without the columns that their owner withholds from the learner.
-
-    Args:
-        inputs: all columns.
-        columns: their names.
-        withheld: names of some.
-        what: the setting, for errors.
-    """
+    """The inputs without the columns that their owner withholds from the learner."""
     unknown = set(withheld) - set(columns.names)
     if unknown:
         raise UsageError(f"{what}: {', '.join(sorted(unknown))} is none of the columns: correct the name")

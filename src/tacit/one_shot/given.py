@@ -40,13 +40,7 @@ def given(
 ) -> dict[str, tuple[Floats, Floats]]:
     """Beliefs of each decoder about each column from all others, with and without the embedding.
 
-    Args:
-        level: levels of the embedding of all rows.  (rows, width)
-        questions: what is asked; columns of one name are hidden together.
-        fit: the known rows that are learnt from.
-        asked: rows asked for.
-        seed: of what is hidden, of first weights and batches.
-        told: how much is done, and how much there is.
+    Levels are (rows, width); columns of one name are hidden together.
     """
     told(0, 4)
     view = _View(level, questions, fit)

@@ -36,15 +36,9 @@ def agreement(mechanism: Sums, contract: str, run: str, rows: int, *, units: boo
         units: whether several of them may belong to one unit.
     """
     return Agreement(
-        contract=contract,
-        run=run,
-        mechanism=json.dumps(mechanism.parameters(), sort_keys=True),
-        rows=rows,
-        group=mechanism.groups,
-        partitions=mechanism.partitions,
-        reach=mechanism.reach,
-        units=units,
-    )
+        contract=contract, run=run, mechanism=json.dumps(mechanism.parameters(), sort_keys=True), rows=rows,
+        group=mechanism.groups, partitions=mechanism.partitions, reach=mechanism.reach, units=units,
+    )  # fmt: skip
 
 
 def check_enough_rows(size: int, count: int, what: str) -> None:
@@ -56,13 +50,7 @@ def check_enough_rows(size: int, count: int, what: str) -> None:
 
 
 def noise_of(mechanism: Sums, secret: bytes, run: str) -> Noise:
-    """The noise of hidden sums: keyed by the mechanism's name too, it has nothing to do with that of open ones.
-
-    Args:
-        mechanism: that is certified.
-        secret: of the label party.
-        run: as of `agreement`.
-    """
+    """The noise of hidden sums: keyed by the mechanism's name too, it has nothing to do with that of open ones."""
     return lambda number, batch, count: mechanism.noise(secret, batch, (count,), number=number, run=run)
 
 
@@ -116,10 +104,5 @@ def bits_shown(rows: int, size: int, partitions: int) -> float:
 
     Of a partition it learns how many of the groups have which sum: one of as many cases as there are ways to give the
     sums 0, 1, ..., size to all groups, whose order and rows are drawn by lot.
-
-    Args:
-        rows: that take part in a partition.
-        size: of a group.
-        partitions: how many.
     """
     return partitions * math.log2(math.comb(rows // size + size, size))

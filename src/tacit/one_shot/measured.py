@@ -89,12 +89,7 @@ def added(
     The partner is granted the true labels of half of the rows, and is judged on the other half: trees read its columns
     there, and what was sent adds its log odds. Of several classes the two most frequent are told apart.
 
-    Args:
-        mechanism: that flipped labels; there is no such figure of numbers and sums.
-        columns: what the partner is known to have, as its embedding.  (rows, width)
-        sent: what it was sent.
-        labels: as they are; -1 where there is none.
-        seed: which half is known.
+    There is no such figure of numbers and sums. The columns are what the partner is known to have, as its embedding.
     """
     if not isinstance(mechanism, Flips):
         return None

@@ -35,27 +35,15 @@ def read_mechanism(parameters: Mapping[str, Any]) -> Mechanism:
 
 
 def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None, delta: float = 0.005) -> Mechanism:
-    """The mechanism for what was agreed on, at the label party's limit and odds.
-
-    Args:
-        exchange: what was agreed on.
-        limit: the leak AUC of a label.
-        odds: the factor by which its odds change at most.
-        delta: with which probability sums may pass that factor.
-    """
+    """The mechanism for what was agreed on, at the label party's limit and odds."""
     if exchange.labels != "flips":
         if limit is None:
             raise UsageError("sums take a limit: set it, as 0.6")
         span = exchange.cells - 1 if exchange.target == "number" else 1
         return sums(
-            limit,
-            odds=odds,
-            delta=None if odds is None else delta,
-            groups=exchange.group_size,
-            partitions=exchange.partitions,
-            span=span,
-            hidden=exchange.labels == "hidden_sums",
-        )
+            limit, odds=odds, delta=None if odds is None else delta, groups=exchange.group_size,
+            partitions=exchange.partitions, span=span, hidden=exchange.labels == "hidden_sums",
+        )  # fmt: skip
     if exchange.target == "number":
         assert exchange.low is not None  # the contract was checked
         assert exchange.high is not None

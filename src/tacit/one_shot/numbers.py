@@ -138,14 +138,10 @@ class NumberFlips:
     def parameters(self) -> dict[str, Any]:
         """The randomizer for a peer or a ledger, for JSON; whole numbers of 64 bits are texts, floats hexadecimal."""
         return {
-            "mechanism": _NAME,
-            "version": _VERSION,
-            "low": self.low.hex(),
-            "high": self.high.hex(),
+            "mechanism": _NAME, "version": _VERSION, "low": self.low.hex(), "high": self.high.hex(),
             "outputs": [output.hex() for output in self.outputs],
-            "table": [[str(part) for part in row] for row in self.table],
-            "prior": [str(part) for part in self.prior],
-        }
+            "table": [[str(part) for part in row] for row in self.table], "prior": [str(part) for part in self.prior],
+        }  # fmt: skip
 
     @classmethod
     def read(cls, parameters: Mapping[str, Any]) -> NumberFlips:
@@ -288,13 +284,9 @@ def _program(
         shape=(2 * cells, size + cells),
     )
     solved = linprog(
-        np.concatenate([cost, np.zeros(cells)]),
-        A_ub=between.tocsr(),
-        b_ub=np.zeros(2 * size),
-        A_eq=exact.tocsr(),
-        b_eq=np.concatenate([np.ones(cells), grid]),
-        method="highs-ds",
-    )
+        np.concatenate([cost, np.zeros(cells)]), A_ub=between.tocsr(), b_ub=np.zeros(2 * size), A_eq=exact.tocsr(),
+        b_eq=np.concatenate([np.ones(cells), grid]), method="highs-ds",
+    )  # fmt: skip
     return None if solved.x is None else np.clip(solved.x[:size].reshape(cells, cells), 0, None)
 
 

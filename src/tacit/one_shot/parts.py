@@ -21,14 +21,7 @@ from tacit.errors import StorageError, UsageError
 
 
 def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[[str], None] = lambda _: None) -> Path:
-    """A folder of results, for its owner alone: made by `make` beside it, and given its name when all is on the disk.
-
-    Args:
-        folder: where it is to be.
-        name: of it.
-        make: writes the results to a folder.
-        trace: told when they are made, and when they have their name.
-    """
+    """A folder of results, for its owner alone: made by `make` beside it, given its name when all is on the disk."""
     path, fresh = folder / name, folder / f"{name}.part"
     if not path.exists():
         with storing(path):

@@ -44,17 +44,7 @@ def pretrain(
     threads: int = 1,
     progress: Progress = lambda *_: None,
 ) -> TableTrunk | PictureTrunk:
-    """A trunk that has learnt from rows alone.
-
-    Args:
-        inputs: all rows there are, of a table or as pictures (rows, channels, height, width).
-        epochs: how often each is seen.
-        replaced: the share of cells that are replaced; tables only.
-        width: the units of the trunk.
-        seed: what is drawn.
-        threads: how many may be used.
-        progress: is told how far it is.
-    """
+    """A trunk that has learnt from rows alone."""
     count("epochs", epochs)
     if not 0 < replaced < 1:
         raise UsageError(f"replaced must be a share between 0 and 1, not {replaced}")
@@ -65,13 +55,9 @@ def pretrain(
         if isinstance(inputs, Inputs):
             side = nn.Linear(width, sum(inputs.cardinalities) + inputs.numeric.shape[1])
             _fit(
-                trunk,
-                side,
-                len(inputs),
-                lambda rows: _masked_loss(trunk, side, inputs, rows, replaced),
-                epochs,
+                trunk, side, len(inputs), lambda rows: _masked_loss(trunk, side, inputs, rows, replaced), epochs,
                 progress,
-            )
+            )  # fmt: skip
         else:
             side = nn.Linear(width, width)
             _fit(trunk, side, len(inputs), lambda rows: _views_loss(trunk, side, inputs[rows]), epochs, progress)
@@ -79,12 +65,7 @@ def pretrain(
 
 
 def _fit(
-    trunk: nn.Module,
-    side: nn.Module,
-    rows: int,
-    loss_of: Callable[[Tensor], Tensor],
-    epochs: int,
-    progress: Progress,
+    trunk: nn.Module, side: nn.Module, rows: int, loss_of: Callable[[Tensor], Tensor], epochs: int, progress: Progress
 ) -> None:
     """Learn for some epochs; a last batch of one row is left out."""
     optimizer = torch.optim.AdamW([*trunk.parameters(), *side.parameters()], lr=2e-3)

@@ -31,13 +31,7 @@ class Reader:
 
     @classmethod
     def fit(cls, given: Any, train: NDArray[np.intp], what: str) -> Self:
-        """A reader of rows like these.
-
-        Args:
-            given: a polars or pandas DataFrame, a NumPy array, a tensor, or `Inputs`.
-            train: the training rows.
-            what: the argument's name, for errors.
-        """
+        """A reader of rows like these."""
         rows = _plain(given, what)
         if isinstance(rows, Inputs):
             return cls(_counted(rows), None, "inputs")

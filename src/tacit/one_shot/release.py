@@ -342,17 +342,13 @@ def _summary(found: list[Finding], attack: _Attack) -> ReleaseAudit:
     cut, draw = len(attack.drawn.check), attack.drawn
     matches = attack.table.matches[cut : cut + len(draw.judged)]
     return ReleaseAudit(
-        findings=ordered,
-        worst=worst,
-        sure=sure,
-        slack=slack,
+        findings=ordered, worst=worst, sure=sure, slack=slack,
         known={"learnt": len(draw.fit), "looked up": attack.looked_up, "checked": cut},
         judged={name: int(member[cut:].sum()) for name, member in attack.slices.items()},
-        matched=float((matches > 0).mean()),
-        fingerprints=float(((matches > 0) & (matches <= decoders.FEW)).mean()),
+        matched=float((matches > 0).mean()), fingerprints=float(((matches > 0) & (matches <= decoders.FEW)).mean()),
         equal=_equal(attack.z, attack.questions.inputs, np.concatenate([draw.looked_up, draw.judged])),
         notes=_notes(ordered, attack),
-    )
+    )  # fmt: skip
 
 
 def _notes(found: tuple[Finding, ...], attack: _Attack) -> tuple[str, ...]:

@@ -145,13 +145,6 @@ def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism
 
     Cheap where there is none that tells so little: glances at three of them. Else what is learnt from four fifths of
     the flipped labels shows on the last fifth what it is worth, as do they.
-
-    Args:
-        first: what was learnt, in its form.
-        learner: that learnt it.
-        sent: labels as they were sent, of the training rows.
-        mechanism: how they were flipped.
-        home: of the feature party.
     """
     if first.audit is None or not isinstance(home.shown, Inputs):
         return first  # there is nothing to compare

@@ -18,12 +18,7 @@ _BLOCK = 64  # rows
 
 
 def in_blocks(apply: Callable[..., Tensor], tensors: Sequence[Tensor]) -> Tensor:
-    """What a function gives for rows.
-
-    Args:
-        apply: rows of each tensor to a row each.
-        tensors: with one row for each example.
-    """
+    """What a function gives for rows."""
     found = []
     for start in range(0, max(1, len(tensors[0])), _BLOCK):
         some = [tensor[start : start + _BLOCK] for tensor in tensors]

@@ -81,11 +81,7 @@ class Before:
 
 
 class Shipments:
-    """See this module.
-
-    Args:
-        folder: of the party's embeddings; made where there is none.
-    """
+    """See this module."""
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
@@ -109,12 +105,7 @@ class Shipments:
         Whether it may leave: not where something has left of these rows that the audit has not seen, as in a run that
         overlaps with this one; then nothing is entered, and the audit is to be made again.
 
-        Args:
-            run_id: of this run over this alignment.
-            keys: of the rows.
-            shipment: what is told of it.
-            values: bytes of an embedding, or int64 numbers of groups.
-            seen: versions that the audit knew of; None if it does not matter.
+        `seen` are the versions that the audit knew of; None if it does not matter.
         """
         raw = keys.tobytes()
         with self._open() as db:
@@ -134,11 +125,6 @@ class Shipments:
         """Write down that further rows of a run are about to leave, some at a time, for they may be many; once.
 
         What has left of a row in this run before, number by number the same, is in the book already.
-
-        Args:
-            run_id: of this shipment.
-            shipment: what is told of it; its run has been entered before.
-            batches: keys of rows, and their embedding.
         """
         same = "key = ?1 AND codes = ?3 AND version IN (SELECT version FROM shipments WHERE run = ?4)"
         insert = f"INSERT OR IGNORE INTO sent SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM sent WHERE {same})"
@@ -157,12 +143,6 @@ class Shipments:
 
         What has left of a row in this run before, number by number the same, is in the book already. A row of which
         other numbers left in this shipment goes into the next one, and so on: there are as many as a row has changed.
-
-        Args:
-            run_id: of this shipment.
-            shipment: what is told of it; its version is that of the first one.
-            keys: of the rows.
-            values: their embedding.
         """
         same = "key = ?1 AND codes = ?2 AND version IN (SELECT version FROM shipments WHERE run = ?3)"
         with self._open() as db:

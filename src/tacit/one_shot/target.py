@@ -33,14 +33,7 @@ class Target:
 
 
 def read_target(column: pl.Series, exchange: Exchange, *, train: int, rows: NDArray[np.int64] | None = None) -> Target:
-    """The labels of a column, or an error that names the first row that is wrong.
-
-    Args:
-        column: of all aligned rows, in the common order.
-        exchange: what was agreed on about them.
-        train: how many of the rows are for training.
-        rows: their numbers in the party's file, so that an error can name them.
-    """
+    """The labels of a column, or an error that names the first row that is wrong."""
     values = to_float(column).fill_null(np.nan).to_numpy()
     number = np.arange(len(values)) if rows is None else rows
     known = ~np.isnan(values)
@@ -86,13 +79,7 @@ def _check_rare(values: NDArray[np.float64], exchange: Exchange, name: str) -> N
 
 
 def figures(target: Target, rows: slice, scores: NDArray[np.float64]) -> dict[str, float]:
-    """How well scores tell the labels of some rows: AUC of two classes, and what more classes and numbers have.
-
-    Args:
-        target: all labels.
-        rows: which of them the scores are about.
-        scores: the probability of class 1, those of all classes, or numbers.
-    """
+    """How well scores tell the labels of some rows: AUC of two classes, and what more classes and numbers have."""
     known = target.known[rows]
     truth, score = target.values[rows][known], scores[known]
     if not len(truth):

@@ -58,11 +58,7 @@ def runs(count: NDArray[np.integer], share: float, most: int) -> Iterator[tuple[
 
 
 class Embedded:
-    """An embedding of known rows, as far as values of a column are ordered by it.
-
-    Args:
-        z: (rows, width)
-    """
+    """An embedding of known rows, as far as values of a column are ordered by it."""
 
     def __init__(self, z: NDArray[np.generic]) -> None:
         self.ranks: Floats = rankdata(z, axis=0)

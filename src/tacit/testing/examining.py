@@ -43,13 +43,7 @@ def examine(
     *,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> list[Outcome]:
-    """Run checks, each on its own; one that fails stops no other.
-
-    Args:
-        subject: what is examined.
-        checks: such as `CHECKS`.
-        progress: called with the name of a check, the number of checks done and of all.
-    """
+    """Run checks, each on its own; one that fails stops no other."""
     found = []
     for done, check in enumerate(checks):
         progress(check.__name__.replace("_", " "), done, len(checks))

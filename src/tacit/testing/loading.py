@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 from tacit.contracts import EmbeddingProtection, Protection
 from tacit.errors import UsageError
+from tacit.plugins import run_file
 from tacit.testing.examining import where
 
 
@@ -32,12 +31,7 @@ class Loaded:
 
 
 def load(spec: str, options: Mapping[str, object]) -> Loaded:
-    """The protection that a file makes.
-
-    Args:
-        spec: the file's path, or path:factory.
-        options: what the factory is called with.
-    """
+    """The protection that a file makes."""
     path, _, name = spec.rpartition(":") if not spec.endswith(".py") else (spec, "", "")
     file = Path(path or spec)
     if not file.is_file():
@@ -56,15 +50,10 @@ def load(spec: str, options: Mapping[str, object]) -> Loaded:
 
 def _module(file: Path) -> ModuleType:
     """The file's module, run as Python runs a script: what lies beside it can be imported."""
-    name = f"tacit_conformance.{file.stem}"  # its last part is the file's name, as for our own protections
-    spec = importlib.util.spec_from_file_location(name, file.resolve())
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{file} is no Python file: its name must end with .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    sys.path.append(str(file.resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        return run_file(file, f"tacit_conformance.{file.stem}")  # its last part names it, as for our own protections
+    except UsageError:
+        raise
     except SyntaxError as error:
         line = f", line {error.lineno}: {(error.text or '').strip()}" if error.lineno else ""
         raise UsageError(f"{file}{line}: {error.msg}: correct it") from None
@@ -73,9 +62,6 @@ def _module(file: Path) -> ModuleType:
             f"{file} can't be imported: {type(error).__name__}: {error}{where(error, file.resolve())}: "
             f"see that `python {file}` runs"
         ) from error
-    finally:
-        sys.path.remove(str(file.resolve().parent))
-    return module
 
 
 def _factory(file: Path, module: ModuleType, name: str) -> tuple[str, Callable[..., Any]]:

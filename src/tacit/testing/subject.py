@@ -115,11 +115,7 @@ class Subject:
     def update(self, batch: Batch, state: Any, noise: Noise | int = 7, *, world: int = 0) -> Protected:
         """One step of a run, on copies: what a protection does to its arguments is no business of other checks.
 
-        Args:
-            batch: what to protect.
-            state: of the run so far.
-            noise: its source, or the seed of one.
-            world: seed of every generator that belongs to nobody, which should make no difference.
+        The `world` seeds every generator that belongs to nobody, which should make no difference.
         """
         return self._called(self.protection.update, batch, world, noise, state)
 

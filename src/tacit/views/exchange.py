@@ -14,13 +14,7 @@ Stall = tuple[float, float, str]
 
 
 def exchange_of(status: Mapping[str, Any], stalls: Sequence[Stall], report: Mapping[str, Any]) -> dict[str, Any]:
-    """What a page shows of an exchange.
-
-    Args:
-        status: of the run.
-        stalls: when it stood still.
-        report: of the run; empty where there is none yet.
-    """
+    """What a page shows of an exchange."""
     exchange = report.get("exchange") or {}
     release = exchange.get("release") or {}
     return {

@@ -35,11 +35,7 @@ def damage(place: Place, error: Exception) -> str:
 
 
 def find(roots: Sequence[Path | str]) -> list[Place]:
-    """All runs and sweeps under some folders, newest first. Links are not followed, and what can't be read is left out.
-
-    Args:
-        roots: parties' folders, run folders, sweeps, or any folder above them.
-    """
+    """All runs and sweeps under some folders, newest first; links are not followed, what can't be read is left out."""
     places: dict[Path, tuple[float, Place]] = {}
     for root in roots:
         for folder, mark, kind in _marked(Path(root).resolve()):
@@ -47,7 +43,8 @@ def find(roots: Sequence[Path | str]) -> list[Place]:
                 changed = mark.stat().st_mtime
             except OSError:
                 continue
-            places[folder] = changed, Place(_id(folder), kind, folder, _name(folder, kind))
+            short = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+            places[folder] = changed, Place(short, kind, folder, _name(folder, kind))
     return [place for _, place in sorted(places.values(), key=lambda pair: (-pair[0], pair[1].name))]
 
 
@@ -66,10 +63,6 @@ def _marked(root: Path) -> Iterator[tuple[Path, Path, Literal["run", "sweep"]]]:
         elif "waves" in inner:
             yield folder, folder / "waves", "sweep"
             inner.clear()
-
-
-def _id(folder: Path) -> str:
-    return hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
 
 
 def _name(folder: Path, kind: str) -> str:

@@ -35,13 +35,7 @@ def rate_now(lines: Sequence[Line]) -> float | None:
 
 
 def pace_of(lines: Sequence[Line], events: Sequence[dict[str, Any]], points: int) -> dict[str, Any]:
-    """The pace for a page: rates, stalls, reconnections, the journal.
-
-    Args:
-        lines: of the pace.
-        events: of the log.
-        points: that are shown, at most; more lines are thinned evenly.
-    """
+    """The pace for a page: rates, stalls, reconnections, the journal."""
     every = max(1, -(-len(lines) // points))
     kept = list(lines[::every])
     if lines and kept[-1] != lines[-1]:

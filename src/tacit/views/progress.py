@@ -20,22 +20,11 @@ class Show(Protocol):
     """What a command calls to tell how far it is."""
 
     def __call__(self, what: str, done: int, total: int, /) -> None:
-        """Tell it.
-
-        Args:
-            what: is being done.
-            done: the part that is done.
-            total: the whole; 0 where nobody knows.
-        """
+        """Tell what is being done, how much of it is done, and how much there is; 0 where nobody knows."""
 
 
 class Pace:
-    """How fast the work goes and how long it will take, from when which part of it was done.
-
-    Args:
-        unit: what is counted, in the plural, as "steps".
-        now: a clock that never goes back.
-    """
+    """How fast the work goes and how long it will take, from when which part of it was done."""
 
     def __init__(self, unit: str, now: Callable[[], float] = time.monotonic) -> None:
         self._unit = unit
@@ -54,7 +43,8 @@ class Pace:
         if not total or done <= before or here <= since:
             return ""
         rate = (done - before) / (here - since)
-        speed = "" if phase[0] == "loading" else f"{_figure(rate)} {self._counted(what)}/s, "
+        figure = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        speed = "" if phase[0] == "loading" else f"{figure} {self._counted(what)}/s, "
         return f"{speed}{_clock((total - done) / rate)} left"
 
     def counted(self, what: str, done: int, total: int) -> str:
@@ -72,14 +62,7 @@ class Pace:
 def one_bar(
     *, quiet: bool, first: str, unit: str = "steps", now: Callable[[], float] = time.monotonic
 ) -> Iterator[Show]:
-    """What to call while a long command runs; it shows a bar, or lines where the error stream is no terminal.
-
-    Args:
-        quiet: shows nothing at all.
-        first: what is being done at the beginning.
-        unit: what the parts are, in the plural.
-        now: a clock that never goes back.
-    """
+    """What to call while a long command runs; it shows a bar, or lines where the error stream is no terminal."""
     if quiet:
         yield lambda *_: None
         return
@@ -134,10 +117,6 @@ def _lines(pace: Pace, now: Callable[[], float]) -> Show:
         print(f"tacit: {', '.join(said)}", file=sys.stderr, flush=True)
 
     return show
-
-
-def _figure(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def _clock(seconds: float) -> str:

@@ -61,18 +61,14 @@ def frame(reader: Reader) -> pl.DataFrame:
     """Every figure as one long table: place, run, party, group, name, measure, step, time, value, low, high.
 
     The pace of a run is the group "pace", with times and no steps: "turn" and "journal_bytes".
-
-    Args:
-        reader: of a run or a sweep, refreshed.
     """
     import polars as pl
 
+    pieces = []
     if isinstance(reader, SweepReader):
-        pieces = [
-            _figures((reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None), curve)
-            for point in reader.points
-            for curve in reader.replica(point["replica"], points=_ALL)["curves"]
-        ]
+        for point in reader.points:
+            who = (reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None)
+            pieces += [_figures(who, series.shown(_ALL)) for series in reader.series(point["replica"]).values()]
     else:
         who = (reader.place.id, reader.status.get("run"), reader.status.get("party"))
         pieces = [_figures(who, series.shown(_ALL)) for series in reader.series.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -122,13 +122,7 @@ class RunReader:
         }  # fmt: skip
 
     def detail(self, points: int = 2000, first: float | None = None, last: float | None = None) -> dict[str, Any]:
-        """What a page about this run shows.
-
-        Args:
-            points: of a curve, at most.
-            first: step at which curves begin; the very first if not given.
-            last: step at which they end.
-        """
+        """What a page about this run shows."""
         report = self.report or {}
         leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
         pace = pace_of(self.pace, self.events, points)
@@ -155,14 +149,8 @@ class RunReader:
                 raise DataError(f"{path} is a pipe or a device, which no run has written: remove it")
 
     def _add(
-        self,
-        curves: dict[str, Series],
-        key: str,
-        x: float,
-        y: Any,
-        interval: tuple[float, float] | None = None,
+        self, curves: dict[str, Series], key: str, x: float, y: Any, interval: tuple[float, float] | None = None
     ) -> None:
-        """One more figure of a curve, whose key is its group and its name."""
         if type(y) not in (int, float) or (type(y) is int and abs(y) > _LARGEST):
             return
         if key not in curves:
@@ -209,7 +197,6 @@ class RunReader:
                 self.pace.append((float(time), turn, state, journal))
 
     def _report(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """The report, and what is wrong with it; neither where there is none."""
         path = self.place.path / REPORT
         if not path.exists():
             return None, []
@@ -221,7 +208,6 @@ class RunReader:
             return None, [str(error)]
 
     def _step(self, epochs: float) -> int:
-        """The step at which so many epochs are done."""
         return round(epochs * (self.steps or 1))
 
     def _limit(self) -> float | None:
@@ -288,12 +274,8 @@ class RunReader:
         cuts = np.unique(np.linspace(0, len(longest), min(_SPARK, len(longest)) + 1).astype(int))
         alike = [curve for curve in looked if len(curve) == len(longest)]
         pieces = list(pairwise(cuts.tolist()))
+        means = [[curve.mean(first, last) for curve in alike] for first, last in pieces]
         return {
             "x": [longest.x[last - 1] for _, last in pieces],
-            "y": finite([_largest(curve.mean(first, last) for curve in alike) for first, last in pieces]),
+            "y": finite([max(filter(math.isfinite, some), default=math.nan) for some in means]),
         }
-
-
-def _largest(values: Iterable[float]) -> float:
-    """The largest that is a number; NaN where none is."""
-    return max((value for value in values if math.isfinite(value)), default=math.nan)

@@ -68,12 +68,7 @@ class Series:
         return curve
 
     def mean(self, first: int, last: int) -> float:
-        """Of the looks from one place to another, folded as a whole; NaN where none of them is a number.
-
-        Args:
-            first: place of the first look; one before all of them stands for the very first.
-            last: place behind the last look.
-        """
+        """Of the looks from one place to another, folded as a whole; NaN where none of them is a number."""
         known = [value for value in self.raw[max(0, first) : last] if math.isfinite(value)]
         mean = math.fsum(known) / len(known) if known else math.nan
         return folded(mean) if self.measure == "leak_auc" else mean
@@ -119,11 +114,7 @@ def thinned(y: NDArray[np.float64], points: int) -> NDArray[np.int64]:
 
 
 def by_protection(columns: Sequence[tuple[str, Cells]]) -> dict[str, Any] | None:
-    """One row for each attack, one column for each protection; None where there is neither.
-
-    Args:
-        columns: labels and what each attack reached under them.
-    """
+    """One row for each attack, one column for each protection; None where there is neither."""
     names = dict.fromkeys(name for _, cells in columns for name in cells)
     if not names:
         return None

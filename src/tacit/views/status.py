@@ -102,7 +102,6 @@ def _wrong(status: Any) -> str:
 
 
 def _is_epoch(line: Any) -> bool:
-    """Whether a line of the history is an epoch and its figures."""
     return isinstance(line, dict) and "epoch" in line and all(type(value) in (int, float) for value in line.values())
 
 
@@ -142,9 +141,6 @@ class Tail:
 
     A line that is not finished is left for the next time. A file that was written anew, or is shorter than before, is
     read from its beginning; whoever keeps what was read before must forget it then.
-
-    Args:
-        path: of the file, which may not be there yet.
     """
 
     def __init__(self, path: Path) -> None:

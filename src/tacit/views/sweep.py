@@ -98,17 +98,11 @@ class SweepReader:
         matrix = _matrix(self._trainings)
         return {**self.card(), "points": self.points, "attacks": attacks, "matrix": matrix, "about": self.about}
 
-    def replica(self, number: int, points: int = 2000) -> dict[str, Any]:
-        """One training of the sweep, as the page of a run shows it.
-
-        Args:
-            number: of the replica.
-            points: of a curve, at most.
-        """
+    def series(self, number: int) -> dict[str, Series]:
+        """Every curve of one training of the sweep, by group and name."""
         import polars as pl
 
-        trainings = [row for row in self._trainings if row["replica"] == number]
-        if self.table is None or not trainings:
+        if self.table is None or all(row["replica"] != number for row in self._trainings):
             raise UsageError(f"{self.place.name} has no training {number}")
         parts = self.table.filter(pl.col("replica") == number, pl.col("part") != "whole").sort("step")
         curves = [Series(name, "utility") for name in UTILITY if name not in _COSTS]
@@ -117,7 +111,12 @@ class SweepReader:
             ends = (f"{curve.name} low", f"{curve.name} high") if curve.group == "gate" else ()
             for step, value, *interval in parts.select("step", curve.name, *ends).drop_nulls().iter_rows():
                 curve.add(step, value, (interval[0], interval[1]) if interval else None)
-        curves = [curve for curve in curves if len(curve)]
+        return {f"{curve.group}/{curve.name}": curve for curve in curves if len(curve)}
+
+    def replica(self, number: int, points: int = 2000) -> dict[str, Any]:
+        """One training of the sweep, as the page of a run shows it."""
+        curves = self.series(number).values()
+        trainings = [row for row in self._trainings if row["replica"] == number]
         return {
             "id": self.place.id, "kind": "replica", "name": self.place.name, **_point(trainings[0]), "steps": None,
             "limits": None, "measure": "leak_auc", "curves": [curve.shown(points) for curve in curves],
@@ -152,13 +151,14 @@ def _point(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _matrix(trainings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    return by_protection(
-        [(_label(row), {_spelled(name): _ends(row, name) for name in leaks_of(row)}) for row in trainings]
-    )
+    columns = []
+    for row in trainings:
+        spelled = {name: name.rpartition("@") for name in leaks_of(row)}
+        columns.append((_label(row), {(spelled[name][0], spelled[name][2]): _ends(row, name) for name in spelled}))
+    return by_protection(columns)
 
 
 def _ends(row: dict[str, Any], name: str) -> list[float | None]:
-    """A figure and its interval."""
     return [row.get(column) for column in (name, f"{name} low", f"{name} high")]
 
 
@@ -172,12 +172,6 @@ def _odd(table: pl.DataFrame) -> list[str]:
         elif name in needed or "@" in name or name in WORST:
             odd += [] if kind.is_numeric() or str(kind) == "Null" else [name]
     return odd
-
-
-def _spelled(column: str) -> tuple[str, str]:
-    """The attack and what it was tried on, of a leak's column."""
-    attack, _, layer = column.rpartition("@")
-    return attack, layer
 
 
 def _label(row: dict[str, Any]) -> str:

@@ -22,14 +22,9 @@ _NEIGHBOURS = 32  # rows that a row is compared with
 _COMPONENTS = 256  # numbers of an embedding and of a gradient that the fit sees; wider ones are projected
 
 FACTS = Facts(
-    order=120,
-    needs=("labels", "embedding"),
-    variants=({}, {"fit": "network"}),
-    joined=("mean",),
-    steers=True,
-    live=True,
-    sweep="last batches",
-)
+    order=120, needs=("labels", "embedding"), variants=({}, {"fit": "network"}), joined=("mean",), steers=True,
+    live=True, sweep="last batches",
+)  # fmt: skip
 
 
 def contextual(fit: Literal["slope", "network"] = "slope") -> Attack:

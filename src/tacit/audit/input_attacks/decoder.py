@@ -24,10 +24,7 @@ FACTS = Facts(order=20)
 
 
 def decoder(
-    share: float = 0.5,
-    mirror: nn.Module | None = None,
-    hidden: Sequence[int] = (512, 512),
-    updates: int = 3000,
+    share: float = 0.5, mirror: nn.Module | None = None, hidden: Sequence[int] = (512, 512), updates: int = 3000
 ) -> InputAttack:
     """Guesses inputs by a network trained from scratch on a share of pairs, which it never saw in training.
 

@@ -43,12 +43,7 @@ def distance_correlation(
 
 
 def by_batch_size(
-    x: Tensor,
-    z: Tensor,
-    *,
-    sizes: Sequence[int] = (64, 128, 256, 512, 1024),
-    noise: Noise,
-    unbiased: bool = False,
+    x: Tensor, z: Tensor, *, sizes: Sequence[int] = (64, 128, 256, 512, 1024), noise: Noise, unbiased: bool = False
 ) -> dict[int, Estimate]:
     """The same at several batch sizes, so that what is chance in the plain correlation can be seen to fall.
 

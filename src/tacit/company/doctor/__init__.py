@@ -37,12 +37,7 @@ _SEGMENTS = 3  # of the journal, between two checkpoints each: the last two and 
 
 
 def examine(folder: str | Path | None = None, *, progress: Progress = lambda *_: None) -> list[Finding]:
-    """Check this machine and, if one is named, a party's folder.
-
-    Args:
-        folder: the party's; None checks the machine alone.
-        progress: told what is being looked at, how many checks are done, and how many there are at least.
-    """
+    """Check this machine and, if one is named, a party's folder."""
     findings: list[Finding] = []
     for name, check in _checks(None if folder is None else Path(folder)):
         try:
@@ -111,7 +106,6 @@ def _or_none(ask: Callable[[], T]) -> T | None:
 
 
 def _keys(opened: Folder) -> Finding:
-    """Keys that are there, are the owner's alone, and belong to the certificate."""
     name, secret = opened.identity.name, opened.secret
     return ok(f"those of {name}, for their owner alone; the secret of the noise has {len(secret)} bytes")
 
@@ -123,7 +117,6 @@ def _nobody(opened: Folder) -> Finding:
 
 
 def _dates(pem: bytes, do: str) -> Finding:
-    """Whether a certificate is valid now, and for some time yet."""
     certificate, now = certificates.read(pem, dates=False), datetime.now(UTC)
     valid = f"valid from {certificate.not_before:%Y-%m-%d} to {certificate.not_after:%Y-%m-%d}"
     if now < certificate.not_before:
@@ -148,7 +141,6 @@ def _contract(opened: Folder) -> Finding:
 
 
 def _data(opened: Folder) -> Finding:
-    """The party's table: there, a table, with the columns that party.toml names."""
     table, path = opened.table, opened.data
     wanted = list(dict.fromkeys((*table.ids, *table.columns)))
     check_columns(path, wanted)
@@ -170,7 +162,6 @@ def _needed(opened: Folder, agreed: Contract) -> int:
 
 
 def _runs(opened: Folder) -> Iterator[tuple[str, Check]]:
-    """A check for each run, and one for what a crash left behind."""
     for run in read(opened.path):
         yield f"run {run['run']}", partial(_run, run)
     left = sorted((opened.path / "runs").rglob("*.part"))

@@ -93,11 +93,7 @@ def gpu() -> Finding:
 
 
 def clock(now: datetime | None = None) -> Finding:
-    """What can be known about the clock without asking anybody.
-
-    Args:
-        now: what it shows; it is read if not given.
-    """
+    """What can be known about the clock without asking anybody."""
     now = now or datetime.now(UTC)
     shown = f"it shows {now:%Y-%m-%d %H:%M:%S} UTC"
     if now < _OLDEST:
@@ -106,12 +102,7 @@ def clock(now: datetime | None = None) -> Finding:
 
 
 def disk(folder: Path, needed: int | None = None) -> Finding:
-    """Free space, and how long a small write takes until it is on the disk.
-
-    Args:
-        folder: where a run writes; a probe file is made there and removed.
-        needed: bytes that a run may take; None where nobody knows.
-    """
+    """Free space, and how long a small write takes until it is on the disk."""
     free = shutil.disk_usage(folder).free
     try:
         taken = _fsync(folder)

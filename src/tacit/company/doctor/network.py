@@ -14,15 +14,7 @@ _SECONDS = 5.0  # for each step
 
 
 def reach(address: str, identity: Identity, peer: str, pinned: bytes, *, seconds: float = _SECONDS) -> Finding:
-    """Try a TLS handshake with the label party, and say which step fails; nothing is sent beyond that.
-
-    Args:
-        address: host and port.
-        identity: who we are.
-        peer: whom we expect there.
-        pinned: the peer's certificate.
-        seconds: the longest that one step may take.
-    """
+    """Try a TLS handshake with the label party, and say which step fails; nothing is sent beyond that."""
     host, _, number = address.rpartition(":")
     host = host.strip("[]")
     try:
@@ -39,12 +31,7 @@ def reach(address: str, identity: Identity, peer: str, pinned: bytes, *, seconds
 
 
 def port(address: str, runs: list[int]) -> Finding:
-    """Whether the label party can listen at its address.
-
-    Args:
-        address: host and port.
-        runs: the processes of this party's runs that are alive; one of them may have the port.
-    """
+    """Whether the label party can listen at its address."""
     host, _, number = address.rpartition(":")
     host = host.strip("[]")
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from tacit.align.ids import read_ids
 from tacit.company.doctor.finding import Finding, ok, problem, warning
 from tacit.company.folder import Folder
+from tacit.company.one_shot_common import check_at_home
 from tacit.company.one_shot_label import mechanism_of
 from tacit.config import ODDS_BUDGET, Head, Learn, OneShotContract
 from tacit.errors import DataError
@@ -31,17 +31,11 @@ def exchange_checks(opened: Folder, agreed: OneShotContract) -> Iterator[tuple[s
 
 
 def _learner(opened: Folder) -> Finding:
-    """Whether the package is here that the party's half needs."""
+    check_at_home(opened)  # which says what is missing
     config = opened.config
     head, learn = config.head or Head(), config.learn or Learn()
     kind, own = (head.kind, head.factory) if config.role == "label" else (learn.learner, learn.factory)
-    if own is not None:
-        return ok(f"your own: {own}")
-    if kind == "trees" and importlib.util.find_spec("lightgbm") is None:
-        other = '[head] kind = "network"' if config.role == "label" else '[learn] learner = "linear"'
-        do = f"pip install -e '.[trees]' in the checkout, or write {other} in party.toml"
-        return problem("trees need the package lightgbm, which is not installed", do)
-    return ok(f"{kind}, and all that it needs is here")
+    return ok(f"{kind}, and all that it needs is here" if own is None else f"your own: {own}")
 
 
 def _limit(opened: Folder, agreed: OneShotContract) -> Finding:
@@ -74,7 +68,6 @@ def _state(opened: Folder) -> Finding:
 
 
 def _coin_id(opened: Folder) -> Finding:
-    """Whether every row has one key of its own, for good."""
     names = list(opened.table.coin_id or opened.table.ids)
     try:
         found = read_ids(opened.data, names, duplicates="error")
@@ -84,7 +77,6 @@ def _coin_id(opened: Folder) -> Finding:
 
 
 def _budget(opened: Folder) -> Finding:
-    """What is left over all exchanges so far."""
     config, path = opened.config, opened.path / "coins" / "book.sqlite"
     budget, odds_budget = config.spendable, ODDS_BUDGET if config.odds_budget is None else config.odds_budget
     most = f"budget {'none' if budget is None else f'{budget:g}'}, odds_budget {odds_budget:g}"

@@ -160,7 +160,6 @@ def _known(name: str) -> str:
 
 
 def _folder(name: str, folder: str | Path | None) -> Path | None:
-    """The folder of a data set, where it needs one."""
     source = SOURCES[name]
     if folder is None and not source.folder:
         return None

@@ -91,10 +91,6 @@ def _category(column: pl.Series) -> Kept:
     return Kept([(column.fill_nan(None) if column.dtype.is_float() else column).cast(pl.String)])
 
 
-def _key(column: pl.Series) -> Kept:
-    return Kept([column.cast(pl.String)], column.is_null())
-
-
 def _is_day(cell: str) -> bool:
     found = re.match(_DATE, cell)
     try:
@@ -115,7 +111,7 @@ KINDS = {
     "number": Cell("a finite number", pl.Float64, _matches(r"| *[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?|nan"), _number),
     "hex": Cell("a hexadecimal number of at most 8 digits", pl.String, _matches(r"|\+?0*[0-9a-f]{1,8}"), _hexadecimal),
     "category": Cell("a category", pl.String, lambda _: True, _category),
-    "key": Cell("an id", pl.String, bool, _key),
+    "key": Cell("an id", pl.String, bool, lambda column: Kept([column.cast(pl.String)], column.is_null())),
     "hour": Cell("an hour as YYMMDDHH", pl.Int64, _is_hour, _hour),
     "day": Cell("a date as YYYY-MM-DD", pl.String, _is_day, _day),
 }

@@ -52,12 +52,7 @@ def parts(
 ) -> Parts:
     """The parts of a source in a folder; what is not there yet is read and written.
 
-    Args:
-        source: what to read.
-        folder: of the parts, which belongs to them alone.
-        rows: only the first so many rows of the source, bad ones included; None for all.
-        skip: whether bad rows are left out; else the first one is raised.
-        progress: called with how much of `source.size` is read.
+    Bad rows are left out with `skip`; else the first one is raised.
     """
     facts = {"format": _FORMAT, **source.facts()}
     if _written(folder / _SOURCE) != facts:

@@ -159,7 +159,6 @@ def header(path: Path, separator: str, remedy: str) -> tuple[str, ...]:
 
 @contextmanager
 def _opened(path: Path, remedy: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The text, and the file that it comes from."""
     try:
         with path.open("rb") as raw:
             if path.suffix == ".gz":

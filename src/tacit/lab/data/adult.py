@@ -61,10 +61,6 @@ def load(
 
     Args:
         folder: holds one of `FILES`, or is such a file itself.
-        rows: use this many people at most, training and test together, drawn at random; None for all.
-        seed: draws the test rows.
-        test_share: the chance of a person to be for testing.
-        bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
     table = people(folder, faults)
@@ -83,12 +79,7 @@ def load(
 
 
 def people(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:
-    """All people of a file or folder, in its order, with an `id` for each; a "?" is a missing value.
-
-    Args:
-        path: a folder that holds one of `FILES`, or such a file itself.
-        faults: what happens to rows that can't be used; the first one is an error if None.
-    """
+    """All people of a file or folder, in its order, with an `id` for each; a "?" is a missing value."""
     path, faults = found(Path(path), FILES, f"{_REMEDY}, and pass their folder"), faults or Faults("raise")
     texts = _texts(path)
     beside = path.with_name("adult.test")
@@ -110,11 +101,6 @@ def write_generated(folder: str | Path, rows: int, seed: int) -> None:
     """Made-up people in the official format: `adult.data`, and a third of them in `adult.test`.
 
     Schooling, hours, age, marriage and capital raise the income, as they do in the real files.
-
-    Args:
-        folder: where the files go; it is made where there is none.
-        rows: people in both files together, at least 3.
-        seed: of everything.
     """
     if rows < 3:
         raise UsageError(f"rows is {rows}: both files need people, so choose a number from 3 on")

@@ -27,11 +27,7 @@ class Album(Protocol):
 
 
 class Folders:
-    """Pictures in one or several folders; where two have the same name, the first one counts.
-
-    Args:
-        folders: looked at without the folders inside them.
-    """
+    """Pictures in one or several folders; where two have the same name, the first one counts."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.place = ", ".join(map(str, folders))
@@ -56,8 +52,7 @@ class Folders:
 class Tar:
     """Pictures in a tar file, which is never unpacked: each one is read from its place in the file.
 
-    Args:
-        path: of the file, which must not be compressed, because a compressed one has no places.
+    It must not be compressed, because a compressed one has no places.
     """
 
     def __init__(self, path: Path) -> None:

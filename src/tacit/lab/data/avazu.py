@@ -35,12 +35,7 @@ _REMEDY = (
     'take train.gz from Kaggle\'s "Click-Through Rate Prediction" (avazu-ctr-prediction), and pass its folder or the '
     "file"
 )
-_KINDS = {
-    "click": "label",
-    **dict.fromkeys(CATEGORIES, "integer"),
-    **dict.fromkeys(_NAMES, "hex"),
-    "hour": "hour",
-}
+_KINDS = {"click": "label", **dict.fromkeys(CATEGORIES, "integer"), **dict.fromkeys(_NAMES, "hex"), "hour": "hour"}
 
 
 def load(  # the options of a data set, by name
@@ -60,17 +55,11 @@ def load(  # the options of a data set, by name
 
     Args:
         path: a folder with one of `FILES`, or such a file.
-        rows: only the first so many rows of the file.
         sample: the share of the rows to use; the papers use all.
-        test_share: the share of these for testing; the papers' is 0.1.
-        seed: of both draws.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
             them, which is 1; most codes are then values of `device_ip` and `device_id`, which belong to few rows each.
         own: what the label party has itself beside the labels: "none", or "all" columns as in the papers; see
             `tacit.lab.data.criteo.load`.
-        cache: a folder for what is kept; None for one beside the file.
-        bad: "raise" an error with the line of a row that can't be read, or "skip" and count such rows.
-        progress: called with the work done and to do.
     """
     both, told = shared(own)
     file = found(Path(path), FILES, _REMEDY)
@@ -84,12 +73,7 @@ def load(  # the options of a data set, by name
         told,
     ]
     return load_streamed(
-        Text(file, Layout(names, _KINDS, remedy=_REMEDY)),
-        Schema("avazu", "click", CATEGORIES, days=True),
-        Options(rows, sample, test_share, seed, min_count),
-        cache=cache,
-        bad=bad,
-        progress=progress,
-        made=made,
+        Text(file, Layout(names, _KINDS, remedy=_REMEDY)), Schema("avazu", "click", CATEGORIES, days=True),
+        Options(rows, sample, test_share, seed, min_count), cache=cache, bad=bad, progress=progress, made=made,
         both=both,
-    )
+    )  # fmt: skip

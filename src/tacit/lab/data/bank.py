@@ -25,9 +25,7 @@ REGISTER_INPUTS = Columns(
 """What the feature party's half of the model sees: the client and the money."""
 
 BANK_INPUTS = Columns(
-    categorical=("contact", "day", "month", "poutcome"),
-    numeric=("campaign", "pdays", "previous"),
-    flagged=("pdays",),
+    categorical=("contact", "day", "month", "poutcome"), numeric=("campaign", "pdays", "previous"), flagged=("pdays",)
 )
 """What the label party's half of the model sees: the calls."""
 
@@ -43,10 +41,6 @@ def load(
 
     Args:
         folder: holds `bank-full.csv`, or `train.csv` and `test.csv`, packed (`.gz`) or not.
-        rows: use this many clients at most, training and test together, drawn at random; None for all.
-        seed: draws the test rows.
-        test_share: the chance of a client to be for testing.
-        bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
     table = pl.concat([_table(path, faults) for path in _paths(Path(folder))]).with_row_index("id")
@@ -67,13 +61,7 @@ def load(
 
 
 def write_generated(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up clients in the official file `bank-full.csv`; an earlier success and a high balance foretell the label.
-
-    Args:
-        folder: where the file goes; it is made where there is none.
-        rows: clients.
-        seed: of everything.
-    """
+    """Made-up clients in the official file `bank-full.csv`; earlier success and a high balance foretell the label."""
     if rows < 2:
         raise UsageError(f"rows is {rows}: choose a number of clients from 2 on")
     draw = np.random.default_rng(seed)

@@ -39,10 +39,6 @@ def load(
 
     Args:
         folder: holds both files.
-        rows: use this many clients at most, training and test together, drawn at random; None for all.
-        seed: draws the test rows.
-        test_share: the chance of a client to be for testing.
-        bad: "raise" or "skip" for rows that can't be used.
     """
     faults = Faults(bad)
     texts = (
@@ -74,13 +70,7 @@ def load(
 
 
 def write_generated(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up clients in the same two files; late payments in the past and a low limit foretell the label.
-
-    Args:
-        folder: where the files go; it is made where there is none.
-        rows: clients; both files know all of them, in orders of their own.
-        seed: of everything.
-    """
+    """Made-up clients in the same two files; late payments in the past and a low limit foretell the label."""
     if rows < 2:
         raise UsageError(f"rows is {rows}: choose a number of clients from 2 on")
     draw = np.random.default_rng(seed)

@@ -57,18 +57,12 @@ def load(  # the options of a data set, by name
 
     Args:
         path: a folder with one of `FILES`, or such a file.
-        rows: only the first so many rows of the file.
         sample: the share of the rows to use; the papers use 0.1.
-        test_share: the share of these for testing; the papers' is 0.1.
-        seed: of both draws.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
             them, which is 1; over the whole file most codes then belong to a few rows each.
         own: what the label party has itself beside the labels. "none" is an advertiser's case and the default: the
             feature party has all columns. "all" repeats the papers' set-up, where both parties see all columns: the
             feature party in the deep part of the model, the label party in the wide part.
-        cache: a folder for what is kept; None for one beside the file.
-        bad: "raise" an error with the line of a row that can't be read, or "skip" and count such rows.
-        progress: called with the work done and to do.
     """
     both, told = shared(own)
     file = found(Path(path), FILES, _REMEDY)
@@ -77,12 +71,7 @@ def load(  # the options of a data set, by name
         told,
     ]
     return load_streamed(
-        Text(file, _LAYOUT),
-        Schema("criteo", "label", CATEGORIES, NUMBERS),
-        Options(rows, sample, test_share, seed, min_count),
-        cache=cache,
-        bad=bad,
-        progress=progress,
-        made=made,
+        Text(file, _LAYOUT), Schema("criteo", "label", CATEGORIES, NUMBERS),
+        Options(rows, sample, test_share, seed, min_count), cache=cache, bad=bad, progress=progress, made=made,
         both=both,
-    )
+    )  # fmt: skip

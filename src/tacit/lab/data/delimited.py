@@ -72,14 +72,7 @@ class Text:
 
 
 def read(path: Path, wanted: Sequence[str], faults: Faults, *, remedy: str) -> Text:
-    """A file with a header, packed (`.gz`) or not.
-
-    Args:
-        path: the file.
-        wanted: columns that it must have; it may have others.
-        faults: what happens to rows with too few or too many fields.
-        remedy: what a user does where the file itself is no good.
-    """
+    """A file with a header, packed (`.gz`) or not."""
     try:
         with _opened(path) as stream:
             return parse(stream, str(path), wanted, faults, remedy=remedy)

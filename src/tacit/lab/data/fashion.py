@@ -102,13 +102,7 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
 
 
 def pictures(folder: str | Path = FOLDER, *, rows: int | None = None, test_rows: int | None = None) -> Fashion:
-    """Both parts, from the four idx files of a folder.
-
-    Args:
-        folder: where the files are, packed or not.
-        rows: use the first so many training pictures; None for all 60,000.
-        test_rows: use the first so many test pictures; None for all 10,000.
-    """
+    """Both parts, from the four idx files of a folder."""
     for name, value in (("rows", rows), ("test_rows", test_rows)):
         if value is not None and value < 1:
             raise UsageError(
@@ -123,11 +117,6 @@ def generated(rows: int, seed: int, test_rows: int | None = None) -> Fashion:
     Each class has a smooth pattern of its own, and each picture a mixture of a few smooth patterns that all classes
     share and some fine grain: so a class can be learnt, most of a picture can be reconstructed from a good embedding,
     and what was reconstructed can be told from a class's mean.
-
-    Args:
-        rows: training pictures.
-        seed: of everything.
-        test_rows: test pictures; a quarter of the training pictures, at least 10, if not given.
     """
     if rows < 1:
         raise UsageError(f"rows = {rows} is out of range: choose a number of pictures from 1 on")
@@ -208,7 +197,6 @@ def _part(folder: Path, name: str, rows: int | None) -> Pictures:
 
 
 def _found(folder: Path, name: str) -> Path:
-    """The packed file of that name, or else the plain one."""
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path
@@ -216,7 +204,6 @@ def _found(folder: Path, name: str) -> Path:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, unpacked."""
     opened: Callable[[], bytes] = (
         (lambda: gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path.read_bytes
     )

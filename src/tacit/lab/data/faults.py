@@ -8,9 +8,6 @@ from tacit.errors import DataError, UsageError
 class Faults:
     """What a loader does about them.
 
-    Args:
-        bad: "raise" or "skip".
-
     >>> faults = Faults("skip")
     >>> faults.meet("adult.data, line 7: the age is 'old', no number")
     >>> faults.skipped, faults.said()

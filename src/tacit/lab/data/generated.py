@@ -173,19 +173,7 @@ def table(  # the options of a data set, by name
     device: torch.device | str = "cpu",
     name: str = "generated",
 ) -> Data:
-    """A generated table, drawn on the device itself.
-
-    Args:
-        rows: of training and test together.
-        cardinalities: the number of codes of each categorical column.
-        numeric: the number of numeric columns.
-        share: of positives.
-        seed: of everything; another kind of device draws other rows.
-        days: over how many days the rows are spread; None for no days.
-        test_share: the share of the rows for testing.
-        device: where the rows are drawn and stay.
-        name: of the data set.
-    """
+    """A generated table, drawn on the device itself."""
     test = round(rows * test_share)
     if not 0 < test < rows:
         raise UsageError(f"{rows} rows with a share of {test_share} for testing: give enough for both sides")

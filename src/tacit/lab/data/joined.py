@@ -63,11 +63,6 @@ class Joint:
         Whether a row is for testing depends on its id and the seed alone, not on the other rows or on `limit`. The
         rows of each part come in an order drawn from the seed, so that a run through them without shuffling is fair as
         well.
-
-        Args:
-            test_share: the chance of a row to be for testing.
-            seed: draws the test rows and the order.
-            limit: use this many rows at most, training and test together; None for all.
         """
         if not 0.0 < test_share < 1.0:
             raise UsageError(f"test_share is {test_share}: choose a share between 0 and 1, for example 0.2")
@@ -103,14 +98,6 @@ class Joint:
         """The same as a data set of the lab.
 
         Where the table has the column `DAY`, the rows of each part are sorted by it, and by their id within a day.
-
-        Args:
-            name: of the data set.
-            read: what was done so far, one sentence for each step.
-            faults: the rows that were left out.
-            rows: use this many rows at most, training and test together, drawn at random; None for all.
-            seed: draws the test rows and the order.
-            test_share: the chance of a row to be for testing.
         """
         parts = self.split(test_share, seed, rows)
         used, features, own = len(parts.train) + len(parts.test), parts.train.feature_party, parts.train.label_party
@@ -136,14 +123,14 @@ class Joint:
         )
 
     def _days(self) -> tuple[Tensor, Tensor]:
-        """All ids in their order, and the day of each."""
         known = self.table.select(pl.col(self.key, DAY).cast(pl.Int64)).sort(self.key)
         ids, days = (torch.from_numpy(known[name].to_numpy(writable=True)) for name in (self.key, DAY))
         return ids, days
 
 
 def _rows(part: Part, days: tuple[Tensor, Tensor] | None) -> Rows:
-    found = Rows(part.feature_party.tensors, _own(part.label_party), part.labels)
+    own = part.label_party.tensors
+    found = Rows(part.feature_party.tensors, own if any(tensor.shape[1] for tensor in own) else (), part.labels)
     if days is None:
         return found
     ids, day = days
@@ -152,8 +139,3 @@ def _rows(part: Part, days: tuple[Tensor, Tensor] | None) -> Rows:
     in_order = of_row.argsort(stable=True)
     found = found[by_id[in_order]]
     return Rows(found.features, found.own, found.labels, of_row[in_order])
-
-
-def _own(inputs: Inputs) -> tuple[Tensor, ...]:
-    """The label party's tensors; none where it has no column."""
-    return inputs.tensors if any(tensor.shape[1] for tensor in inputs.tensors) else ()

@@ -143,7 +143,10 @@ def load(
         bad: "raise" an error that names a row that can't be read, or "skip" and count such rows.
         progress: called with the work done and to do.
     """
-    asked, where, folder = _described(description)
+    if isinstance(description, Mapping):
+        asked, where, folder = Description.of(description), Description.FILE, Path()
+    else:
+        asked, where, folder = Description.load(description), str(description), Path(description).parent
     if asked.id is None:
         source, schema = _one_file(asked, where, folder)
     else:
@@ -155,13 +158,6 @@ def load(
     ]
     options = Options(rows, sample, share, seed, asked.min_count, asked.scaling)
     return load_streamed(source, schema, options, cache=cache, bad=bad, progress=progress, made=made)
-
-
-def _described(description: str | Path | Mapping[str, Any]) -> tuple[Description, str, Path]:
-    """What was asked, what errors call it, and the folder that its paths are relative to."""
-    if not isinstance(description, Mapping):
-        return Description.load(description), str(description), Path(description).parent
-    return Description.of(description), Description.FILE, Path()
 
 
 Wanted = Sequence[tuple[str, str, str]]

@@ -38,13 +38,7 @@ _VERSION = 1  # of how pictures are decoded; another one makes another cache
 
 
 class Cache:
-    """The decoded pictures of one album at one size.
-
-    Args:
-        folder: in which the cache gets a folder of its own.
-        album: the pictures.
-        size: pixels along each side of a decoded picture, whatever shape it had.
-    """
+    """The decoded pictures of one album at one size."""
 
     def __init__(self, folder: Path, album: Album, size: int) -> None:
         if size < 1:
@@ -58,18 +52,10 @@ class Cache:
 
     @property
     def _bytes(self) -> int:
-        """Of one picture."""
         return 3 * self._size * self._size
 
     def decode(self, names: Sequence[str], faults: Faults, *, progress: Progress | None, workers: int) -> list[str]:
-        """Decode those that are not yet; returns the names of those that are now there.
-
-        Args:
-            names: of pictures of the album.
-            faults: what happens to pictures that can't be decoded.
-            progress: told at the start and after every chunk.
-            workers: threads that decode at once.
-        """
+        """Decode those that are not yet; returns the names of those that are now there."""
         pillow()
         marks = self._open()
         missing = [name for name in names if marks[self._place[name]] != _DONE]
@@ -92,9 +78,6 @@ class Cache:
     def mapped(self, names: Sequence[str]) -> Tensor:
         """Decoded pictures in this order, mapped from a file that has no name and goes away with the tensor.
 
-        Args:
-            names: of pictures that `decode` has found good.
-
         Returns:
             The pictures.  (names, 3, size, size) uint8
         """
@@ -109,7 +92,6 @@ class Cache:
             return torch.from_numpy(np.memmap(file, np.uint8, "c", shape=shape))
 
     def _open(self) -> NDArray[np.uint8]:
-        """The marks of all pictures; the files are made where there are none."""
         with _storing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for path, size in ((self._pixels, self._bytes * len(self._names)), (self._marks, len(self._names))):

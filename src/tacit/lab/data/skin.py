@@ -89,16 +89,9 @@ def load(  # the options of a data set, by name
 
     Args:
         folder: holds one of the two collections, or is a tar file of it, or holds one such tar file.
-        rows: use this many pictures at most, training and test together, drawn at random; None for all.
-        seed: draws the negatives that are kept, the test rows and the order.
-        test_share: the chance of a patient, or of a lesion, to be for testing.
         balance: negatives that are kept for each positive, drawn at random; None keeps all. A table with fewer
             negatives, as HAM10000, keeps all of them.
         size: pixels along each side.
-        cache: a folder for decoded pictures, about 21 KB for each; None for one beside `folder`, named after it.
-        bad: "raise" or "skip" for rows and pictures that can't be used.
-        progress: told how many pictures are decoded, of how many.
-        workers: threads that decode at once.
     """
     _check(rows, test_share, balance, workers)
     faults = Faults(bad)
@@ -156,7 +149,6 @@ def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SI
 
 
 def _put(folder: Path, files: Iterable[tuple[str, bytes]], tar: bool) -> None:
-    """Files into a folder, or into a tar file there, one at a time."""
     folder.mkdir(parents=True, exist_ok=True)
     if not tar:
         for name, content in files:
@@ -204,7 +196,6 @@ def _check(rows: int | None, test_share: float, balance: int | None, workers: in
 
 
 def _found(place: Path, faults: Faults) -> tuple[_Kind, Text, Album]:
-    """Which collection there is, its table and its pictures."""
     for kind in _KINDS:
         if (place / kind.file).is_file():
             columns = (kind.name, kind.group, kind.label)

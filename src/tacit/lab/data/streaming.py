@@ -143,15 +143,7 @@ def load(
 ) -> Data:
     """Training and test rows of a source, from the cache or made there.
 
-    Args:
-        source: what to read.
-        schema: which columns are used.
-        options: which rows are used, and how.
-        cache: a folder for everything that is kept; None for one beside the source, named after it.
-        bad: what to do about a row that can't be read: "raise" an error that says where it is, or "skip" and count it.
-        progress: see `Progress`.
-        made: what else `Data.made` should say, in front.
-        both: whether the label party has all columns of the feature party as well; nothing is copied for it.
+    With `both` the label party has all columns of the feature party as well; nothing is copied for it.
     """
     Faults(bad)  # a wrong word is told at once
     folder, facts = cache_folder(source.path, cache), _facts(source, schema, options)

@@ -91,14 +91,7 @@ def _point(setting: Setting, trials: Sequence[Trial]) -> Point:
 def advise(
     candidates: Sequence[Point], *, label_limit: float, feature_limit: float | None, given: bool = True
 ) -> Advice:
-    """What to take under both limits, in words.
-
-    Args:
-        candidates: the settings.
-        label_limit: they were tried at.
-        feature_limit: the most that may be read of anything; None where features are no secret.
-        given: whether decoders also tried with all other columns known.
-    """
+    """What to take under both limits, in words."""
     if feature_limit is not None and not 0 < feature_limit <= 1:
         raise UsageError(f"--feature-limit {feature_limit:g}: it lies above 0, nothing, and is at most 1, everything")
     alone = next(point for point in candidates if point.setting.family.labels == "alone")
@@ -221,7 +214,6 @@ def _beaten(candidates: Sequence[Point]) -> list[str]:
 
 
 def _split(candidates: Sequence[Point], label_limit: float) -> list[str]:
-    """What training step by step under a promise of the same limit has, and what it told."""
     matched = Family("split", "matched")
     split = next((point for point in candidates if point.setting.family == matched), None)
     if split is None:

@@ -14,14 +14,7 @@ from tacit.views.report.svg import Axis
 
 
 def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | None = None) -> Path:
-    """Write the picture.
-
-    Args:
-        points: the settings, each over all of its seeds.
-        path: of the SVG.
-        title: of the data set and the label limit.
-        advice: with the limit and what was chosen, if anything was to be.
-    """
+    """Write the picture."""
     sent = [point for point in points if point.setting.family.bottom]
     levels = {point.setting.family.words: point.figure.value for point in points if not point.setting.family.bottom}
     chosen, limit = (None, None) if advice is None else (advice.chosen, advice.feature_limit)
@@ -40,15 +33,7 @@ def draw(points: Sequence[Point], path: Path, *, title: str, advice: Advice | No
 def draw_page(
     points: Sequence[Point], path: Path, *, title: str, label_limit: float, advice: Advice | None = None
 ) -> Path:
-    """Write the same settings as a page on which both limits can be moved.
-
-    Args:
-        points: the settings, each over all of its seeds.
-        path: of the page.
-        title: of the data set and the label limit.
-        label_limit: that was asked for.
-        advice: with the feature limit, if there was one.
-    """
+    """Write the same settings as a page on which both limits can be moved."""
     measured = [
         Measured(point.setting.words, point.figure.value, point.worst, point.auc, point.setting.family.keeps_labels)
         for point in points

@@ -109,7 +109,8 @@ class Search:
 
     def coin(self, odds: float | None, share: float) -> Flips:
         """The coin, for the class that is rare."""
-        return flips(self.label_limit, odds, rare="neither" if odds is None else _rare(share))
+        rare = "neither" if odds is None else "positive" if share < 0.5 else "negative"
+        return flips(self.label_limit, odds, rare=rare)
 
     def families(self) -> Iterator[Family]:
         """All of them: no partner and no protection first, then what holds the label limit."""
@@ -146,7 +147,3 @@ class Search:
     def as_dict(self) -> dict[str, Any]:
         """What decides a figure, for JSON: results of another search are no results of this one."""
         return {key: value for key, value in asdict(self).items() if key in _DECIDE}
-
-
-def _rare(share: float) -> str:
-    return "positive" if share < 0.5 else "negative"

@@ -42,15 +42,7 @@ class Split:
 
 
 def split_trained(world: World, name: str, limit: float, *, seed: int, threads: int = 1) -> Split:
-    """Train step by step, both parties in one process, and attack what was sent.
-
-    Args:
-        world: the data set.
-        name: of the protection of gradients: "none", or one that promises a leak AUC over all visits.
-        limit: that promise.
-        seed: of weights, batches, noise, canaries and the attack.
-        threads: that may be used.
-    """
+    """Train step by step, both parties in one process, and attack what was sent."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -57,17 +57,11 @@ class Trial:
 def try_all(
     world: World, search: Search, out: Path, *, threads: int = 1, progress: Progress = lambda *_: None
 ) -> list[Trial]:
-    """Try what a search asks for, but for what was tried before with the same data.
-
-    Args:
-        world: the data set.
-        search: what is tried.
-        out: a folder, for what is done.
-        threads: that may be used.
-        progress: told what is being done, how many settings are done and how many there are.
-    """
+    """Try what a search asks for, but for what was tried before with the same data."""
     known = _known(out / FILE, {**search.as_dict(), "data": world.digest})
-    jobs = [(family, seed) for seed in range(search.seeds) for family in search.families() if _able(family, world)]
+    pictures = not isinstance(world.rows, Inputs)  # which are compared with true labels and no partner alone
+    able = [one for one in search.families() if not pictures or one.labels in ("alone", "true", "flips")]
+    jobs = [(family, seed) for seed in range(search.seeds) for family in able]
     total, trials = sum(len(search.forms(family)) for family, _ in jobs), list[Trial]()
     for family, seed in jobs:
         progress(f"seed {seed}: {family.words}", len(trials), total)
@@ -75,17 +69,13 @@ def try_all(
         new = [setting for setting in wanted if (setting, seed) not in known]
         made = {}
         for trial in _tried(world, search, new, seed, threads):
-            _keep(out / FILE, trial)
+            form = {"width": trial.setting.width, "noise": trial.setting.noise}
+            append_line(out / FILE, vars(trial) | {"setting": vars(trial.setting.family) | form})
             made[trial.setting] = trial
             progress(f"seed {seed}: {trial.setting.words}", len(trials) + len(made), total)
         trials += [made.get(setting) or known[setting, seed] for setting in wanted]
     progress("done", total, total)
     return trials
-
-
-def _able(family: Family, world: World) -> bool:
-    """Whether a family is for such rows: pictures are compared with true labels and no partner alone."""
-    return isinstance(world.rows, Inputs) or family.labels in ("alone", "true", "flips")
 
 
 def _tried(world: World, search: Search, settings: list[Setting], seed: int, threads: int) -> Iterator[Trial]:
@@ -136,8 +126,6 @@ def _read_of(
 
 @dataclass(frozen=True)
 class _Labels:
-    """What is sent of the training rows' labels."""
-
     auc: float  # the certified leak AUC
     odds: float  # likewise the odds
     sent: NDArray[Any]  # what a learner learns from
@@ -242,11 +230,6 @@ def _known(path: Path, recipe: dict[str, Any]) -> dict[tuple[Setting, int], Tria
         changed = ", ".join(key for key in recipe if before.get(key) != recipe[key])
         raise UsageError(f"{path} holds trials with another {changed}: choose another folder with --out, or delete it")
     return {(trial.setting, trial.seed): trial for trial in trials}
-
-
-def _keep(path: Path, trial: Trial) -> None:
-    setting = {**vars(trial.setting.family), "width": trial.setting.width, "noise": trial.setting.noise}
-    append_line(path, vars(trial) | {"setting": setting})
 
 
 def _read(line: dict[str, Any]) -> Trial:

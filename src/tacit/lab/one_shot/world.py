@@ -58,7 +58,6 @@ def world_of(data: Data) -> World:
 
 
 def _names(data: Data) -> Columns:
-    """Of the columns, where they are known."""
     assert isinstance(data.inputs, Table)
     if data.name == "flights":
         return AIRPORT_INPUTS

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from tacit.protect.gradient import fused
 
-__all__ = ["LIMIT", "finite_or_zero"]
-
 LIMIT = 1e15
 """What is larger at the cut has run away: its squares, and noise for it, soon fit no float32."""
 

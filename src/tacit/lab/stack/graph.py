@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Replayed", "tensors_in", "with_tensors"]
-
 _BEFORE = 3  # steps of one form that run as they are before it is captured: by then all is compiled and allocated
 
 
@@ -87,7 +85,6 @@ class Replayed:
         return state
 
     def _into_fixed(self, state: Any) -> Any:
-        """The state with its tensors copied to where the graph expects them."""
         for fixed, new in zip(self._fixed, tensors_in(state), strict=True):
             if new is not fixed:
                 fixed.copy_(new)

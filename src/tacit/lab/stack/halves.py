@@ -20,8 +20,6 @@ from tacit.models.layers import Columns, Layered
 from tacit.models.wide_deep import WideDeepBottom, WideDeepTop
 from tacit.protect.gradient import fused
 
-__all__ = ["StackedBottom", "StackedTop"]
-
 
 class _Half:
     """What both halves share: every dense weight of all replicas in one tensor, and their way back into modules.
@@ -37,7 +35,7 @@ class _Half:
         self, modules: Sequence[nn.Module], seed_of: Sequence[int], columns: str | None, device: torch.device
     ) -> None:
         self.replicas = len(modules)
-        self.seed_of = torch.tensor(list(seed_of), device=device)
+        self.seed_of = torch.tensor(list(seed_of), device=device)  # of each replica, whose batches it trains on
         self.columns: Columns | None = None
         alike = list(dict.fromkeys(modules))  # replicas of one seed begin with one module's weights
         states, of = [module.state_dict() for module in alike], [alike.index(module) for module in modules]
@@ -97,13 +95,7 @@ class _Half:
 
 
 class StackedBottom(_Half):
-    """The feature parties' halves of all replicas.
-
-    Args:
-        modules: one ordinary bottom for each replica.
-        seed_of: for each replica the number of its seed, whose batches it trains on.
-        device: where to train them.
-    """
+    """The feature parties' halves of all replicas."""
 
     def __init__(self, modules: Sequence[nn.Module], seed_of: Sequence[int], device: torch.device) -> None:
         first = modules[0]
@@ -116,12 +108,11 @@ class StackedBottom(_Half):
             self.columns = first.inputs.to(device)
 
     def start(self, features: Sequence[Tensor]) -> Tensor:
-        """The input of the first layer; a leaf for autograd where a table is behind it.
-
-        Args:
-            features: of this batch, with the seeds in front or, where all replicas share it, a 1.
-        """
-        return _channels(self.by_seed(features[0])) if self.pictures else self.inputs(features)
+        """The input of the first layer; a leaf for autograd where a table is behind it."""
+        if not self.pictures:
+            return self.inputs(features)
+        x = self.by_seed(features[0]).transpose(0, 1).flatten(1, 2)  # (batch, channels of all, height, width)
+        return x.float() / 255 if x.dtype == torch.uint8 else x
 
     def run(self, x: Tensor, first: int = 0) -> list[Tensor]:
         """The output of each layer from `first` on, the cut's last."""
@@ -147,13 +138,7 @@ class StackedBottom(_Half):
 
 
 class StackedTop(_Half):
-    """The label parties' halves of all replicas.
-
-    Args:
-        modules: one ordinary top for each replica.
-        seed_of: as for `StackedBottom`.
-        device: where to train them.
-    """
+    """The label parties' halves of all replicas."""
 
     def __init__(self, modules: Sequence[nn.Module], seed_of: Sequence[int], device: torch.device) -> None:
         first = modules[0]
@@ -200,9 +185,3 @@ _trained = fused(_relu_linear)
 def _turned(weights: Tensor) -> Tensor:
     """The weights of a stacked linear layer transposed; all others as they are."""
     return weights.mT if weights.ndim == 3 else weights
-
-
-def _channels(pictures: Tensor) -> Tensor:
-    """Pictures (replicas or 1, batch, channels, height, width) as (batch, channels of all, height, width)."""
-    x = pictures.transpose(0, 1).flatten(1, 2)
-    return x.float() / 255 if x.dtype == torch.uint8 else x

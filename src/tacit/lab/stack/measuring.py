@@ -17,8 +17,6 @@ from tacit.contracts import Attack, Known, View
 from tacit.errors import UsageError
 from tacit.protect.gradient import fused
 
-__all__ = ["CHEAP", "EVERY_BATCH", "SAMPLED", "Measure", "pairwise_auc"]
-
 EVERY_BATCH = chosen(lambda known: known.sweep == "every batch")
 """What is tried on every batch if nothing else is said: what takes no more than a few passes over it."""
 
@@ -91,17 +89,13 @@ class Measure:
     def _scores(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Every attack's scores at one layer, for as many replicas at a time as fit."""
         size = max(1, _AT_ONCE // gradient[0].numel())
-        parts = [
-            self._part(rows[i : i + size], gradient[i : i + size], positive[i : i + size])
-            for i in range(0, len(rows), size)
-        ]
+        parts = []
+        for some in (slice(first, first + size) for first in range(0, len(rows), size)):
+            known = replace(self._known, positive_gradient=positive[some])
+            parts.append(self._guesses(rows[some], gradient[some], known, self._attacks, self._noise))
         if len(parts) == 1:
             return parts[0]
         return [_joined([part[place] for part in parts]) for place in range(len(self.names))]
-
-    def _part(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
-        known = replace(self._known, positive_gradient=positive)
-        return self._guesses(rows, gradient, known, self._attacks, self._noise)
 
 
 def _guesses(

@@ -11,8 +11,6 @@ from tacit.errors import UsageError
 from tacit.lab.data.rows import Pictures, Table
 from tacit.models import conv, wide_deep
 
-__all__ = ["Network", "network_for"]
-
 
 @dataclass(frozen=True)
 class Network:

@@ -17,8 +17,6 @@ from tacit.contracts import NoiseSource
 from tacit.errors import UsageError
 from tacit.protect.gradient import fused
 
-__all__ = ["CounterNoise", "GeneratorNoise", "philox", "stacked_noise"]
-
 _MASK = 0xFFFFFFFF
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -51,15 +49,11 @@ class GeneratorNoise:
 
 
 class CounterNoise:
-    """Numbers that are a function of a replica's seed, the step and the number of the call within the step.
-
-    Args:
-        seeds: one for each replica.
-        step: the number of the step, a tensor of one int64 that its owner moves.
-    """
+    """Numbers that are a function of a replica's seed, the step and the number of the call within the step."""
 
     def __init__(self, seeds: Sequence[int], step: Tensor) -> None:
-        self.seeds = torch.tensor([_signed(seed) for seed in seeds], dtype=torch.int64, device=step.device)
+        signed = [(seed + 2**63) % 2**64 - 2**63 for seed in seeds]  # of 64 bits, as the int64 with the same bits
+        self.seeds = torch.tensor(signed, dtype=torch.int64, device=step.device)
         self.step = step
         self._call = 0
 
@@ -130,8 +124,3 @@ def _each(shape: Sequence[int], replicas: Sequence[torch.Generator] | Tensor) ->
     if shape[0] != len(replicas):
         raise UsageError(f"numbers of shape {tuple(shape)} are asked of {len(replicas)} replicas: put them in front")
     return tuple(shape[1:])
-
-
-def _signed(seed: int) -> int:
-    """A seed of 64 bits as the int64 with the same bits."""
-    return (seed + 2**63) % 2**64 - 2**63

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["RowTable"]
-
 
 class RowTable:
     """The embedding tables of all replicas, one row of all of them side by side, with Adam's averages.
@@ -17,14 +15,10 @@ class RowTable:
     examples that share a row are added up in a buffer as large as the table, so that nothing has to be sorted and no
     shape depends on the data: a CUDA graph can hold it. On CUDA the work is done by the kernels of `table_kernels`,
     which read and write a row of all replicas at once.
-
-    Args:
-        weight: (rows, replicas, width)
-        seed_of: for each replica the number of its seed, whose batches it trains on.
     """
 
     def __init__(self, weight: Tensor, seed_of: Sequence[int]) -> None:
-        self.weight = weight.contiguous()
+        self.weight = weight.contiguous()  # (rows, replicas, width)
         self.first, self.second, self._sum = (torch.zeros_like(self.weight) for _ in range(3))
         self._seed_of = torch.tensor(list(seed_of), device=weight.device)
         leaders = [replica for replica, seed in enumerate(seed_of) if seed not in seed_of[:replica]]
@@ -61,16 +55,7 @@ class RowTable:
     def update(
         self, codes: Tensor, gradient: Tensor, step: Tensor, *, rate: float, betas: tuple[float, float], eps: float
     ) -> None:
-        """One step of Adam on the rows of these codes.
-
-        Args:
-            codes: as `inputs` got them.
-            gradient: of what it returned.
-            step: counted from 1, a tensor, so that a captured graph can move it.
-            rate: the learning rate.
-            betas: the decay of the first and of the second average.
-            eps: what is added to the denominator.
-        """
+        """One step of Adam on the rows of these codes."""
         if self.weight.is_cuda:
             from tacit.lab.stack import table_kernels
 
@@ -100,7 +85,6 @@ class RowTable:
         return x.expand(self.weight.shape[1], *x.shape[1:]) if len(x) == 1 else x[self._seed_of]
 
     def _of(self, codes: Tensor) -> Tensor:
-        """For each replica which of the batches it reads."""
         return self._seed_of if len(codes) > 1 else torch.zeros_like(self._seed_of)
 
     def _flat(self, x: Tensor) -> Tensor:

@@ -15,8 +15,6 @@ from tacit.contracts import View
 from tacit.errors import UsageError
 from tacit.wire.record import Transcript
 
-__all__ = ["Recording", "Replica"]
-
 
 @dataclass(frozen=True)
 class Batch:

@@ -15,8 +15,6 @@ from tacit.lab.stack.noise import GeneratorNoise
 if TYPE_CHECKING:
     from tacit.lab.stack.training import Stack
 
-__all__ = ["restore", "state_of"]
-
 
 def state_of(stack: Stack) -> dict[str, Any]:
     """A tree of plain values, tensors and frozen dataclasses, fit for a checkpoint.

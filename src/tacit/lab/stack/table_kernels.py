@@ -14,8 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["look_up", "update"]
-
 _TILE = 256  # numbers that a program handles
 
 
@@ -136,7 +134,6 @@ def update(
 
 
 def _grid(count: int, lanes: int) -> tuple[tuple[int, int], int, int]:
-    """Programs, and the shape of a program's tile."""
     wide = min(_TILE, triton.next_power_of_2(lanes))
     tall = max(1, _TILE // wide)
     return (triton.cdiv(count, tall), triton.cdiv(lanes, wide)), tall, wide

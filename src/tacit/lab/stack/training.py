@@ -33,8 +33,6 @@ from tacit.lab.sweeping.settings import Setting
 from tacit.protect.gradient import Lanes, fused, stacked
 from tacit.protect.labels.randomized_response import randomized_response
 
-__all__ = ["Stack", "Steps"]
-
 BETAS, EPS = (0.9, 0.999), 1e-8
 FIGURES = ("loss", "size", "power", "untouched_rows", "stateless", "valid")
 _Sampled = Mapping[tuple[str, str], Tensor]  # by attack and layer, (replicas,) each
@@ -175,10 +173,7 @@ class Stack:
     def _step(self, rows: Tensor, slots: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One update of all replicas, as tensors alone: its figures (kinds, replicas) and the protections' next state.
 
-        Args:
-            rows: (seeds, batch)
-            slots: where visits of followed rows are kept.  (seeds, batch)
-            state: of the protections.
+        Rows, and the slots in which visits of followed ones are kept, are (seeds, batch).
         """
         for noise in self.noises:
             if isinstance(noise, CounterNoise):
@@ -223,7 +218,6 @@ class Stack:
         return torch.cat([figures, *(found[name] for name in self.layers)]), state
 
     def _shown(self) -> tuple[Any, ...]:
-        """What a step leaves to be looked at after it."""
         return self.recording.now, self._received
 
     def _show(self, shown: tuple[Any, ...]) -> None:
@@ -247,7 +241,6 @@ class Stack:
     def _update(
         self, features: Sequence[Tensor], of_bottom: Sequence[Tensor], own: Sequence[Tensor], of_top: Sequence[Tensor]
     ) -> None:
-        """Adam on all weights, and on the tables' rows that the batch touched."""
         self.done += 1
         for half, inputs, gradients in ((self.bottom, features, of_bottom), (self.top, own, of_top)):
             for weight, gradient in zip(half.weights.values(), gradients, strict=False):
@@ -354,7 +347,6 @@ def _mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 @fused
 def _mean_square(x: Tensor) -> Tensor:
-    """The mean squared length of each replica's rows.  (replicas,)"""
     return x.flatten(2).square().sum(-1).mean(-1)
 
 

@@ -32,12 +32,6 @@ class Keeping:
     """Writes a wave down after a stretch, if the last time was long enough ago.
 
     Where the disk refuses, training is worth more than its checkpoints: it goes on without them, and `notes` says so.
-
-    Args:
-        path: the checkpoint; each takes the place of the one before when it is whole.
-        what: the sweep, as its results file describes it.
-        every: seconds between two, at least.
-        notes: where to add a note.
     """
 
     def __init__(self, path: Path, what: Mapping[str, Any], every: float, notes: list[str]) -> None:
@@ -61,12 +55,7 @@ class Keeping:
 
 
 def begun_in(folder: Path, what: Mapping[str, Any]) -> tuple[list[Begun], list[str]]:
-    """The waves of a sweep that were interrupted in a folder, and notes about checkpoints that are of no use.
-
-    Args:
-        folder: of the waves.
-        what: the sweep, as its results file describes it.
-    """
+    """The waves of a sweep that were interrupted in a folder, and notes about checkpoints that are of no use."""
     found, notes = [], []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:

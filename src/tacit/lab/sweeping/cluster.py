@@ -40,7 +40,9 @@ def connected(address: str) -> Iterator[Cluster]:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options = {"include_dashboard": False} if address == "local" else {}
         try:
-            _answers(address)
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            if host and port.isdecimal():  # where nobody listens Ray itself would try for many minutes
+                socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except (OSError, RuntimeError, ValueError) as error:
             raise LinkError(
@@ -54,19 +56,8 @@ def connected(address: str) -> Iterator[Cluster]:
             ray.shutdown()
 
 
-def _answers(address: str) -> None:
-    """An `OSError` where nobody listens at HOST:PORT: Ray itself would try for many minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-
-
 class Cluster:
-    """A Ray cluster that this process is connected to.
-
-    Args:
-        ray: the module.
-    """
+    """A Ray cluster that this process is connected to."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -157,7 +148,6 @@ def _rows(arrays: dict[str, Any]) -> Rows:
 
 
 def _train(recipe: Recipe, packed: _Packed, settings: dict[int, Setting]) -> list[Row]:
-    """One wave, on a worker."""
     return Wave(recipe, packed.unpacked(), settings).run()
 
 

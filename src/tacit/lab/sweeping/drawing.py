@@ -14,18 +14,13 @@ _ACROSS = "leak AUC of the worst attack, with its 95% interval (0.5: a coin flip
 
 
 def draw(points: Sequence[Point], path: Path, *, title: str, choice: Choice | None = None) -> Path | None:
-    """Write the picture; None where no setting can be drawn.
-
-    Args:
-        points: the settings of a sweep, each over all of its seeds.
-        path: of the SVG.
-        title: of the data set.
-        choice: with its limit and the chosen setting, if there is one.
-    """
+    """Write the picture; None where no setting can be drawn."""
     families: dict[str, list[tuple[float, Dot]]] = {}
     for point in points:
         if point.worst is not None and point.test_auc is not None:
-            families.setdefault(_family(point), []).append((point.setting.strength or 0.0, _dot(point)))
+            ends = None if point.low is None or point.high is None else (point.low, point.high)
+            dot = Dot(point.worst, point.test_auc, across=ends)
+            families.setdefault(_family(point), []).append((point.setting.strength or 0.0, dot))
     if not families:
         return None
     ring = None
@@ -48,8 +43,3 @@ def _family(point: Point) -> str:
     return (
         f"{setting.protection}{f'({others})' if others else ''}{'' if setting.knob is None else f' by {setting.knob}'}"
     )
-
-
-def _dot(point: Point) -> Dot:
-    ends = None if point.low is None or point.high is None else (point.low, point.high)
-    return Dot(point.worst or 0.0, point.test_auc or 0.0, across=ends)

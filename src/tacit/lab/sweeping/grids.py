@@ -55,7 +55,6 @@ def split_names(text: str) -> list[str]:
 
 
 def _settings(text: str, strengths: int, strongest: Mapping[str, float]) -> list[Setting]:
-    """What one spelled protection stands for."""
     found = _SPELLED.fullmatch(text)
     if found is None:
         raise UsageError(f"{text!r} is no protection: write a name, name:knob or name(option=value, ...)")
@@ -80,8 +79,13 @@ def _settings(text: str, strengths: int, strongest: Mapping[str, float]) -> list
             raise UsageError(f"{text!r} has no usual strengths: spell it, as {name}({knob}=...)")
         values = knobs[knob].strengths(strengths, strongest.get(name) if knob == usual else None)
         made = [_one(text, name, knob, value, options) for value in values]
-    for one in made:
-        _check(one)
+    for one in made:  # what can't be built is refused now and not in the middle of a sweep
+        if not one.flips:
+            one.build()
+        elif one.others:
+            raise UsageError(f"randomized_response takes a rate and nothing else, not {one.others[0][0]}")
+        else:
+            randomized_response(one.strength or 0.0)
     return made
 
 
@@ -99,18 +103,7 @@ def _one(text: str, name: str, knob: str, value: Option, others: Mapping[str, Op
     return Setting(name, knob, float(value), tuple(sorted(others.items())))
 
 
-def _check(setting: Setting) -> None:
-    """Refuse what can't be built now and not in the middle of a sweep."""
-    if setting.flips:
-        if setting.others:
-            raise UsageError(f"randomized_response takes a rate and nothing else, not {setting.others[0][0]}")
-        randomized_response(setting.strength or 0.0)
-    else:
-        setting.build()
-
-
 def _options(text: str, inside: str) -> dict[str, Option]:
-    """What stands between the brackets."""
     options: dict[str, Option] = {}
     for part in inside.split(",") if inside.strip() else []:
         key, equals, value = (piece.strip() for piece in part.partition("="))

@@ -72,9 +72,8 @@ def leaks(each: Tensor, fewest: float) -> list[Leak | None]:
     sees that some steps leak more than others, and never narrower than perfect order in so few rows of the rarer class
     allows. A single batch has no spread: it gets the widest interval that its AUC can have.
 
-    Args:
-        each: the AUC of each batch, NaN where it lacks a class.  (steps, replicas)
-        fewest: rows of the rarer class in a batch, on average.
+    `each` is (steps, replicas), NaN where a batch lacks a class; `fewest` are the rows of the rarer class in a batch,
+    on average.
     """
     each = each.double()
     counts = (~each.isnan()).sum(0)
@@ -94,11 +93,6 @@ def parts(each: Tensor, fewest: float, *, least: int = 16) -> list[list[Part]]:
     mean of a coin flip. To look at several parts is to have several chances of being wrong, so each interval is at the
     level of 5% over their number (Bonferroni): that all of them hold the truth is as sure as one at 5% is. The spread
     between batches is that within all parts together: a part of few batches does not know its own.
-
-    Args:
-        each: the AUC of each batch, NaN where it lacks a class or was not looked at.  (steps, replicas)
-        fewest: rows of the rarer class in a batch, on average.
-        least: batches of a part.
     """
     return [_parts(column, fewest, least) for column in each.double().unbind(1)]
 
@@ -131,7 +125,6 @@ def _leak(batches: int, mean: float, deviation: float, q95: float, fewest: float
 
 
 def _around(mean: float, half: float) -> Estimate:
-    """The folded mean, and so much on both sides of it."""
     value = max(mean, 1 - mean)
     return Estimate(value, max(0.5, value - half), min(1.0, value + half))
 
@@ -142,12 +135,7 @@ def student(freedom: int, z: float = _Z95) -> float:
 
 
 def utility(logits: Tensor, labels: Tensor) -> list[dict[str, float | None]]:
-    """Test loss, AUC and calibration error of each replica; all None where its model has run away.
-
-    Args:
-        logits: (replicas, rows)
-        labels: (rows,)
-    """
+    """Test loss, AUC and calibration error of each replica; all None where its model has run away."""
     found: list[dict[str, float | None]] = []
     for some in logits.split(max(1, _AT_ONCE // logits.shape[1])):
         finite = some.isfinite().all(-1)
@@ -161,11 +149,7 @@ def utility(logits: Tensor, labels: Tensor) -> list[dict[str, float | None]]:
 
 
 def wanted(recipe: Mapping[str, Any]) -> list[str]:
-    """The leak columns of a sweep that left no attack out: what is missing there was not tried, whatever the reason.
-
-    Args:
-        recipe: as the metadata of a results file has it.
-    """
+    """The leak columns of a sweep that left no attack out: what is missing there was not tried, whatever the reason."""
     usual = dict.fromkeys([*recipe["attacks"], *EVERY_BATCH, *SAMPLED])
     layers = dict.fromkeys(["cut", *recipe["layers"]])
     over = _over_visits() if recipe["epochs"] > 1 else ()
@@ -178,13 +162,6 @@ def recorded_leaks(
     recorder: Recorded, truth: Tensor, *, visits: bool, seed: int, attacks: Sequence[str] = RECORDED
 ) -> tuple[dict[str, Leak], list[str]]:
     """The attacks on recorded batches and on all visits of the followed examples.
-
-    Args:
-        recorder: of one replica, after its training.
-        truth: the true label of each training row.
-        visits: whether examples were followed over several visits.
-        seed: of the attacks' randomness.
-        attacks: what to try on the recorded batches.
 
     Returns:
         Leaks by the name of their column, and a note for each attack that could not run. Gradients that are not

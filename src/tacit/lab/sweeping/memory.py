@@ -45,7 +45,8 @@ def estimate(recipe: Recipe, data: Data, replicas: int) -> int:
     recorded = (3 * recipe.last * batch + 2 * recipe.follow * recipe.visits) * cut * _FLOAT
     recorded += recipe.last * batch * _WIDE
     each_replica = weights + max(training, evaluated) + recorded + 2 * len(data.test) * _FLOAT
-    shared = len(data.test) * 6 * _WIDE + (0 if recipe.device == "cpu" else _bytes(data))
+    tensors = () if recipe.device == "cpu" else (*data.train.features, *data.train.own, data.train.labels)
+    shared = len(data.test) * 6 * _WIDE + sum(x.numel() * x.element_size() for x in tensors)
     return round(replicas * each_replica + shared)
 
 
@@ -110,7 +111,6 @@ def _sizes(network: Network) -> tuple[int, int, int]:
 def _outputs(
     halves: tuple[nn.Module, nn.Module], features: tuple[torch.Tensor, ...], own: tuple[torch.Tensor, ...]
 ) -> int:
-    """All numbers that the layers of both halves put out for one row."""
     count = 0
 
     def add(module: nn.Module, inputs: object, output: torch.Tensor) -> None:
@@ -124,11 +124,6 @@ def _outputs(
     for handle in handles:
         handle.remove()
     return count
-
-
-def _bytes(data: Data) -> int:
-    rows = data.train
-    return sum(x.numel() * x.element_size() for x in (*rows.features, *rows.own, rows.labels))
 
 
 def _free() -> int:

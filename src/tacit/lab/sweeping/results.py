@@ -93,12 +93,7 @@ class Sweep:
         return points(self.whole, wanted(self.metadata["recipe"]))
 
     def best(self, limit: float, *, quick: bool = False) -> Choice:
-        """The setting with the best test AUC whose worst attack stays under the limit; see `tacit.lab.choosing`.
-
-        Args:
-            limit: a leak AUC between 0.5, a coin flip, and 1.
-            quick: whether an answer is wanted though some attacks were not tried; without it that is an error.
-        """
+        """The setting with the best test AUC whose worst attack stays under the limit; see `tacit.lab.choosing`."""
         from tacit.lab.choosing import best
 
         return best(self.points(), limit, quick=quick)
@@ -119,7 +114,8 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
     fixed = [*IDENTITY, *PLACE, *UTILITY]
     seen = dict.fromkeys(name for row in rows for name in row if "@" in name)
-    names = [*fixed, *(name for leak in leaks_of(seen) for name in _family(leak) if name in seen), *WORST, "notes"]
+    leaks = (f"{leak}{figure}" for leak in leaks_of(seen) for figure in ("", " low", " high", " q95"))
+    names = [*fixed, *(name for name in leaks if name in seen), *WORST, "notes"]
     schema = {name: pl.String if name in _TEXT else pl.Int64 if name in _WHOLE else pl.Float64 for name in names}
     return pl.DataFrame([{name: row.get(name) for name in names} for row in rows], schema=schema, orient="row")
 
@@ -153,7 +149,3 @@ def read(path: Path | str) -> Sweep:
             "one that `tacit sweep` wrote, or sweep again"
         )
     return Sweep(path, table, about)
-
-
-def _family(leak: str) -> tuple[str, ...]:
-    return leak, f"{leak} low", f"{leak} high", f"{leak} q95"

@@ -127,7 +127,6 @@ class _Run:
 
 
 def _of_all(told: Progress, name: str, place: int, count: int) -> Progress:
-    """Progress of one wave as progress of all of them."""
     return lambda what, done, total: told(
         f"{name}: {what}", place * _PARTS + round(_PARTS * done / max(1, total)), count * _PARTS
     )

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """What is kept of a sweep: in a folder, or in memory alone where there is none.
-
-    Args:
-        folder: where; None keeps nothing on disk.
-        recipe: what all replicas share.
-        settings: of all replicas, in order.
-    """
+    """What is kept of a sweep: in a folder, or in memory alone where there is none."""
 
     def __init__(self, folder: Path | None, recipe: Recipe, settings: Sequence[Setting]) -> None:
         self.folder, self.settings = folder, settings
@@ -62,12 +56,7 @@ class Store:
         return {number: one for number, one in enumerate(self.settings) if number not in done}
 
     def begun(self, missing: Mapping[int, Setting], most: int) -> list[Begun]:
-        """The interrupted waves that can go on.
-
-        Args:
-            missing: the settings of which no finished wave is here.
-            most: how many replicas may train together.
-        """
+        """The interrupted waves that can go on."""
         if self.folder is None:
             return []
         for setting in missing.values():

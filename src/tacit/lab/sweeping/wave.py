@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,11 +37,6 @@ class Wave:
     `run` goes stretch by stretch; between two of them `state` is all there is to know. A replica that runs away has
     nothing but nulls from that stretch on, and a note; the others do not notice. On CUDA the networks' products are in
     TensorFloat32: figures differ from those in float32 by no more than those of two runs with one seed do.
-
-    Args:
-        recipe: what all settings share.
-        data: the rows.
-        settings: by the number of the replica in the whole sweep.
     """
 
     def __init__(self, recipe: Recipe, data: Data, settings: Mapping[int, Setting]) -> None:
@@ -87,12 +83,7 @@ class Wave:
         ]
 
     def run(self, progress: Progress = lambda *_: None, keep: Callable[[Wave], None] = lambda wave: None) -> list[Row]:
-        """Train to the end and judge; the rows of every stretch and of the whole, replica by replica.
-
-        Args:
-            progress: told how far it is.
-            keep: called after every stretch, when `state` may be written down.
-        """
+        """Train to the end and judge; the rows of every stretch and of the whole, replica by replica."""
         each, steps = self.updates // self.recipe.epochs, self.updates
         parts, tested = _TRAINING + (_JUDGING if self.recipe.thorough else 0), None
         for end in stretches(self.recipe.epochs, each, self.recipe.points):
@@ -110,25 +101,20 @@ class Wave:
         ))  # fmt: skip
         return sorted(self.rows, key=lambda row: (row["replica"], row["part"], row["step"]))
 
-    def _epoch(self, epoch: int) -> Tensor:
-        """The batches of one epoch, drawn once.  (seeds, steps, batch)"""
-        if self._plan is None or self._plan[0] != epoch:
-            self._plan = epoch, self.stack.plan(epoch)
-        return self._plan[1]
-
     def _advance(self, end: int, each: int, progress: Callable[[int], None]) -> tuple[Steps, float]:
         """Train up to this update, over the ends of epochs where there are any on the way."""
         start, found = time.perf_counter(), []
         while self.done < end:
             epoch, first = divmod(self.done, each)
             last = min(each, first + end - self.done)
-            found.append(self.stack.advance(self._epoch(epoch)[:, first:last]))
+            if self._plan is None or self._plan[0] != epoch:  # its batches are drawn once
+                self._plan = epoch, self.stack.plan(epoch)
+            found.append(self.stack.advance(self._plan[1][:, first:last]))
             self.done += last - first
             progress(self.done)
         return _joined(found), time.perf_counter() - start
 
     def _tested(self) -> list[Row]:
-        """What each replica's model is worth on the test rows now."""
         return utility(self.stack.logits(self.data.test), self.data.test.labels)
 
     def _part(
@@ -168,15 +154,7 @@ class Wave:
 def part_rows(
     settings: Mapping[int, Setting], steps: Steps, common: Row, tested: Sequence[Row] | None, fewest: float
 ) -> list[Row]:
-    """A row for each replica about a part of its training; nothing but nulls where it has run away.
-
-    Args:
-        settings: by the number of the replica.
-        steps: the part's updates.
-        common: what all rows have alike.
-        tested: what each replica's model is worth; None where it was not asked.
-        fewest: rows of the rarer class in a batch, on average.
-    """
+    """A row for each replica about a part of its training; nothing but nulls where it has run away."""
     by_column = {leak_column(*key): leaks(each, fewest) for key, each in steps.auc.items()}
     rows = []
     for place, (number, setting) in enumerate(settings.items()):
@@ -192,7 +170,8 @@ def part_rows(
             ("train_loss", steps.loss), ("power", steps.power), ("untouched_rows", steps.untouched_rows),
             ("stateless", steps.stateless),
         ):  # fmt: skip
-            row[name] = _finite(float(values[:, place].double().mean()))
+            mean = float(values[:, place].double().mean())
+            row[name] = mean if math.isfinite(mean) else None
         row |= _columns({name: each[place] for name, each in by_column.items()})
     return rows
 
@@ -227,7 +206,6 @@ def _ran_away(steps: Steps, place: int) -> int | None:
 
 
 def _columns(found: Mapping[str, Leak | None]) -> Row:
-    """Leaks under the names of their columns."""
     row: Row = {}
     for name, one in found.items():
         if one is not None:
@@ -253,7 +231,3 @@ def _worst(row: Row, by_part: Mapping[str, Sequence[Part]]) -> Row:
     return {
         "worst": leak.value, "worst low": leak.low, "worst high": leak.high, "worst attack": name, "worst part": part,
     }  # fmt: skip
-
-
-def _finite(value: float) -> float | None:
-    return value if abs(value) < float("inf") else None

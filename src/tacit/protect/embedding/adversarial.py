@@ -60,10 +60,7 @@ def _reversed(gradient: Tensor, *, options: Adversarial, informed: Tensor) -> Te
 
 
 def adversarial(
-    weight: float,
-    reconstructor: nn.Module | None = None,
-    learning_rate: float = 1e-3,
-    clip: float | None = 1.0,
+    weight: float, reconstructor: nn.Module | None = None, learning_rate: float = 1e-3, clip: float | None = 1.0
 ) -> EmbeddingProtection:
     """A reconstructor learns to find the input in the embedding, and the bottom model learns to make that hard.
 

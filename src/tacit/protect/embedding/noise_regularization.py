@@ -17,8 +17,7 @@ from tacit.protect.gradient._base import positive_number
 _KINDS = ("gaussian", "uniform")
 
 FACTS = Facts(
-    strengths=(Option("weight"),),
-    others=(Option("noise", _KINDS, stronger=None), Option("width", stronger=None)),
+    strengths=(Option("weight"),), others=(Option("noise", _KINDS, stronger=None), Option("width", stronger=None))
 )
 
 

@@ -70,14 +70,9 @@ def _narrow(excess: Excess, search: _Search, target: Any, a: Problem) -> _Search
     old, f_old = ops.where(same, search.new, search.end), ops.where(same, search.f_new, search.f_end)
     end, f_end = ops.where(same, search.end, search.new), ops.where(same, search.f_end, search.f_new)
     return _Search(
-        new,
-        f_new,
-        end,
-        f_end,
-        ops.where(nearer, new, search.best),
-        ops.where(nearer, abs(f_new), search.nearest),
+        new, f_new, end, f_end, ops.where(nearer, new, search.best), ops.where(nearer, abs(f_new), search.nearest),
         _next_share(new, end, old, f_new, f_end, f_old, ops),
-    )
+    )  # fmt: skip
 
 
 def _next_share(a: Any, b: Any, c: Any, fa: Any, fb: Any, fc: Any, ops: Any) -> Any:

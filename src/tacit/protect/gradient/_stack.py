@@ -128,10 +128,6 @@ class Lanes:
     """Pieces of work that do not need each other: on CUDA side by side on streams of their own, elsewhere in turn.
 
     Small kernels of one piece then run while large ones of another do. What a piece reads must live until `join`.
-
-    Args:
-        count: how many pieces there are.
-        device: where.
     """
 
     def __init__(self, count: int, device: torch.device) -> None:

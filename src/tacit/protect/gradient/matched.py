@@ -257,11 +257,7 @@ def _shaped(
 
 
 def matched(
-    *,
-    leak_auc: float | None = None,
-    scale: float | None = None,
-    visits: int = 1,
-    warmup: int = 2,
+    *, leak_auc: float | None = None, scale: float | None = None, visits: int = 1, warmup: int = 2
 ) -> GradientProtection:
     """One noise for both classes, and every row cut to where its label is hidden in it.
 

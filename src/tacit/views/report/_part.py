@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Missable = Annotated[float | None, BeforeValidator(_finite)]
+Missable = Annotated[
+    float | None, BeforeValidator(lambda x: None if isinstance(x, float) and not math.isfinite(x) else x)
+]
 """A number that may be missing; JSON has no infinity, so what is not finite counts as missing."""
 
 
@@ -20,3 +17,8 @@ class Part(BaseModel):
     """A part of a report: nothing that is not listed, and nothing that changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def told(description: str, default: Any = ...) -> Any:
+    """A field and what the reference says of it; without a default it must be given."""
+    return Field(default, description=description)

@@ -25,14 +25,7 @@ class Mark:
 
 
 def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *, title: str) -> Markup:
-    """A scale from one end to the other with a figure, its interval and further marks, a limit among them.
-
-    Args:
-        measure: whose ends the scale has.
-        figure: the value with its interval; None for marks alone.
-        marks: what else is shown; what lies beyond a limit is shaded.
-        title: of the picture.
-    """
+    """A scale from one end to the other with a figure, its interval and further marks, a limit among them."""
     marks = sorted(marks, key=lambda mark: mark.value)
     top = 16 * max(1, len(marks))  # each label has a line of its own, so that no two can meet
     height = top + 92
@@ -72,15 +65,7 @@ def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *
 
 
 def interval(name: str, measure: Measure, figure: Judged, limit: float | None, *, over: bool | None = None) -> Markup:
-    """One figure's interval on its scale, small enough for a line of a table.
-
-    Args:
-        name: of the attack, or of what was measured.
-        measure: whose ends the scale has.
-        figure: the value with its interval.
-        limit: drawn across, where there is one.
-        over: whether it counts as over the limit; None where the upper end decides.
-    """
+    """One figure's interval on its scale, small enough for a line of a table."""
     if over is None:
         over = limit is not None and figure.high > limit
     drawn = [line(0, 0.5, 1, 0.5, "axis"), line(0, 0.2, 0, 0.8, "axis"), line(1, 0.2, 1, 0.8, "axis")]
@@ -105,14 +90,9 @@ def histogram(visits: Mapping[int, int]) -> Markup:
         left, middle, high = place / len(bars), (place + 0.5) / len(bars), number / most
         name = f"{first:,}" if first == last else f"{first:,}–{last:,}"
         bar = el(
-            "rect",
-            el("title", f"{name}: {number:,}"),
-            x=at(left + 0.1 / len(bars)),
-            y=at(1 - high),
-            width=at(0.8 / len(bars)),
-            height=at(high),
-            class_="bar",
-        )
+            "rect", el("title", f"{name}: {number:,}"), x=at(left + 0.1 / len(bars)), y=at(1 - high),
+            width=at(0.8 / len(bars)), height=at(high), class_="bar",
+        )  # fmt: skip
         drawn.append(bar)
         if place % labels == 0:
             drawn.append(text(name, middle, 1, "tick", dy=18))

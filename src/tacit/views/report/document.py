@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import FiniteFloat, model_validator
 
-from tacit.views.report._part import Missable, Part
+from tacit.views.report._part import Missable, Part, told
 from tacit.views.report.exchanged import Exchanged
 
 Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
@@ -17,106 +17,103 @@ Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
 class Subject(Part):
     """Who and what was audited."""
 
-    kind: Literal["run", "files"] = Field(description="a run of ours, or what somebody else's system sent.")
-    side: Literal["features", "label"] = Field(
-        description='who is looking: "features" reads gradients and is after labels, "label" reads embeddings and is '
-        "after features."
+    kind: Literal["run", "files"] = told("a run of ours, or what somebody else's system sent.")
+    side: Literal["features", "label"] = told(
+        'who is looking: "features" reads gradients and is after labels, "label" reads embeddings and is after '
+        "features."
     )
-    run: str = Field(description="the run's name, or the name of the file with the messages.")
-    party: str | None = Field(default=None, description="whose messages these are.")
-    role: Literal["label", "features"] | None = Field(default=None, description="of that party.")
-    peers: tuple[str, ...] = Field(default=(), description="who received them.")
-    contract: str | None = Field(default=None, description="digest of the contract.")
-    alignment: str | None = Field(default=None, description="name of the alignment.")
-    protection: str | None = Field(
-        default=None, description="what was done to the messages, as it is spelled; None where that is not known."
+    run: str = told("the run's name, or the name of the file with the messages.")
+    party: str | None = told("whose messages these are.", None)
+    role: Literal["label", "features"] | None = told("of that party.", None)
+    peers: tuple[str, ...] = told("who received them.", ())
+    contract: str | None = told("digest of the contract.", None)
+    alignment: str | None = told("name of the alignment.", None)
+    protection: str | None = told(
+        "what was done to the messages, as it is spelled; None where that is not known.", None
     )
-    rows: int | None = Field(default=None, description="examples that are trained on.")
-    width: int | None = Field(default=None, description="numbers that a message holds for each example.")
-    epochs: int | None = Field(default=None, description="planned visits of each example.")
-    steps: int | None = Field(default=None, description="messages that were sent.")
-    versions: Mapping[str, str] = Field(default={}, description="of Tacit, Python, torch and whatever else matters.")
-    files: Mapping[str, str] = Field(default={}, description="digests of the files that were read, by name.")
+    rows: int | None = told("examples that are trained on.", None)
+    width: int | None = told("numbers that a message holds for each example.", None)
+    epochs: int | None = told("planned visits of each example.", None)
+    steps: int | None = told("messages that were sent.", None)
+    versions: Mapping[str, str] = told("of Tacit, Python, torch and whatever else matters.", {})
+    files: Mapping[str, str] = told("digests of the files that were read, by name.", {})
 
 
 class Leak(Part):
     """What one attack reached."""
 
-    attack: str = Field(description="its name, with its options.")
-    on: Literal["batches", "visits", "live"] = Field(
-        description='single messages ("batches"), all visits of an example together ("visits"), or while training '
-        'ran ("live").'
+    attack: str = told("its name, with its options.")
+    on: Literal["batches", "visits", "live"] = told(
+        'single messages ("batches"), all visits of an example together ("visits"), or while training ran ("live").'
     )
-    layer: str = Field(default="cut", description='"cut" is what crossed the wire.')
-    measure: Measured = Field(
-        default="leak_auc",
-        description='"leak_auc" (0.5 a coin flip, 1 an open book) of labels; "variance_read" (0 nothing, 1 '
-        'everything) of features; "attribute_auc" of a private attribute.',
+    layer: str = told('"cut" is what crossed the wire.', "cut")
+    measure: Measured = told(
+        '"leak_auc" (0.5 a coin flip, 1 an open book) of labels; "variance_read" (0 nothing, 1 everything) of '
+        'features; "attribute_auc" of a private attribute.',
+        "leak_auc",
     )
-    value: FiniteFloat = Field(description="the estimate; an attack that reached none stands in `not_tested`.")
-    low: FiniteFloat = Field(description="lower end of its 95% interval.")
-    high: FiniteFloat = Field(description="upper end.")
-    quantile: Missable = Field(
-        default=None,
-        description="what 95 of 100 batches stay under, chance taken out; with a baseline, that and the upper end of "
-        "what messages add to it on the same rows.",
+    value: FiniteFloat = told("the estimate; an attack that reached none stands in `not_tested`.")
+    low: FiniteFloat = told("lower end of its 95% interval.")
+    high: FiniteFloat = told("upper end.")
+    quantile: Missable = told(
+        "what 95 of 100 batches stay under, chance taken out; with a baseline, that and the upper end of what "
+        "messages add to it on the same rows.",
+        None,
     )
-    baseline: Missable = Field(
-        default=None, description="what the same attacker reaches without the messages, where that is not a coin flip."
+    baseline: Missable = told(
+        "what the same attacker reaches without the messages, where that is not a coin flip.", None
     )
-    knows: str | None = Field(default=None, description="what it has to know beside the messages.")
-    costs: str | None = Field(default=None, description="how much work it is.")
-    seconds: Missable = Field(default=None, description="that it took here.")
-    about: str | None = Field(default=None, description="what it does, in one sentence.")
+    knows: str | None = told("what it has to know beside the messages.", None)
+    costs: str | None = told("how much work it is.", None)
+    seconds: Missable = told("that it took here.", None)
+    about: str | None = told("what it does, in one sentence.", None)
 
 
 class Worst(Part):
     """The attack that reached most above what its attacker had without any message."""
 
-    attack: str = Field(description="its name, as in `leaks`.")
-    value: FiniteFloat = Field(description="the estimate, with what the attacker had anyway.")
-    low: FiniteFloat = Field(description="lower end of its 95% interval.")
-    high: FiniteFloat = Field(description="upper end.")
-    measure: Measured = Field(default="leak_auc", description="what the figures are, as in `leaks`.")
+    attack: str = told("its name, as in `leaks`.")
+    value: FiniteFloat = told("the estimate, with what the attacker had anyway.")
+    low: FiniteFloat = told("lower end of its 95% interval.")
+    high: FiniteFloat = told("upper end.")
+    measure: Measured = told("what the figures are, as in `leaks`.", "leak_auc")
 
 
 class Moment(Part):
     """An epoch: what was measured in it, under which strength, and how good the model was after it."""
 
-    epoch: int = Field(description="counted from 1.")
-    strength: str = Field(description="the protection as it stood, spelled.")
-    level: int = Field(default=0, description="how many public steps above the configured strength.")
-    worst: Worst | None = Field(default=None, description="the worst live attack in this epoch.")
-    figures: Mapping[str, Missable] = Field(
-        default={}, description="of the model after it: test_auc, test_loss and the like."
-    )
+    epoch: int = told("counted from 1.")
+    strength: str = told("the protection as it stood, spelled.")
+    level: int = told("how many public steps above the configured strength.", 0)
+    worst: Worst | None = told("the worst live attack in this epoch.", None)
+    figures: Mapping[str, Missable] = told("of the model after it: test_auc, test_loss and the like.", {})
 
 
 class Decision(Part):
     """What the gate decided, when and why."""
 
-    time: str = Field(description="when.")
-    epoch: int = Field(description="before which it was taken, counted from 1.")
-    decision: Literal["keep", "raise", "lower", "pause", "stop", "resume"] = Field(description="what was done.")
-    reason: str = Field(description="why, for the owner alone.")
+    time: str = told("when.")
+    epoch: int = told("before which it was taken, counted from 1.")
+    decision: Literal["keep", "raise", "lower", "pause", "stop", "resume"] = told("what was done.")
+    reason: str = told("why, for the owner alone.")
 
 
 class Override(Part):
     """Somebody let a run out that had broken its limit, and is on record for it."""
 
-    time: str = Field(description="when.")
-    who: str = Field(description="the name that was given.")
-    what: str = Field(description="was let out.")
-    reason: str = Field(description="that was given.")
+    time: str = told("when.")
+    who: str = told("the name that was given.")
+    what: str = told("was let out.")
+    reason: str = told("that was given.")
 
 
 class LiveCurve(Part):
     """One attack's figures while training ran, thinned for the page."""
 
-    attack: str = Field(description="its name.")
-    measure: Measured = Field(default="leak_auc", description="what the values are.")
-    steps: tuple[int, ...] = Field(description="at which it looked.")
-    values: tuple[Missable, ...] = Field(description="what it reached there; None where it could not tell.")
+    attack: str = told("its name.")
+    measure: Measured = told("what the values are.", "leak_auc")
+    steps: tuple[int, ...] = told("at which it looked.")
+    values: tuple[Missable, ...] = told("what it reached there; None where it could not tell.")
 
     @model_validator(mode="after")
     def _paired(self) -> LiveCurve:
@@ -130,56 +127,52 @@ class LiveCurve(Part):
 class LedgerSummary(Part):
     """What has been spent of every example, over all runs of this party."""
 
-    examples: int = Field(description="that were ever answered about.")
-    answers: int = Field(description="rows answered, each visit counted.")
-    runs: int = Field(description="trainings in the ledger.")
-    most_visits: int = Field(description="of one example.")
-    visits: dict[int, int] = Field(description="how many examples have been visited so often: visits -> examples.")
-    worst_case: float | None = Field(
-        default=None,
-        description="the leak AUC up to which messages about the most exposed example tell its label to whoever "
-        "knows everything else; 1 where a mechanism promises nothing; None where it is not known.",
+    examples: int = told("that were ever answered about.")
+    answers: int = told("rows answered, each visit counted.")
+    runs: int = told("trainings in the ledger.")
+    most_visits: int = told("of one example.")
+    visits: dict[int, int] = told("how many examples have been visited so often: visits -> examples.")
+    worst_case: float | None = told(
+        "the leak AUC up to which messages about the most exposed example tell its label to whoever knows "
+        "everything else; 1 where a mechanism promises nothing; None where it is not known.",
+        None,
     )
-    budget: float | None = Field(default=None, description="that the owner set for it.")
-    head: str = Field(description="digest at the end of the hash chain.")
-    notes: tuple[str, ...] = Field(default=(), description="what the figure does not know.")
+    budget: float | None = told("that the owner set for it.", None)
+    head: str = told("digest at the end of the hash chain.")
+    notes: tuple[str, ...] = told("what the figure does not know.", ())
 
 
 class NotTested(Part):
     """What was not tried, and why."""
 
-    what: str = Field(description="an attack, or a kind of attacker.")
-    why: str = Field(description="the reason.")
+    what: str = told("an attack, or a kind of attacker.")
+    why: str = told("the reason.")
 
 
 class Report(Part):
     """The whole report."""
 
-    schema_version: Literal["1"] = Field(
-        default="1", description="of these fields; it changes when a field changes its meaning."
+    schema_version: Literal["1"] = told("of these fields; it changes when a field changes its meaning.", "1")
+    made: str = told("when, in UTC.")
+    subject: Subject = told("who and what.")
+    limit: FiniteFloat | None = told("that the owner set; None where there is none.", None)
+    on_limit: str | None = told("what happens where it can't be held.", None)
+    verdict: Literal["held", "broken", "no limit", "not judged"] = told(
+        '"held" where every upper end stays under the limit and nothing that should have been tried is missing.'
     )
-    made: str = Field(description="when, in UTC.")
-    subject: Subject = Field(description="who and what.")
-    limit: FiniteFloat | None = Field(default=None, description="that the owner set; None where there is none.")
-    on_limit: str | None = Field(default=None, description="what happens where it can't be held.")
-    verdict: Literal["held", "broken", "no limit", "not judged"] = Field(
-        description='"held" where every upper end stays under the limit and nothing that should have been tried is '
-        "missing."
+    worst: Worst | None = told("the worst attack; None where none could run.", None)
+    leaks: tuple[Leak, ...] = told("every attack.", ())
+    moments: tuple[Moment, ...] = told("epoch by epoch.", ())
+    decisions: tuple[Decision, ...] = told("of the gate.", ())
+    curves: tuple[LiveCurve, ...] = told("while training ran.", ())
+    ledger: LedgerSummary | None = told("of the party.", None)
+    overrides: tuple[Override, ...] = told("on record.", ())
+    exchange: Exchanged | None = told(
+        "what there is to say of a training in one exchange; None of one step by step, and of files.", None
     )
-    worst: Worst | None = Field(default=None, description="the worst attack; None where none could run.")
-    leaks: tuple[Leak, ...] = Field(default=(), description="every attack.")
-    moments: tuple[Moment, ...] = Field(default=(), description="epoch by epoch.")
-    decisions: tuple[Decision, ...] = Field(default=(), description="of the gate.")
-    curves: tuple[LiveCurve, ...] = Field(default=(), description="while training ran.")
-    ledger: LedgerSummary | None = Field(default=None, description="of the party.")
-    overrides: tuple[Override, ...] = Field(default=(), description="on record.")
-    exchange: Exchanged | None = Field(
-        default=None,
-        description="what there is to say of a training in one exchange; None of one step by step, and of files.",
-    )
-    not_tested: tuple[NotTested, ...] = Field(default=(), description="what was not tried.")
-    assumptions: tuple[str, ...] = Field(default=(), description="under which the figures hold.")
-    repeat: tuple[str, ...] = Field(default=(), description="commands that make this report again.")
+    not_tested: tuple[NotTested, ...] = told("what was not tried.", ())
+    assumptions: tuple[str, ...] = told("under which the figures hold.", ())
+    repeat: tuple[str, ...] = told("commands that make this report again.", ())
 
     @model_validator(mode="after")
     def _sensible(self) -> Report:

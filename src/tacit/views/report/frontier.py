@@ -28,14 +28,7 @@ class Measured:
 
 
 def frontier(points: Sequence[Measured], *, title: str, label_limit: float, feature_limit: float | None) -> str:
-    """The page: it needs nothing else, and its own script is all that may run in it.
-
-    Args:
-        points: at least one.
-        title: of the page.
-        label_limit: where the first slider stands.
-        feature_limit: where the second one does; None for all the way up.
-    """
+    """The page: it needs nothing else, and its own script is all that may run in it."""
     figures = [point.figure for point in points]
     low, high = min(figures), max(figures)
     room = (high - low) or 0.01

@@ -71,13 +71,9 @@ def _release(report: Report, release: Released) -> Headline:
     ]
     verdict = f"{limit}: at most {decimals(release.worst)} was read of anything, by the upper end of {most}."
     return Headline(
-        stamp,
-        tone,
-        verdict,
-        tuple(meaning),
-        Judged(value, low, release.worst),
+        stamp, tone, verdict, tuple(meaning), Judged(value, low, release.worst),
         f"read of {most}; 95% interval {decimals(low)} to {decimals(release.worst)}",
-    )
+    )  # fmt: skip
 
 
 def asked(question: str) -> str:

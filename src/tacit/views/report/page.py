@@ -55,24 +55,15 @@ def content(report: Report) -> dict[str, object]:
     head, measure = headline(report), MEASURES[main_measure(report)]
     limit = [] if report.limit is None else [Mark("limit", report.limit, "limit")]
     return {
-        "head": head,
-        "measure": measure,
-        "worst": worst_leak(report),
+        "head": head, "measure": measure, "worst": worst_leak(report),
         "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
-        "groups": _groups(report),
-        "baselines": any(leak.baseline is not None for leak in report.leaks),
-        "layers": sorted({leak.layer for leak in report.leaks}),
-        **_over_time(report),
-        "charts": _charts(report),
-        "trade": _trade(report),
-        **_ledger(report),
-        "plain_words": plain_words,
-        "spelled": spelled,
-    }
+        "groups": _groups(report), "baselines": any(leak.baseline is not None for leak in report.leaks),
+        "layers": sorted({leak.layer for leak in report.leaks}), **_over_time(report), "charts": _charts(report),
+        "trade": _trade(report), **_ledger(report), "plain_words": plain_words, "spelled": spelled,
+    }  # fmt: skip
 
 
 def _groups(report: Report) -> list[_Group]:
-    """The attacks by what they looked at, those that reach most first."""
     main, most = main_measure(report), worst_leak(report)
     groups = []
     for on, (title, told) in _GROUPS.items():
@@ -121,7 +112,6 @@ def _over_time(report: Report) -> dict[str, object]:
 
 
 def _over(report: Report, moment: Moment) -> bool:
-    """Whether the worst attack of an epoch may have reached beyond the limit."""
     worst, limit = moment.worst, report.limit
     return worst is not None and limit is not None and worst.measure == main_measure(report) and worst.high > limit
 

@@ -38,13 +38,9 @@ def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else: no script, no font, no picture from outside."""
     name, content = ("page", page.content) if report.exchange is None else ("one_shot", one_shot.content)
     return template(f"{name}.html.j2").render(
-        content(report),
-        report=report,
-        digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
-        made=when(report.made),
-        when=when,
-        count=count,
-    )
+        content(report), report=report, digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
+        made=when(report.made), when=when, count=count,
+    )  # fmt: skip
 
 
 def read(path: Path) -> Report:

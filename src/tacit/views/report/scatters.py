@@ -7,24 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from tacit.views.report import svg
 from tacit.views.report.document import Moment
 from tacit.views.report.measures import Measure
 from tacit.views.report.plots import zoomed
-from tacit.views.report.svg import (
-    Axis,
-    at,
-    el,
-    grid_across,
-    labels_below,
-    limit_up,
-    line,
-    names,
-    picture,
-    standalone,
-    stretched,
-    text,
-    ticks,
-)  # fmt: skip
 from tacit.views.report.words import count, decimals, spelled
 
 _COLOURS = 7
@@ -47,51 +33,37 @@ class Panel:
 
     name: str  # of the leak
     families: Mapping[str, Sequence[Dot]]  # dots that belong together, from mild to strong
-    leaks: Axis  # the ends of the axis across
+    leaks: svg.Axis  # the ends of the axis across
     limit: float | None = None  # on the leak, where there is one
     ring: tuple[Dot, bool] | None = None  # around the dot that was chosen, and whether it holds the limit
 
 
 def tradeoff(measure: Measure, moments: Sequence[Moment], figure: str, limit: float | None) -> Markup:
-    """How good the model was after each epoch, against what the worst live attack reached in it.
-
-    Args:
-        measure: of the leak.
-        moments: epochs that have both.
-        figure: which of the model's figures.
-        limit: drawn upwards, where there is one.
-    """
+    """How good the model was after each epoch, against what the worst live attack reached in it."""
     dots = [
         Dot(moment.worst.value, value, str(moment.epoch))
         for moment in moments
         if moment.worst is not None and (value := moment.figures.get(figure)) is not None
     ]
     across, up = zoomed(measure, [dot.leak for dot in dots], limit), _room([dot.worth for dot in dots])
-    drawn = grid_across(up, ticks(up.low, up.high, 5), "{:.3f}")
-    drawn += [*labels_below(across, ticks(across.low, across.high, 6), "{:.2f}"), *limit_up(across, limit)]
+    drawn = svg.grid_across(up, svg.ticks(up.low, up.high, 5), "{:.3f}")
+    drawn += [*svg.labels_below(across, svg.ticks(across.low, across.high, 6), "{:.2f}"), *svg.limit_up(across, limit)]
     places = [(across.share(dot.leak), 1 - up.share(dot.worth)) for dot in dots]
-    drawn += [stretched(places, "way"), *names(f"{measure.name} of the worst attack", spelled(figure))]
+    drawn += [svg.stretched(places, "way"), *svg.names(f"{measure.name} of the worst attack", spelled(figure))]
     named = _named(places)
     for number, (dot, (x, y)) in enumerate(zip(dots, places, strict=True)):
         leak, worth = f"{measure.name} {decimals(dot.leak)}", f"{spelled(figure)} {decimals(dot.worth)}"
-        tip = el("title", f"epoch {dot.name}: {leak}, {worth}")
-        drawn.append(el("circle", tip, cx=at(x), cy=at(y), r=5, class_="point"))
+        tip = svg.el("title", f"epoch {dot.name}: {leak}, {worth}")
+        drawn.append(svg.el("circle", tip, cx=svg.at(x), cy=svg.at(y), r=5, class_="point"))
         if number in named:
-            drawn.append(text(dot.name, x, y, "tick", dy=-10))
+            drawn.append(svg.text(dot.name, x, y, "tick", dy=-10))
     words = "; ".join(f"epoch {dot.name}: {decimals(dot.leak)}, {decimals(dot.worth)}" for dot in dots)
     title = f"{spelled(figure)} against {measure.name}, {count(len(dots), 'epoch')}"
-    return picture(title, words, *drawn, height=260, class_="plot")
+    return svg.picture(title, words, *drawn, height=260, class_="plot")
 
 
 def tradeoff_file(title: str, panels: Sequence[Panel], *, worth: str, levels: Mapping[str, float] | None = None) -> str:
-    """Settings of several kinds as a file: a line for each family, told apart by colour and dashes.
-
-    Args:
-        title: of the picture.
-        panels: side by side.
-        worth: what is upwards.
-        levels: lines across all panels, by name: what a model is worth for which nothing is sent.
-    """
+    """Settings of several kinds as a file: a line for each family, told apart by colour and dashes."""
     levels = levels or {}
     styles = {
         name: "bare" if name == "no protection" else f"s{place % _COLOURS + 1}"
@@ -104,60 +76,59 @@ def tradeoff_file(title: str, panels: Sequence[Panel], *, worth: str, levels: Ma
     key += [(_dash("level"), f"{name}: {decimals(value)}") for name, value in levels.items()]
     key += [(_ring(panel.ring[1]), panel.ring[0].name) for panel in panels if panel.ring is not None]
     plots = [_panel(panel, up, styles, worth, list(levels.values())) for panel in panels]
-    return standalone(title, plots, key)
+    return svg.standalone(title, plots, key)
 
 
-def _panel(panel: Panel, up: Axis, styles: Mapping[str, str], worth: str, levels: Sequence[float]) -> Markup:
+def _panel(panel: Panel, up: svg.Axis, styles: Mapping[str, str], worth: str, levels: Sequence[float]) -> Markup:
     across = panel.leaks
-    drawn = grid_across(up, ticks(up.low, up.high, 6), "{:.3f}")
-    drawn += [*labels_below(across, ticks(across.low, across.high, 6), "{:.1f}"), *names(panel.name, worth)]
+    drawn = svg.grid_across(up, svg.ticks(up.low, up.high, 6), "{:.3f}")
+    drawn += [*svg.labels_below(across, svg.ticks(across.low, across.high, 6), "{:.1f}"), *svg.names(panel.name, worth)]
     if panel.limit is not None:
         x = across.share(panel.limit)
-        drawn.append(el("rect", x=at(x), y="0%", width=at(1 - x), height="100%", class_="beyond"))
-    drawn += [line(0, 1 - up.share(level), 1, 1 - up.share(level), "level") for level in levels]
-    drawn += limit_up(across, panel.limit)
+        drawn.append(svg.el("rect", x=svg.at(x), y="0%", width=svg.at(1 - x), height="100%", class_="beyond"))
+    drawn += [svg.line(0, 1 - up.share(level), 1, 1 - up.share(level), "level") for level in levels]
+    drawn += svg.limit_up(across, panel.limit)
     for name, family in panel.families.items():
         style = styles[name]
         places = [(across.share(dot.leak), 1 - up.share(dot.worth)) for dot in family]
-        drawn.append(stretched(places, f"series {style}"))
+        drawn.append(svg.stretched(places, f"series {style}"))
         for dot, (x, y) in zip(family, places, strict=True):
             if dot.across is not None:
                 left, right = map(across.share, dot.across)
-                drawn.append(line(left, y, right, y, f"whisker {style}"))
+                drawn.append(svg.line(left, y, right, y, f"whisker {style}"))
             if dot.up is not None:
                 below, above = map(up.share, dot.up)
-                drawn.append(line(x, 1 - below, x, 1 - above, f"whisker {style}"))
-            drawn.append(el("svg", _circle(style), x=at(x), y=at(y)))
+                drawn.append(svg.line(x, 1 - below, x, 1 - above, f"whisker {style}"))
+            drawn.append(svg.el("svg", _circle(style), x=svg.at(x), y=svg.at(y)))
             if dot.name:
-                drawn.append(text(dot.name, x, y, "tick", dx=9, dy=-7))
+                drawn.append(svg.text(dot.name, x, y, "tick", dx=9, dy=-7))
     if panel.ring is not None:
         dot, holds = panel.ring
-        drawn.append(el("svg", _ring(holds), x=at(across.share(dot.leak)), y=at(1 - up.share(dot.worth))))
-    families = "; ".join(f"{name}: {_spelled(family)}" for name, family in panel.families.items())
-    return picture(f"{worth} against {panel.name}", families, *drawn, height=340, class_="plot")
+        drawn.append(svg.el("svg", _ring(holds), x=svg.at(across.share(dot.leak)), y=svg.at(1 - up.share(dot.worth))))
+    spelled_out = {
+        name: ", ".join(f"{decimals(dot.leak)} {decimals(dot.worth)}" for dot in family)
+        for name, family in panel.families.items()
+    }
+    families = "; ".join(f"{name}: {dots}" for name, dots in spelled_out.items())
+    return svg.picture(f"{worth} against {panel.name}", families, *drawn, height=340, class_="plot")
 
 
 def _dash(style: str) -> Markup:
-    return el("line", x1=-12, x2=12, class_=style)
+    return svg.el("line", x1=-12, x2=12, class_=style)
 
 
 def _circle(style: str) -> Markup:
-    return el("circle", r=4, class_=f"dots {style}")
+    return svg.el("circle", r=4, class_=f"dots {style}")
 
 
 def _ring(holds: bool) -> Markup:
-    return el("circle", r=10, class_="ring" if holds else "ring bad")
+    return svg.el("circle", r=10, class_="ring" if holds else "ring bad")
 
 
-def _spelled(family: Sequence[Dot]) -> str:
-    return ", ".join(f"{decimals(dot.leak)} {decimals(dot.worth)}" for dot in family)
-
-
-def _room(values: Sequence[float]) -> Axis:
-    """From a little below the smallest value to a little above the largest."""
+def _room(values: Sequence[float]) -> svg.Axis:
     low, high = min(values), max(values)
     spare = max(0.25 * (high - low), 0.005)
-    return Axis(low - spare, high + spare)
+    return svg.Axis(low - spare, high + spare)
 
 
 def _named(places: Sequence[tuple[float, float]]) -> set[int]:

@@ -30,15 +30,7 @@ def el(tag: str, *inside: str | Markup, **attributes: Number | None) -> Markup:
 
 
 def picture(title: str, words: str, *inside: Markup, height: int, class_: str) -> Markup:
-    """A picture that says what it shows to those who can't see it.
-
-    Args:
-        title: what it is.
-        words: what is to be seen in it, in words.
-        inside: its elements.
-        height: of the plot, in pixels.
-        class_: how it is styled.
-    """
+    """A picture that says what it shows to those who can't see it."""
     return el(
         "svg", el("title", title), el("desc", words), *inside, role="img", width="100%", height=height, class_=class_
     )
@@ -146,13 +138,7 @@ def names(across: str, up: str) -> list[Markup]:
 
 
 def standalone(title: str, plots: Sequence[Markup], key: Sequence[tuple[Markup, str]]) -> str:
-    """Plots side by side as a file of its own, on its own ground, dark where the reader's system is dark.
-
-    Args:
-        title: above them.
-        plots: pictures, of 340 pixels in height.
-        key: a mark, drawn around the origin, and its name, from top to bottom on the right.
-    """
+    """Plots side by side as a file of its own, on its own ground, dark where the reader's system is dark."""
     wide, high, left = 520 if len(plots) == 1 else 380, 340, 64
     right = left + len(plots) * (wide + left)
     width, height = right + 210, max(high + 130, 24 * len(key) + 90)

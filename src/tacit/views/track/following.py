@@ -1,7 +1,8 @@
 """Runs and sweeps brought to trackers, and kept up to date while they go on.
 
 Whatever was brought is not brought again: a tracker says up to which step it has a curve, and only later points go
-there. A run that was killed repeats steps bit for bit, so what is there already is right.
+there. A run that was killed repeats steps bit for bit, so what is there already is right. `docs/ref-tracking.md` lists
+the curves by their names.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import math
 import tomllib
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +22,8 @@ from tacit.errors import UsageError
 from tacit.views import reading
 from tacit.views.pacing import seconds
 from tacit.views.reading import DAMAGE, Place, Reader, RunReader, SweepReader, damage
-from tacit.views.track.curves import Curve, later, replica_curves, run_curves
-from tacit.views.track.tracker import State, Tracker
-
-Open = Callable[[str, str], Tracker]
-"""Opens a tracker, given an id that stays the same and a name to be read."""
+from tacit.views.series import Series
+from tacit.views.track.tracker import Point, State, Tracker
 
 _REPORTS = ("report.json", "report.html")
 _CARD = ("run", "party", "role", "mode", "epochs", "measure", "limit")
@@ -78,14 +78,9 @@ class Following(ABC):
 
 
 class Export(Following):
-    """Runs and sweeps brought to trackers, each training to one of its own.
+    """Runs and sweeps brought to trackers, each training to one of its own."""
 
-    Args:
-        roots: as of `Following`.
-        open_tracker: opens the tracker of a run, or of one training of a sweep.
-    """
-
-    def __init__(self, roots: Sequence[Path | str], open_tracker: Open) -> None:
+    def __init__(self, roots: Sequence[Path | str], open_tracker: Callable[[str, str], Tracker]) -> None:
         super().__init__(roots)
         self.brought: dict[str, int] = {}  # how many figures of each run, or training of a sweep, by its id
         self.names: dict[str, str] = {}  # of the same
@@ -108,8 +103,8 @@ class Export(Following):
                 self._bring_sweep(reader)
         return sum(self.brought.values()) - before
 
-    def _bring_curves(self, place: str, name: str, curves: Iterable[Curve], tracker: Tracker) -> None:
-        new = later(curves, tracker)
+    def _bring_curves(self, place: str, name: str, curves: Iterable[_Curve], tracker: Tracker) -> None:
+        new = [point for curve in curves for point in _later(curve, tracker.reached(curve.name))]
         tracker.points(new)
         self.brought[place] = self.brought.get(place, 0) + len(new)
         self.names[place] = name
@@ -120,7 +115,7 @@ class Export(Following):
             self._trackers[place.id] = self._open(place.id, place.name)
         tracker = self._trackers[place.id]
         tracker.facts(facts_of(run))
-        self._bring_curves(place.id, place.name, run_curves(run), tracker)
+        self._bring_curves(place.id, place.name, _curves(run), tracker)
         for decision in run.decisions:
             step = run.decided_at(decision)
             if step > tracker.reached("gate/decision"):
@@ -151,7 +146,7 @@ class Export(Following):
             tracker = self._open(place, name)
             facts = {key: point[key] for key in ("protection", "knob", "strength", "seed") if point[key] is not None}
             tracker.facts({"sweep": sweep.place.name, "data": sweep.about.get("data"), **facts})
-            self._bring_curves(place, name, replica_curves(sweep.replica(number, points=1 << 62)), tracker)
+            self._bring_curves(place, name, _of_series(sweep.series(number), _unknown), tracker)
             tracker.close()
 
 
@@ -163,6 +158,91 @@ def state_of(reader: Reader) -> State:
     if over and (reader.report is not None or not alive):  # a process that has trained may still write a report
         return "finished"
     return "running" if alive else "stopped"
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+_Times = Callable[[Sequence[float]], Sequence[float | None]]  # when some steps were done, in seconds since 1970
+
+
+class _Curve(NamedTuple):
+    name: str  # with its group in front
+    x: Sequence[float]  # steps, rising
+    y: Sequence[float]  # figures
+    times: _Times
+
+
+def _later(curve: _Curve, reached: int) -> Iterator[Point]:
+    """The points after a step; of several at one step the first."""
+    first = bisect_right(curve.x, reached)
+    steps = curve.x[first:]
+    for step, value, time in zip(steps, curve.y[first:], curve.times(steps), strict=True):
+        if step > reached:
+            reached = int(step)
+            yield Point(curve.name, reached, value, time)
+
+
+def _of_series(each: Mapping[str, Series], times: _Times) -> Iterator[_Curve]:
+    for name, series in each.items():
+        yield _Curve(name, series.x, series.y, times)
+        if len(series.low) == len(series.x):
+            yield _Curve(f"{name}.low", series.x, series.low, times)
+            yield _Curve(f"{name}.high", series.x, series.high, times)
+
+
+def _of_pairs(name: str, pairs: Sequence[tuple[float, float]], times: _Times) -> _Curve:
+    return _Curve(name, [x for x, _ in pairs], [y for _, y in pairs], times)
+
+
+def _curves(run: RunReader) -> Iterator[_Curve]:
+    times = _times(run)
+    yield from _of_series(run.series, times)
+    limits = [(run.decided_at(one), one["limit"]) for one in run.decisions if one["limit"] is not None]
+    yield _of_pairs("gate/limit", limits, times)
+    yield from _pace(run)
+    if run.report is None:
+        return
+    made, step = seconds(run.report["made"]), (run.steps or 1) * (run.status.get("epochs") or 1)
+    for leak in run.report["leaks"]:
+        layer = "" if leak["layer"] == "cut" else f" at {leak['layer']}"
+        layer += "" if leak["measure"] == run.measure else f" ({leak['measure']})"
+        for ending, key in (("", "value"), (".low", "low"), (".high", "high")):
+            name = f"report/{leak['attack']} on {leak['on']}{layer}{ending}"
+            yield _Curve(name, [step], [leak[key]], lambda steps: [made] * len(steps))
+
+
+def _pace(run: RunReader) -> Iterator[_Curve]:
+    """How fast turns were done, from one turn to the next that is noted; turns that were done again count once."""
+    moved: list[tuple[float, int, int]] = []
+    for time, turn, _, journal in run.pace:
+        if not moved or turn > moved[-1][1]:
+            moved.append((time, turn, journal))
+    when: dict[float, float] = {turn: time for time, turn, _ in moved}
+    rates = [
+        (turn, (turn - before) / (time - since))
+        for (since, before, _), (time, turn, _) in pairwise(moved)
+        if time > since
+    ]
+    yield _of_pairs(
+        "pace/journal_bytes", [(turn, float(size)) for _, turn, size in moved], lambda t: [when[x] for x in t]
+    )
+    yield _of_pairs("pace/turns_per_second", rates, lambda t: [when[x] for x in t])
+
+
+def _times(run: RunReader) -> _Times:
+    """When steps were done, read off the pace: turns are spread evenly over steps, though some are for testing."""
+    steps = (run.steps or 0) * (run.status.get("epochs") or 0)
+    turns = run.status.get("turns") or 0
+    if not run.pace or not steps or not turns:
+        return _unknown
+    reached = np.maximum.accumulate([turn for _, turn, *_ in run.pace])
+    first = np.unique(reached, return_index=True)[1]
+    clock = np.array([time for time, *_ in run.pace])
+    return lambda some: np.interp(np.asarray(some) * (turns / steps), reached[first], clock[first]).tolist()
+
+
+def _unknown(steps: Sequence[float]) -> list[float | None]:
+    return [None] * len(steps)
 
 
 def _bring_norms(run: RunReader, tracker: Tracker) -> None:
@@ -179,19 +259,20 @@ def _bring_norms(run: RunReader, tracker: Tracker) -> None:
                 tracker.histogram(f"log10_norm/{which}/class_{number}", step, edges, counts)
 
 
+# --- facts -----------------------------------------------------------------------------------------------------------
+
+
 def facts_of(reader: RunReader) -> dict[str, object]:
     """The facts of a run, by dotted names such as "cut.widths.airport" or "protect.gradient.name".
 
     They are read from the party's folder, where its settings still are those of this run; else there are only the few
     that the run tells of itself. Addresses, and where keys and data lie, are not among them.
     """
-    card = reader.card()
+    card, folder = reader.card(), reader.place.path.parent.parent
     facts: dict[str, object] = {name: card[name] for name in _CARD if card[name] is not None}
-    folder = reader.place.path.parent.parent
     contract, own = _toml(folder / "contract.toml"), _toml(folder / "party.toml")
     if contract.get("run") == card["run"]:
-        facts |= contract
-        facts |= {name: value for name, value in own.items() if name.partition(".")[0] in _OWN}
+        facts |= contract | {name: value for name, value in own.items() if name.partition(".")[0] in _OWN}
     versions = ((reader.report or {}).get("subject") or {}).get("versions") or {}
     return facts | {f"versions.{name}": version for name, version in versions.items()}
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time as clock
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,6 @@ class Tables(Following):
     Attributes:
         rows: of each file, as it was last written.
         sweeps: folders of sweeps, whose tables stay where they are.
-
-    Args:
-        roots: parties' folders, runs, or any folder above them. Where there is nothing it is a `UsageError`.
-        folder: of the files; it is made where it is not there.
-        now: a clock that never goes back.
     """
 
     def __init__(
@@ -64,7 +59,7 @@ class Tables(Following):
         self._folder, self._now = Path(folder), now
         self._pieces: dict[str, dict[str, pl.DataFrame]] = {}
         self._due, self._waiting = float("-inf"), False
-        if not self._runs():
+        if not any(isinstance(reader, RunReader) for reader in self.readers.values()):
             raise UsageError(
                 f"only sweeps, and no run, under {', '.join(map(str, roots))}: the results.parquet of a sweep is "
                 "Parquet already"
@@ -81,9 +76,6 @@ class Tables(Following):
         """Write what has not been written yet."""
         if self._waiting:
             self._write()
-
-    def _runs(self) -> list[RunReader]:
-        return [reader for reader in self.readers.values() if isinstance(reader, RunReader)]
 
     def _bring(self, changed: Sequence[Reader]) -> int:
         """Write the files, but not so often that writing them takes a good part of the time."""
@@ -109,21 +101,16 @@ class Tables(Following):
 
 
 def _tables(run: RunReader) -> dict[str, pl.DataFrame]:
-    """The part of each file that is of one run."""
     who = {"place": run.place.id, "run": run.status.get("run"), "party": run.status.get("party")}
     decided = [{**decision, "step": run.decided_at(decision)} for decision in run.decisions]
-    leaks = (run.report or {}).get("leaks", [])
-    rows = {"decisions": decided, "events": list(_events(run)), "leaks": leaks}
+    events = []
+    for event in run.events:  # what is special to a kind of event is kept as JSON
+        rest = {name: value for name, value in event.items() if name not in ("time", "event")}
+        events.append({"time": event["time"], "event": event["event"], "details": json.dumps(rest)})
+    rows = {"decisions": decided, "events": events, "leaks": (run.report or {}).get("leaks", [])}
     tables = {"figures": frame(run)}
     for name, lines in rows.items():
         schema = SCHEMAS[name]
         cells = [{column: (who if column in who else line).get(column) for column in schema} for line in lines]
         tables[name] = pl.DataFrame(cells, schema=schema)
     return tables
-
-
-def _events(run: RunReader) -> Iterator[dict[str, Any]]:
-    """The log's lines; what is special to a kind of event is kept as JSON."""
-    for event in run.events:
-        rest = {name: value for name, value in event.items() if name not in ("time", "event")}
-        yield {"time": event["time"], "event": event["event"], "details": json.dumps(rest)}

@@ -22,15 +22,7 @@ def as_json(content: Any) -> bytes:
 def tagged(
     request: Request, body: bytes, *, media: str = "application/json", of: bytes | None = None, **headers: str
 ) -> Response:
-    """An answer with a tag, or a short one where the client has the same already.
-
-    Args:
-        request: that is answered.
-        body: the answer.
-        media: what it is.
-        of: what the tag is made of, where parts of the body don't count.
-        headers: more of them, with `_` for `-`.
-    """
+    """An answer with a tag, or a short one where the client has the same already."""
     digest = hashlib.blake2b(body if of is None else of, digest_size=12).hexdigest()
     extra = {"ETag": f'W/"{digest}"', **{name.replace("_", "-"): value for name, value in headers.items()}}
     had = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}

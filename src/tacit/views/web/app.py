@@ -192,7 +192,6 @@ def _points(request: Request) -> int:
 
 
 def _number(request: Request, name: str) -> float | None:
-    """A number in the address; an empty one is as none."""
     text = request.query_params.get(name)
     if not text:
         return None

@@ -29,12 +29,7 @@ class _Metric:
 
 
 def exposition(glances: Sequence[Glance], now: float) -> str:
-    """All figures of all runs.
-
-    Args:
-        glances: at runs; sweeps among them are left out.
-        now: seconds since 1970.
-    """
+    """All figures of all runs."""
     whole = [glance for glance in glances if glance.card["kind"] == "run" and "turn" in glance.card]
     lines = []
     for metric in _METRICS:
@@ -43,18 +38,14 @@ def exposition(glances: Sequence[Glance], now: float) -> str:
             own = {name: str(glance.card.get(name) or "") for name in ("run", "party", "id")}
             for labels, value in metric.read(glance, now):
                 if value is not None:
-                    lines.append(f"{metric.name}{{{_labels(own | labels)}}} {_number(value)}")
+                    told = ",".join(f'{name}="{_text(word, quoted=True)}"' for name, word in (own | labels).items())
+                    lines.append(f"{metric.name}{{{told}}} {_number(value)}")
     lines += ["# HELP tacit_runs Runs that were found.", "# TYPE tacit_runs gauge", f"tacit_runs {len(whole)}"]
     return "\n".join(lines) + "\n"
 
 
 def _field(name: str) -> Callable[[Glance, float], Samples]:
     return lambda glance, now: [({}, glance.card.get(name))]
-
-
-def _leaks(glance: Glance, now: float) -> Samples:
-    measure = str(glance.card["measure"])
-    return [({"attack": name, "measure": measure}, value) for name, value in glance.leaks]
 
 
 def _worst(glance: Glance, now: float) -> Samples:
@@ -74,10 +65,6 @@ def _states(glance: Glance, now: float) -> Samples:
     return [({"state": name}, float(name == state)) for name in dict.fromkeys((*_STATES, state))]
 
 
-def _waiting(glance: Glance, now: float) -> Samples:
-    return [({}, 0.0 if glance.waiting is None else max(0.0, now - glance.waiting))]
-
-
 _METRICS = (
     _Metric("tacit_run_turns_done", "gauge", "Turns of the training that are done.", _field("turn")),
     _Metric("tacit_run_turns_planned", "gauge", "Turns of the whole training.", _field("turns")),
@@ -85,8 +72,11 @@ _METRICS = (
     _Metric("tacit_run_seconds_left", "gauge", "Seconds until it is over, at its rate.", _field("seconds_left")),
     _Metric("tacit_run_alive", "gauge", "1 while the process that trains is there.", _field("alive")),
     _Metric("tacit_run_state", "gauge", "1 for the state that a run is in, 0 for others.", _states),
-    _Metric("tacit_run_waiting_seconds", "gauge", "Seconds for which it has been waiting for its peer.", _waiting),
-    _Metric("tacit_run_leak", "gauge", "What each attack reached at the last look while training ran.", _leaks),
+    _Metric("tacit_run_waiting_seconds", "gauge", "Seconds for which it has been waiting for its peer.",
+            lambda glance, now: [({}, 0.0 if glance.waiting is None else max(0.0, now - glance.waiting))]),
+    _Metric("tacit_run_leak", "gauge", "What each attack reached at the last look while training ran.",
+            lambda glance, now: [({"attack": name, "measure": str(glance.card["measure"])}, value)
+                                 for name, value in glance.leaks]),
     _Metric("tacit_run_worst_leak", "gauge", "The worst leak that is known, and where it was found.", _worst),
     _Metric("tacit_run_limit", "gauge", "The limit that the owner set.", _field("limit")),
     _Metric("tacit_run_level", "gauge", "Times that the protection was made stronger.", _field("level")),
@@ -97,10 +87,6 @@ _METRICS = (
     _Metric("tacit_run_problems", "gauge", "Files of the run that can't be read.",
             lambda glance, now: [({}, len(glance.card["problems"]))]),
 )  # fmt: skip
-
-
-def _labels(labels: Labels) -> str:
-    return ",".join(f'{name}="{_text(value, quoted=True)}"' for name, value in labels.items())
 
 
 def _text(text: str, *, quoted: bool = False) -> str:

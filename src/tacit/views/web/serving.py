@@ -78,12 +78,7 @@ class Dashboard:
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A socket that listens, so that nobody else can take the port any more.
-
-    Args:
-        host: a name or an address of this machine.
-        port: 0 for any; None for the first free one from 7860 on.
-    """
+    """A socket that listens, so that nobody else can take the port any more."""
     tries = range(PORT, PORT + _TRIES) if port is None else (port,)
     for number in tries:
         try:

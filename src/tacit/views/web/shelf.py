@@ -147,8 +147,11 @@ class Shelf:
                 try:
                     self._refresh(slot)
                     slot.glance = _glance(slot.reader)
-                except DAMAGE as error:
-                    slot.glance = _broken(slot.place, error)
+                except DAMAGE as error:  # its files hold what nothing of ours has written
+                    place = slot.place
+                    card = {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
+                            "problems": [damage(place, error)]}  # fmt: skip
+                    slot.glance = Glance(card, as_json(card))
                 slot.seen = (*mark[:-1], _lives(slot))
             return slot.glance
 
@@ -196,10 +199,3 @@ def _mark(slot: _Slot) -> tuple[Any, ...]:
 
 def _lives(slot: _Slot) -> bool:
     return slot.pid is not None and alive(slot.pid)
-
-
-def _broken(place: Place, error: Exception) -> Glance:
-    """A glance at a place whose files hold what nothing of ours has written."""
-    card = {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
-            "problems": [damage(place, error)]}  # fmt: skip
-    return Glance(card, as_json(card))

@@ -117,11 +117,6 @@ class Flights:
         Test flights are drawn at random, by a hash of id and seed, as the papers do. A test flight therefore has
         training flights of the same day, whose delays tell of that day: read the test AUC as a figure for comparing
         protections, not as a forecast for a day that nobody has seen (the README has both figures).
-
-        Args:
-            test_share: the chance of a flight to be for testing.
-            seed: draws the test flights and the order of the rows.
-            limit: use this many flights at most, training and test together; None for all.
         """
         return _joint(with_inputs(self.common)).split(test_share, seed, limit)
 
@@ -130,11 +125,6 @@ def load(*, rows: int | None = None, seed: int = 0, test_share: float = 0.2) -> 
     """The flights that both parties know, joined in the clear.
 
     Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day.
-
-    Args:
-        rows: use this many flights at most, training and test together, drawn at random; None for all.
-        seed: draws the test flights.
-        test_share: the chance of a flight to be for testing.
     """
     table = tables().common
     read = (
@@ -151,11 +141,6 @@ def generated(rows: int, seed: int, *, test_share: float = 0.2) -> Data:
 
     Each column is drawn by itself, so columns tell nothing about each other. Who is late comes from a logistic model
     over the hour, the visibility, the carrier and the origin, with about the shipped share.
-
-    Args:
-        rows: training and test together.
-        seed: of everything.
-        test_share: the chance of a flight to be for testing.
     """
     draw, known = np.random.default_rng(seed), tables().common
     date = pl.Series(np.datetime64("2013-01-01", "D") + np.arange(rows) * 365 // rows)
