@@ -20,7 +20,7 @@ from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import blocks, check_columns
 from tacit.company.align import Aligned, aligned, store
-from tacit.company.departures import counted_book, row_keys
+from tacit.company.departures import counted_book, counted_predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet
 from tacit.contracts import Link, Message
@@ -28,7 +28,15 @@ from tacit.errors import DataError, LinkError, RefusedError
 from tacit.one_shot.parts import part
 from tacit.one_shot.records import Keys
 from tacit.one_shot.shipments import Shipment, version_of
-from tacit.serve.conversation import check_keyed, feature_limits, following, heard, private_match, purpose, record
+from tacit.serve.conversation import (
+    check_keyed,
+    feature_limits,
+    following,
+    heard,
+    private_match,
+    purpose,
+    record,
+)
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
 from tacit.serve.job import Job, forget_sent, last_sent, rows_of_chunk, tidy
@@ -127,7 +135,9 @@ class Delivering:
         self.telling.waiting(peer, seconds, f"all was sent; {why}")
 
     def _check(self) -> None:
-        """What can't be embedded is told before anybody is met."""
+        """What can't be embedded, and what an older copy of the folder has forgotten, is told before anybody is met."""
+        with counted_predictions(self.folder):
+            pass  # the records know of everything that left
         check_columns(self.source, [*self._ids_columns, *self.embedder.columns])
         first = next(blocks(self.source, list(self.embedder.columns)), None)
         if first is None:
@@ -279,11 +289,12 @@ class Delivering:
         """Write down what is about to leave, before it does."""
         if isinstance(self.embedder, ExchangeEmbedder):
             self._ship(self.embedder, peer, job, asked, whole, known)
-        record(
-            self.where, job.name, "embeddings", peer,
-            rows=asked.count, known=known, bytes=asked.count * (1 + self.embedder.width), version=self.embedder.version,
-            match=self.match, asked=asked.id,
-        )  # fmt: skip
+        size = asked.count * (1 + self.embedder.width)
+        with counted_predictions(self.folder):
+            record(
+                self.where, job.name, "embeddings", peer, rows=asked.count, known=known, bytes=size,
+                version=self.embedder.version, match=self.match, asked=asked.id,
+            )  # fmt: skip
 
     def _ship(
         self, half: ExchangeEmbedder, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int
