@@ -218,7 +218,10 @@ class Inbox:
 
 
 def stored_rows(path: Path, count: int, width: int) -> NDArray[np.uint8]:
-    """Rows of bytes from a file, read from the disk as they are used.  (count, width)"""
+    """Rows of bytes from a file, read from the disk as they are used; writing to them leaves the file.  (count, width)
+
+    torch takes no array that can't be written to.
+    """
     if not count:
         return np.empty((0, width), np.uint8)
-    return np.memmap(path, np.uint8, "r", shape=(count, width))
+    return np.memmap(path, np.uint8, "c", shape=(count, width))
