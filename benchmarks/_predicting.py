@@ -34,6 +34,8 @@ def score(folder: Path, *files: Path) -> None:
     def progress(what: str, done: int, total: int) -> None:
         if what.startswith("receiving"):
             came.append(time.perf_counter())
+        elif what.startswith("stored"):  # on the disk, which the last part alone is waited for
+            came[-1:] = [time.perf_counter()]
 
     predict(folder, *files, match="keyed", telling=Telling(progress=progress))
     _tell(came, began)

@@ -46,7 +46,7 @@ def run() -> Iterator[Result]:
             bare.append(_received(["receive", airline.folder, port, size], ["send", port, size]))
     timed = (1 - 1 / ours[0]["count"]) * size / 1e6  # what came after the first part
     rates = [timed / statistics.median(one["parts"] for one in each) for each in (ours, bare)]
-    case = f"{rows:,} rows of {WIDTH} bytes, in parts of {CHUNK >> 20} MiB"
+    case = f"{rows:,} rows of {WIDTH} bytes, in parts of {CHUNK >> 10} KiB"
     yield Result("predict", f"{case}: embeddings", rates[0], "MB/s")
     yield Result("predict", "a bare TLS stream of as many bytes", rates[1], "MB/s")
     yield Result("predict", "embeddings over the bare stream", rates[0] / rates[1], "x", goal=0.7, at_least=True)

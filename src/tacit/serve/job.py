@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,15 @@ from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import locked, make_folder, opened, storing, sync_file, write_at
+from tacit.disk import locked, make_folder, opened, replaced, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.parts import store_json
 
-CHUNK = 1 << 24
-"""Bytes of a message, at most."""
+CHUNK = 1 << 19
+"""Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
+_PAUSE = 1.0  # seconds between two times at which a disk is asked what it has for sure
 _FACTS, _SENT = "facts.json", "sent.json"
 
 
@@ -166,6 +168,9 @@ def _begun(folder: Path) -> float:
 class Inbox:
     """The embeddings of one feature party, as they come: in one file, of which whole messages count.
 
+    The disk is not waited for: while more comes, a thread sees now and then what is on it for sure and writes that down
+    beside the file. After a kill or a power cut nothing else counts, and the rest is asked for once more.
+
     Args:
         path: of the file.
         count: rows that will come.
@@ -174,11 +179,9 @@ class Inbox:
 
     def __init__(self, path: Path, count: int, width: int) -> None:
         self._path, self.count, self._width = path, count, width
-        self._size = rows_of_chunk(width)
-        whole = (path.stat().st_size if path.exists() else 0) // (self._size * width)
-        done = path.exists() and path.stat().st_size == count * width
-        # the last message may not have been on the disk when a machine went down: it is asked for once more
-        self.have = self.chunks if done else max(0, min(whole, self.chunks) - 1)
+        self._size, self._sure = rows_of_chunk(width), path.with_name(f"{path.name}.sure")
+        self.have = int(self._sure.read_bytes()) if self._sure.exists() and path.exists() else 0
+        self._synced = 0.0
 
     @property
     def chunks(self) -> int:
@@ -195,8 +198,28 @@ class Inbox:
         """Rows that are here."""
         return min(self.have * self._size, self.count)
 
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """While messages are taken: what has come is on the disk when this is over, whatever ends it."""
+        with (
+            opened(self._path, os.O_RDWR | os.O_CREAT) as self._file,
+            ThreadPoolExecutor(1, thread_name_prefix="tacit-disk") as self._disk,
+        ):
+            os.ftruncate(self._file, self.rows * self._width)
+            self._syncing = self._disk.submit(self._sync, self.have)
+            try:
+                yield
+            finally:
+                self._syncing.result()
+                self._sync(self.have)
+
+    def _sync(self, have: int) -> None:
+        sync_file(self._file, self._path)
+        replaced(self._sure, lambda file: file.write(str(have).encode()))
+        self._synced = time.monotonic()
+
     def take(self, step: int, part: NDArray[np.uint8]) -> None:
-        """Keep the next message; it is on the disk when this returns."""
+        """Keep the next message."""
         expected = min(self._size, self.count - self.have * self._size)
         if step != self.have or part.shape != (expected, self._width):
             raise RefusedError(
@@ -205,12 +228,11 @@ class Inbox:
             )
         if (part[:, 0] > 1).any():
             raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
-        at = self.have * self._size * self._width
-        with opened(self._path, os.O_RDWR | os.O_CREAT) as file:
-            os.ftruncate(file, at)
-            write_at(file, self._path, [np.ascontiguousarray(part).data], at)
-            sync_file(file, self._path)
+        write_at(self._file, self._path, [np.ascontiguousarray(part).data], self.rows * self._width)
         self.have += 1
+        if self._syncing.done() and time.monotonic() - self._synced > _PAUSE:
+            self._syncing.result()  # what was wrong with the disk
+            self._syncing = self._disk.submit(self._sync, self.have)
 
     def read(self) -> NDArray[np.uint8]:
         """All rows, from the disk as they are used.  (rows, width)"""

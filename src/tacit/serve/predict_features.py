@@ -52,7 +52,8 @@ PATIENCE = 60.0
 
 _UNFINISHED, _DAYS = 8, 30  # predictions that a label party may leave unfinished here, and for how long
 
-_PIECE = 1 << 16  # row numbers that are looked at at once
+_PIECE = 1 << 16  # rows of a file that are looked at at once
+_MESSAGES = 32  # after so many, what was sent is let go of
 
 _STATE = {"job": str, "rows": int, "matched": str, "have": int}
 
@@ -251,10 +252,8 @@ class Delivering:
         if self.match == "keyed":
             check_keyed(self.folder, self.where, job.name, link.peer, asked)
         path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
-        whole, size, known = stored_rows(path, asked.count, width), rows_of_chunk(width), 0
-        for start in range(0, asked.count, size):
-            known += int(whole[start : start + size, 0].sum(dtype=np.int64))
-            let_go(whole)
+        whole, size = stored_rows(path, asked.count, width), rows_of_chunk(width)
+        known = sum(int(some[:, 0].sum(dtype=np.int64)) for some in _pieces(whole))
         self._enter(link.peer, job, asked, whole, known)
         if not 0 <= have <= -(-asked.count // size):
             raise RefusedError("have", f"{link.peer} says that it has {have} parts, and there are not so many")
@@ -266,7 +265,8 @@ class Delivering:
             if start + size >= asked.count:
                 job.all_sent(about)
             link.send(Message(step, "embedding", torch.from_numpy(whole[start : start + size]), b""))
-            let_go(whole)
+            if not step % _MESSAGES:
+                let_go(whole)
             self.telling.trace("embedding sent")
             self.telling.progress("sending embeddings", min(start + size, asked.count), asked.count)
         self.telling.trace("all sent")
@@ -335,8 +335,8 @@ class Delivering:
         self.telling.trace("entered")
 
 
-def _pieces(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Numbers from the disk, some at a time."""
+def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Rows from the disk, some at a time."""
     for start in range(0, len(rows), _PIECE):
         yield np.array(rows[start : start + _PIECE])
         let_go(rows)

@@ -261,10 +261,12 @@ class Asking:
 
     def _receive(self, link: Link, inbox: Inbox) -> None:
         """Store what a feature party sends, message by message."""
-        while not inbox.whole:
-            message = following(link, self.telling.waiting, "it makes its embeddings")
-            if message.kind != "embedding":
-                raise RefusedError("message", f"a {message.kind} came from {link.peer} where an embedding must")
-            inbox.take(message.step, message.payload.numpy())
-            self.telling.trace("embedding stored")
-            self.telling.progress(f"receiving from {link.peer}", inbox.rows, inbox.count)
+        with inbox.taking():
+            while not inbox.whole:
+                message = following(link, self.telling.waiting, "it makes its embeddings")
+                if message.kind != "embedding":
+                    raise RefusedError("message", f"a {message.kind} came from {link.peer} where an embedding must")
+                inbox.take(message.step, message.payload.numpy())
+                self.telling.trace("embedding stored")
+                self.telling.progress(f"receiving from {link.peer}", inbox.rows, inbox.count)
+        self.telling.progress(f"stored, from {link.peer}", inbox.rows, inbox.count)
