@@ -24,7 +24,7 @@ from tacit.serve.tokens import SIZE, Directory, tokens_of
 
 _ENTRY = np.dtype([("token", np.uint64, (2,)), ("row", np.int64)])
 _BITS = 12  # of a token, by which entries are told apart at first
-_GROUP = 1 << 18  # entries that are sorted, or moved, at once: some megabytes
+_GROUP = 1 << 16  # entries that are sorted, or moved, at once
 _SEEN = 1 << 25  # bytes of a directory that are looked at at once
 
 
