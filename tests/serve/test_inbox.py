@@ -67,10 +67,10 @@ def test_now_and_then_it_is_written_down_what_the_disk_has(path, monkeypatch):
     inbox = Inbox(path, 34, WIDTH)
     with inbox.taking():
         for step, part in enumerate(some):
-            inbox._syncing.result()
             inbox.take(step, part)
+            inbox._writing[-1].result()
             inbox._syncing.result()
-            assert Inbox(path, 34, WIDTH).have == step + 1
+            assert step <= Inbox(path, 34, WIDTH).have <= step + 1
 
 
 def test_another_part_than_the_next_is_refused(path):

@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ CHUNK = 1 << 19
 """Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
-_PAUSE = 1.0  # seconds between two times at which a disk is asked what it has for sure
+_AHEAD = 16  # messages that may wait to be written
+_PAUSE = 0.2  # seconds between two times at which a disk is asked what it has for sure
 _FACTS, _SENT = "facts.json", "sent.json"
 
 
@@ -168,8 +170,9 @@ def _begun(folder: Path) -> float:
 class Inbox:
     """The embeddings of one feature party, as they come: in one file, of which whole messages count.
 
-    The disk is not waited for: while more comes, a thread sees now and then what is on it for sure and writes that down
-    beside the file. After a kill or a power cut nothing else counts, and the rest is asked for once more.
+    The disk is not waited for: while more comes, one thread writes, and another sees now and then what is on the disk
+    for sure and writes that down beside the file. After a kill or a power cut nothing else counts, and the rest is
+    asked for once more.
 
     Args:
         path: of the file.
@@ -181,7 +184,7 @@ class Inbox:
         self._path, self.count, self._width = path, count, width
         self._size, self._sure = rows_of_chunk(width), path.with_name(f"{path.name}.sure")
         self.have = int(self._sure.read_bytes()) if self._sure.exists() and path.exists() else 0
-        self._synced = 0.0
+        self._written, self._synced = self.have, 0.0
 
     @property
     def chunks(self) -> int:
@@ -203,23 +206,30 @@ class Inbox:
         """While messages are taken: what has come is on the disk when this is over, whatever ends it."""
         with (
             opened(self._path, os.O_RDWR | os.O_CREAT) as self._file,
-            ThreadPoolExecutor(1, thread_name_prefix="tacit-disk") as self._disk,
+            ThreadPoolExecutor(1, thread_name_prefix="tacit-writes") as self._writer,
+            ThreadPoolExecutor(1, thread_name_prefix="tacit-syncs") as self._syncer,
         ):
             os.ftruncate(self._file, self.rows * self._width)
-            self._syncing = self._disk.submit(self._sync, self.have)
+            self._writing, self._syncing = deque[Future[None]](), self._syncer.submit(self._sync)
             try:
                 yield
             finally:
-                self._syncing.result()
-                self._sync(self.have)
+                for one in (*self._writing, self._syncing):
+                    one.result()
+                self._sync()
 
-    def _sync(self, have: int) -> None:
+    def _write(self, part: NDArray[np.uint8], at: int) -> None:
+        write_at(self._file, self._path, [np.ascontiguousarray(part).data], at)
+        self._written += 1
+
+    def _sync(self) -> None:
+        sure = self._written
         sync_file(self._file, self._path)
-        replaced(self._sure, lambda file: file.write(str(have).encode()))
+        replaced(self._sure, lambda file: file.write(str(sure).encode()))
         self._synced = time.monotonic()
 
     def take(self, step: int, part: NDArray[np.uint8]) -> None:
-        """Keep the next message."""
+        """Keep the next message, which nobody changes any more; it may not be written yet when this returns."""
         expected = min(self._size, self.count - self.have * self._size)
         if step != self.have or part.shape != (expected, self._width):
             raise RefusedError(
@@ -228,11 +238,13 @@ class Inbox:
             )
         if (part[:, 0] > 1).any():
             raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
-        write_at(self._file, self._path, [np.ascontiguousarray(part).data], self.rows * self._width)
+        if len(self._writing) == _AHEAD:
+            self._writing.popleft().result()  # an error of the disk is raised here
+        self._writing.append(self._writer.submit(self._write, part, self.rows * self._width))
         self.have += 1
         if self._syncing.done() and time.monotonic() - self._synced > _PAUSE:
-            self._syncing.result()  # what was wrong with the disk
-            self._syncing = self._disk.submit(self._sync, self.have)
+            self._syncing.result()
+            self._syncing = self._syncer.submit(self._sync)
 
     def read(self) -> NDArray[np.uint8]:
         """All rows, from the disk as they are used.  (rows, width)"""
