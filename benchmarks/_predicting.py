@@ -4,7 +4,7 @@
     python -m benchmarks._predicting receive FOLDER PORT BYTES
     python -m benchmarks._predicting send PORT BYTES
 
-A line of JSON: the seconds from the first part to the last, and those of the whole.
+A line of JSON: the seconds from the first part to the last, those of the whole, and the most memory there was, in MB.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def score(folder: Path, *files: Path) -> None:
     def progress(what: str, done: int, total: int) -> None:
         if what.startswith("receiving"):
             came.append(time.perf_counter())
+        elif what.startswith("stored"):  # on the disk, which the last part alone is waited for
+            came[-1:] = [time.perf_counter()]
 
     predict(folder, *files, match="keyed", telling=Telling(progress=progress))
     _tell(came, began)
@@ -87,7 +89,14 @@ def _load(context: ssl.SSLContext, identity: Identity) -> None:
 
 def _tell(came: list[float], began: float) -> None:
     parts = came[-1] - came[0] if came else 0.0
-    print(json.dumps({"parts": parts, "count": len(came), "whole": time.perf_counter() - began}), flush=True)
+    whole = time.perf_counter() - began
+    print(json.dumps({"parts": parts, "count": len(came), "whole": whole, "peak": _peak()}), flush=True)
+
+
+def _peak() -> float:
+    """Not ru_maxrss: that of a new process starts with what the process had that started it."""
+    with Path("/proc/self/status").open() as status:
+        return next(int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith("VmHWM:"))
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def test_the_alignment_of_another_run(where):
 
 
 def test_a_crash_between_the_two_files_leaves_no_alignment(where, monkeypatch):
-    monkeypatch.setattr(np, "save", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    full = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # noqa: E731
+    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
     with pytest.raises(StorageError, match="make room"):
         store(where, run="first", id="ab", seed=1, digest="cd", rows=ROWS[::-1])
     refused(where, "alignment.json")

@@ -13,6 +13,9 @@ from tacit.company.align import align
 from tacit.company.audit import audit_run
 from tacit.company.folder import create
 from tacit.company.train import train
+from tacit.serve.halves import load_embedder, load_scorer
+from tacit.serve.predict import predict
+from tacit.serve.telling import Telling
 from tests.torture.world import free_port
 
 CONTRACT = """
@@ -126,7 +129,7 @@ def together(folders, act):
         return {name: future.result() for name, future in futures.items()}
 
 
-def test_three_companies_align_and_train(parties, monkeypatch):
+def test_three_companies_align_train_and_predict(parties, monkeypatch, tmp_path):
     folders, common = parties
     aligned = together(folders, align)
     assert {found.count for found in aligned.values()} == {common}
@@ -153,3 +156,19 @@ def test_three_companies_align_and_train(parties, monkeypatch):
     report = audit_run(bank)
     assert report.subject.peers == ("phone", "shop")
     assert report.worst.value > 0.5
+
+    files = {folders["bank"]: (folders["bank"] / "bank.csv", tmp_path / "scores.csv")}
+
+    def score(folder, waiting):
+        return predict(folder, *files.get(folder, ()), match="keyed", telling=Telling(waiting=waiting))
+
+    done = together(folders, score)["bank"]
+    assert (done.joint, done.fallback, done.joint + done.none) == (common, 0, done.rows)
+    scores = pl.read_csv(tmp_path / "scores.csv").filter(pl.col("basis") == "joint").sort("number")
+    ids, embeddings = scores.select("branch", "number"), {}
+    for name, table in (("phone", pl.read_parquet(folders["phone"] / "phone.parquet")),
+                        ("shop", pl.read_csv(folders["shop"] / "shop.tsv", separator="\t"))):  # fmt: skip
+        mine = ids.join(table, on=["branch", "number"], how="left", maintain_order="left")
+        embeddings[name] = load_embedder(folders[name], "test").embed(mine)
+    own = load_scorer(folders["bank"], "test").score(ids, embeddings)
+    assert scores["score"].to_list() == own[:, 0].tolist()

@@ -101,8 +101,9 @@ def test_a_book_that_forgot_what_left_for_a_prediction_lets_nothing_leave(world)
         audit_run(world / "airport")
 
 
-def test_a_split_training(split, tmp_path):
+def test_a_split_training(split, tmp_path, monkeypatch):
     world = copied(next(iter(split.values())).path.parent, tmp_path)
+    monkeypatch.setenv("TACIT_STATE", state_of(world / "airport"))
     pl.DataFrame({"id": [3, 59, 777, 60]}).write_parquet(world / "new.parquet")
     done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
     assert done["airline"] == Written(world / "scores.parquet", 4, 2, 0, 2), done

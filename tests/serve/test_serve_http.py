@@ -60,7 +60,10 @@ def rows(**fields):
         ('{"rows": [[]]}', 400, "row 0 is no object", {"row": 0}),
         (json.dumps({"rows": [{}] * 1001}), 413, "1000 may be in one request", {"field": "rows"}),
         ('{"rows": [{"id": "f1"}]}', 400, "'plane' is missing", {"row": 0, "field": "plane"}),
-        (rows(more=1), 400, "'more' is unknown", {"row": 1, "field": "more"}),
+        (
+            '{"rows": [{"id": "f1", "plain": 0.5}]}', 400, "'plane' is missing (null says that there is no value), and "
+            "['plain'] are not used", {"row": 0, "field": "plane"},
+        ),
         (rows(plane="far"), 400, "is no finite number", {"row": 1, "field": "plane"}),
         (rows(plane=True), 400, "is no finite number", {"row": 1, "field": "plane"}),
         (rows(plane=[1]), 400, "is no finite number", {"row": 1, "field": "plane"}),
@@ -98,6 +101,16 @@ def test_ids_and_numbers_of_other_types_that_mean_the_same_are_welcome(airline):
     same = [{"id": 7, "plane": 1}, {"id": "7", "plane": 1.0}]
     assert len({json.dumps(airline.scores([row])["scores"]) for row in same}) == 1
     assert airline.scores([{"id": "", "plane": None}])["reason"] == ["this row has no id"]
+
+
+def test_rows_come_straight_from_a_table_with_more_columns(airline):
+    """The label and columns that nobody trained with among them; one that is needed must be there by its name."""
+    row = {"id": "f1", "plane": 0.5}
+    more = {"late": True, "notes": {"any": ["thing", None]}, "": 1e300}
+    assert airline.scores([{**row, **more}, row])["scores"] == airline.scores([row, row])["scores"]
+    status, said = airline.ask([{**row, **more}, {"id": "f1", "Plane": 0.5, **more}])
+    assert (status, said["row"], said["field"]) == (400, 1, "plane")
+    assert "'Plane'" in said["error"]
 
 
 def test_nonsense_is_never_our_fault(airline):

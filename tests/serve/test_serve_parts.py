@@ -7,13 +7,13 @@ import pytest
 
 from tacit.company import sealed_log
 from tacit.company.folder import create
+from tacit.company.run_files import PREDICTIONS
 from tacit.config import Party
 from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipment, Shipments
 from tacit.serve.account import Account, Marks
 from tacit.serve.answering import Rate
 from tacit.serve.cache import Cache
-from tacit.serve.conversation import PREDICTIONS
 from tacit.serve.online import Metrics
 
 
@@ -28,7 +28,10 @@ class Clock:
 
 @pytest.fixture(name="folder")
 def _folder(tmp_path):
-    return create(tmp_path / "airport", role="features")
+    folder = create(tmp_path / "airport", role="features")
+    settings = folder.path / "party.toml"
+    settings.write_text(settings.read_text().replace("numeric = []", 'numeric = ["wind"]'))
+    return folder
 
 
 @pytest.fixture(name="where")
@@ -107,10 +110,14 @@ def test_marks_know_a_row_and_its_bytes_also_after_a_crash(folder, where):
     assert marks.fresh(keys, values[::-1])[0].tolist() == [0, 2], "other bytes of a row are something else"
     path = where / "served.bin"
     path.write_bytes(path.read_bytes() + b"torn")
+    marks.close()
     again = Marks(folder, where)
     assert len(again) == 3
     again.add(again.fresh(keys[:1], values[1:2])[1])
-    assert (len(Marks(folder, where)), path.stat().st_size) == (4, 64)
+    again.close()
+    last = Marks(folder, where)
+    last.close()
+    assert (len(last), path.stat().st_size) == (4, 64)
     account = Account(where, "embeddings", "airline")
     account.different = 5
     account.take(1)

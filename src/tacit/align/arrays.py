@@ -63,7 +63,7 @@ def new_file(path: Path, dtype: str, shape: list[int]) -> NDArray[Any]:
 
 
 def let_go(array: NDArray[Any]) -> None:
-    """Take what was written to a new file out of this process's memory; the file keeps it."""
+    """Take what was read of a file, or written to a new one, out of this process's memory; the file keeps it."""
     mapping: object = array.base
     if isinstance(mapping, mmap.mmap):
         mapping.madvise(mmap.MADV_DONTNEED)

@@ -103,13 +103,13 @@ def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplic
     """
     if duplicates not in ("drop", "first", "error"):
         raise UsageError(f"duplicates = {duplicates!r}: choose 'drop', 'first' or 'error'")
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if not names or len(set(names)) < len(names):
-        raise UsageError(f"id columns {names}: name one or more, each once")
-    reading = _Reading("table" if isinstance(source, pl.DataFrame) else Path(source).name)
-    for block in blocks(source, names):
-        reading.add(block)
-    return reading.ids(duplicates)
+    reading, hashes, rows = Reading(source, columns), bytearray(), bytearray()
+    for some, at in reading.blocks():
+        hashes += some  # it grows in place: parts to be joined would be there twice
+        rows += at.tobytes()
+    return _without_repeats(
+        reading, np.frombuffer(hashes, np.uint8).reshape(-1, _SIZE), np.frombuffer(rows, np.int64), duplicates
+    )
 
 
 def hash_of(parts: Iterable[str | int]) -> bytes:
@@ -126,26 +126,52 @@ def hash_of(parts: Iterable[str | int]) -> bytes:
     return state.digest()
 
 
-class _Reading:
-    """Hashes and counts so far."""
+class Reading:
+    """The ids of a table, block by block, and what became of its rows so far. It is gone through once.
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    Args:
+        source: as for `read_ids`.
+        columns: likewise.
+    """
+
+    def __init__(self, source: Source, columns: str | Sequence[str]) -> None:
+        names = [columns] if isinstance(columns, str) else list(columns)
+        if not names or len(set(names)) < len(names):
+            raise UsageError(f"id columns {names}: name one or more, each once")
+        self.source = "table" if isinstance(source, pl.DataFrame) else Path(source).name
+        self._blocks = blocks(source, names)
         self.total = self.missing = self.spaces = self.zeros = self.recomposed = 0
-        self.hashes, self.rows = bytearray(), bytearray()  # they grow in place: parts to be joined would be there twice
 
-    def add(self, columns: pl.DataFrame) -> None:
-        """Take in the id columns of the next rows."""
-        batch = self._spelled(columns)
-        kept = np.flatnonzero(_present(batch).to_numpy())
-        if len(kept):
-            full = batch[kept]
-            self.spaces += _count(full, lambda text: text != text.str.strip_chars())
-            self.zeros += _count(full, lambda text: text.str.contains(_ZEROS))
-            self._hash(full, kept + self.total)
-            self.rows += (kept + self.total).tobytes()
-        self.missing += len(batch) - len(kept)
-        self.total += len(batch)
+    def blocks(self) -> Iterator[tuple[bytearray, NDArray[np.int64]]]:
+        """The hashes of ids, 32 bytes each, and their rows; those that several rows have are among them."""
+        for block in self._blocks:
+            batch = self._spelled(block)
+            kept = np.flatnonzero(_present(batch).to_numpy())
+            rows = kept + self.total
+            if len(kept):
+                full = batch[kept]
+                self.spaces += _count(full, lambda text: text != text.str.strip_chars())
+                self.zeros += _count(full, lambda text: text.str.contains(_ZEROS))
+                yield self._hashed(full, rows), rows
+            self.missing += len(batch) - len(kept)
+            self.total += len(batch)
+
+    def report(self, repeated_ids: int, repeated_rows: int, example: tuple[int, int] | None) -> IdReport:
+        """What became of all rows; a `DataError` where none has an id that can be used.
+
+        Args:
+            repeated_ids: ids that more than one row has.
+            repeated_rows: rows that are left out because of that.
+            example: two rows with one id.
+        """
+        report = IdReport(
+            source=self.source, total=self.total, missing=self.missing, repeated_ids=repeated_ids,
+            repeated_rows=repeated_rows, example=example, kept=self.total - self.missing - repeated_rows,
+            spaces=self.spaces, zeros=self.zeros, recomposed=self.recomposed,
+        )  # fmt: skip
+        if not report.kept:
+            raise DataError(f"no row has an id that can be used: check the file and its id columns\n{report}")
+        return report
 
     def _spelled(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Each id column as text; bytes stay bytes."""
@@ -159,8 +185,8 @@ class _Reading:
         texts = [name for name, dtype in batch.schema.items() if dtype != pl.Binary]
         return batch.with_columns(pl.col(texts).cast(pl.String))
 
-    def _hash(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> None:
-        columns = [self._encoded(column) for column in batch]
+    def _hashed(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> bytearray:
+        columns, found = [self._encoded(column) for column in batch], bytearray()
         for place, parts in enumerate(zip(*columns, strict=True)):
             state = _BASE.copy()
             for part in parts:  # each with its length, so that no two tuples look alike
@@ -170,7 +196,8 @@ class _Reading:
                         f"is one of {batch.columns} the wrong column?"
                     )
                 state.update(len(part).to_bytes(8, "little") + part)
-            self.hashes += state.digest()
+            found += state.digest()
+        return found
 
     def _encoded(self, column: pl.Series) -> Iterator[bytes]:
         if column.dtype == pl.Binary:
@@ -183,25 +210,20 @@ class _Reading:
             else:
                 yield text.encode()
 
-    def ids(self, duplicates: Duplicates) -> Ids:
-        """Everything that was read, without what is there more than once."""
-        hashes = np.frombuffer(self.hashes, np.uint8).reshape(-1, _SIZE)
-        rows = np.frombuffer(self.rows, np.int64)
-        keep, repeated, example = _distinct(hashes, first=duplicates == "first")
-        where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
-        if where is not None and duplicates == "error":
-            raise DataError(
-                f"{self.source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several "
-                "rows: make them unique"
-            )
-        report = IdReport(
-            source=self.source, total=self.total, missing=self.missing, repeated_ids=repeated,
-            repeated_rows=len(rows) - int(keep.sum()), example=where, kept=int(keep.sum()),
-            spaces=self.spaces, zeros=self.zeros, recomposed=self.recomposed,
-        )  # fmt: skip
-        if not report.kept:
-            raise DataError(f"no row has an id that can be used: check the file and its id columns\n{report}")
-        return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
+
+def _without_repeats(
+    reading: Reading, hashes: NDArray[np.uint8], rows: NDArray[np.int64], duplicates: Duplicates
+) -> Ids:
+    """Everything that was read, without what is there more than once."""
+    keep, repeated, example = _distinct(hashes, first=duplicates == "first")
+    where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
+    if where is not None and duplicates == "error":
+        raise DataError(
+            f"{reading.source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several "
+            "rows: make them unique"
+        )
+    report = reading.report(repeated, len(rows) - int(keep.sum()), where)
+    return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
 
 
 def _distinct(

@@ -91,7 +91,7 @@ def predict(
 def predicted_of(party: Path) -> list[dict[str, Any]]:
     """What left for predictions, of all runs of a party, oldest first."""
     from tacit.company import sealed_log
-    from tacit.serve.conversation import PREDICTIONS
+    from tacit.company.run_files import PREDICTIONS
 
     found = [
         {"run": path.parent.name, **line}

@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
-from tacit.align.arrays import numbers
+from tacit.align.arrays import let_go, numbers
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
@@ -41,6 +41,7 @@ Progress = Callable[[str, int, int], None]
 
 FILE = "alignment.json"
 _ROWS = "rows.npy"
+_PIECE = 1 << 16  # row numbers that are written at once
 _FIELDS = {"run": str, "count": int, "id": str, "seed": int, "digest": str}
 _TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
 
@@ -285,7 +286,7 @@ def store(where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArr
     with storing(where / FILE):
         (where / FILE).unlink(missing_ok=True)
     hashed = hashlib.sha256()
-    replaced(where / _ROWS, lambda file: np.save(_Hashed(file, hashed), rows.astype(np.int64, copy=False)))
+    replaced(where / _ROWS, lambda file: _save(_Hashed(file, hashed), rows))
     aligned = Aligned(run, len(rows), id, seed, digest, where)
     fields = {name: getattr(aligned, name) for name in _FIELDS} | {"rows_sha256": hashed.hexdigest()}
     text = json.dumps({**fields, "fields_sha256": _digest(fields)}, indent=2) + "\n"
@@ -317,6 +318,14 @@ def read(where: Path, run: str) -> Aligned:
     aligned = Aligned(**{name: fields[name] for name in _FIELDS}, folder=where)
     _ = aligned.rows  # as many as were counted
     return aligned
+
+
+def _save(file: _Hashed, rows: NDArray[np.int64]) -> None:
+    """As `numpy.save` does, some at a time: they may be more than memory has room for, and lie in a file."""
+    np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows.shape})  # type: ignore[arg-type]
+    for start in range(0, len(rows), _PIECE):
+        file.write(rows[start : start + _PIECE].astype("<i8").tobytes())
+        let_go(rows)
 
 
 class _Hashed:

@@ -1,18 +1,23 @@
-"""A feature party's book of what ever left of its rows, by which later embeddings are attacked with all before them."""
+"""What ever left of a feature party's rows: the book by which later embeddings are attacked with all before them, and
+what the budgets of predictions and services rest on. How much there is of each is counted apart from the folder.
+"""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.company.folder import Folder
+from tacit.company.run_files import MARK, PREDICTIONS, SERVED
 from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.shipments import Shipments
-from tacit.wire.tally import EMBEDDINGS, Tally
+from tacit.wire import tally
+from tacit.wire.tally import Restored, Tally
 
 
 def book_of(folder: Folder) -> Shipments:
@@ -21,17 +26,62 @@ def book_of(folder: Folder) -> Shipments:
 
 
 @contextmanager
-def counted_book(folder: Folder, restored: Callable[[str], None] | None = None) -> Iterator[Shipments]:
+def counted_book(folder: Folder, restored: Restored | None = None) -> Iterator[Shipments]:
     """The book, to write in: how many entries it has is counted apart from the folder, before anything leaves.
 
     What it has forgotten would not be attacked together with what leaves next. Where somebody answers for going on from
     an older copy of the folder, `restored` is told what is missing.
     """
     book = book_of(folder)
-    with Tally(folder.embeddings_tally_path, restored, EMBEDDINGS).around(lambda: book.entries):
+    with Tally(folder.tally_path_of("embeddings"), restored, tally.EMBEDDINGS).around(lambda: book.entries):
         yield book
 
 
 def row_keys(folder: Folder, hashes: NDArray[np.uint8]) -> Keys:
     """What the book calls rows with these hashes of their ids, in every run."""
     return keyed(hmac.digest(folder.secret, b"tacit embeddings 1", "sha256"), hashes, "row")
+
+
+def counted_predictions(folder: Folder, restored: Restored | None = None) -> AbstractContextManager[None]:
+    """Around whatever puts on record what leaves for predictions; before anything leaves.
+
+    The lines of all runs are counted, for rows that are asked for by key count over all of them: with an older copy, or
+    without the record of a run, rows would leave for which there is no room.
+
+    Args:
+        folder: of the party.
+        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    """
+
+    def lines() -> int:
+        return sum(path.read_bytes().count(b"\n") for path in folder.path.glob(f"runs/*/{PREDICTIONS}"))
+
+    return Tally(folder.tally_path_of("predictions"), restored, tally.PREDICTIONS).around(lines)
+
+
+def served_tally(folder: Folder, where: Path, restored: Restored | None = None) -> Tally:
+    """Counts the different rows of a run that left for serving.
+
+    Args:
+        folder: of the party.
+        where: the run's folder.
+        restored: as above.
+    """
+    return Tally(folder.tally_path_of(f"served-{where.name}"), restored, tally.SERVED)
+
+
+def go_on_predicting(folder: Folder, where: Path, restored: Restored | None) -> None:
+    """Count anew from what the folder has, where somebody answers for that; else nothing.
+
+    Args:
+        folder: of the party.
+        where: the run's folder.
+        restored: told what is missing.
+    """
+    if restored is None:
+        return
+    with counted_predictions(folder, restored):
+        pass
+    marks = where / SERVED
+    with served_tally(folder, where, restored).around(lambda: marks.stat().st_size // MARK if marks.exists() else 0):
+        pass

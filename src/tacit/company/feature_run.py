@@ -12,6 +12,7 @@ from tacit.align.batches import Plan, Task
 from tacit.align.cache import prepare
 from tacit.align.tables import Columns
 from tacit.company.align import Aligned
+from tacit.company.departures import go_on_predicting
 from tacit.company.embedding_gate import EmbeddingGate
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate
@@ -38,6 +39,7 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     peer, limits = contract.label_party, training_limits(contract, folder.config.name)
     party, facts = build_feature_party(folder, run.rows, plan, own)
     durable = run.durable(facts)
+    go_on_predicting(folder, run.where, run.restored)
     guard = FeaturePartyGuard(folder, run.rows, plan, party, run.ledger_tally())
     run.stack.callback(guard.close)
     noise = KeyedNoise(run.secret, "embedding")

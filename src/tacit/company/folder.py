@@ -246,20 +246,14 @@ class Folder:
         """
         return self._counted_apart(contract.run, run_id)
 
-    @property
-    def ledger_tally_path(self) -> Path:
-        """Where the records of the party's ledger are counted, beside what left in its runs."""
-        return self._counted_apart("ledger", b" of the ledger")
+    def tally_path_of(self, book: str) -> Path:
+        """Where the entries of one of the party's books are counted, beside what left in its runs.
 
-    @property
-    def coins_tally_path(self) -> Path:
-        """Where the releases of the party's labels are counted, in the same place."""
-        return self._counted_apart("coins", b" of the coins")
-
-    @property
-    def embeddings_tally_path(self) -> Path:
-        """Where the embeddings and groups that this party sent are counted, in the same place."""
-        return self._counted_apart("embeddings", b" of the embeddings")
+        Args:
+            book: "ledger"; "coins", the releases of its labels; "embeddings", those that it sent, and groups;
+                "predictions", what left for them; "served-RUN", the rows of a run that left for serving.
+        """
+        return self._counted_apart(book, f" of the {book}".encode())
 
     def _counted_apart(self, name: str, what: bytes) -> Path:
         named, state = os.environ.get("TACIT_STATE"), os.environ.get("XDG_STATE_HOME")

@@ -16,7 +16,7 @@ from tacit._version import __version__
 from tacit.align.encoder import Inputs
 from tacit.align.tables import inputs_digest
 from tacit.company.align import Aligned, aligned
-from tacit.company.departures import book_of, counted_book, row_keys
+from tacit.company.departures import book_of, counted_book, go_on_predicting, row_keys
 from tacit.company.folder import Folder
 from tacit.company.hidden_groups import hidden_sums
 from tacit.company.meeting import dial
@@ -101,6 +101,7 @@ def train_features(
     telling.part("preparing")
     with counted_book(folder, restored):
         pass  # it knows of everything that left
+    go_on_predicting(folder, where, restored)
     check_at_home(folder)
     check_enough(rows.count, (folder.config.learn or Learn()).known)
     inputs = own_inputs(folder, contract, rows, train)

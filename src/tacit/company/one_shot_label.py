@@ -224,7 +224,7 @@ class Answers:
     @contextmanager
     def _book(self) -> Iterator[Book]:
         """The party's book; how many releases it has is counted apart from the folder, before anything leaves."""
-        tally = Tally(self.folder.coins_tally_path, self.restored, COINS)
+        tally = Tally(self.folder.tally_path_of("coins"), self.restored, COINS)
         with (
             closing(open_book(self.folder.path / "coins", self.folder.secret)) as book,
             tally.around(lambda: book.counted),

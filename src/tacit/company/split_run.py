@@ -38,7 +38,7 @@ from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.record import Recorder
-from tacit.wire.tally import LEDGER, Tally
+from tacit.wire.tally import LEDGER, Restored, Tally
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
@@ -135,7 +135,7 @@ class SplitRun:
 
     def durable(self, facts: Mapping[str, str]) -> Durable:
         """Where this run's state is kept, and which facts must be the same at every start."""
-        tally = Tally(self.folder.tally_path(self.contract, self._id), self._restored())
+        tally = Tally(self.folder.tally_path(self.contract, self._id), self.restored)
         self.stack.callback(tally.close)
         durable = Durable(
             self.journal, Checkpoints(self.where / "checkpoints"), facts,
@@ -152,11 +152,13 @@ class SplitRun:
 
     def ledger_tally(self) -> Tally:
         """Counts the records of the party's ledger."""
-        tally = Tally(self.folder.ledger_tally_path, self._restored(), LEDGER)
+        tally = Tally(self.folder.tally_path_of("ledger"), self.restored, LEDGER)
         self.stack.callback(tally.close)
         return tally
 
-    def _restored(self) -> Callable[[str], None] | None:
+    @property
+    def restored(self) -> Restored | None:
+        """Told what an older copy of the folder lacks, where somebody answers for going on from it."""
         return restored(self.where, self.telling.status.log, self.after_restore)
 
     def hello(self, protection: str) -> Hello:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from scipy.special import ndtri
 from tacit.errors import TensorError, UsageError
 
 _WORDS = 8  # of eight bytes that one hash gives
+_ROWS = 4096  # whose hashes are in memory at once
 
 
 def with_noise(
@@ -52,7 +54,16 @@ def row_normals(rows: list[bytes], width: int, secret: bytes, version: str) -> N
     """Standard normal numbers for each of some different rows, by the inverse of their distribution.  (rows, width)"""
     named = b"tacit embedding noise 1" + len(version.encode()).to_bytes(8, "big") + version.encode()
     key = hashlib.blake2b(named + secret, digest_size=64).digest()
-    blocks = [block.to_bytes(4, "big") for block in range(-(-width // _WORDS))]
-    drawn = b"".join(hashlib.blake2b(block + row, key=key).digest() for row in rows for block in blocks)
-    words = np.frombuffer(drawn, dtype=">u8").reshape(len(rows), -1)[:, :width]
-    return np.asarray(ndtri(((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53))
+    begun = [hashlib.blake2b(block.to_bytes(4, "big"), key=key) for block in range(-(-width // _WORDS))]
+    found = np.empty((len(rows), width))
+    for start in range(0, len(rows), _ROWS):
+        drawn = b"".join(_digest(state, row) for row in rows[start : start + _ROWS] for state in begun)
+        words = np.frombuffer(drawn, dtype=">u8").reshape(-1, _WORDS * len(begun))[:, :width]
+        found[start : start + _ROWS] = ndtri(((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
+    return found
+
+
+def _digest(state: Any, row: bytes) -> bytes:
+    hashed = state.copy()
+    hashed.update(row)
+    return bytes(hashed.digest())

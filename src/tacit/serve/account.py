@@ -2,7 +2,8 @@
 
 How many rows left in all is entered in blocks: a line of the run's sealed record makes room for so many, and what a
 service that was killed had not used of its room counts as used. Of different rows each is entered once, by 16 bytes
-under the party's key: a row that was asked for before, and whose bytes are the same, needs no entry.
+under the party's key: a row that was asked for before, and whose bytes are the same, needs no entry. How much a
+feature party has of both is counted apart from its folder, so that an older copy is known as one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import hmac
 import os
 import secrets
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.company import sealed_log
+from tacit.company.departures import served_tally
 from tacit.company.folder import Folder
+from tacit.company.run_files import MARK, PREDICTIONS, SERVED
 from tacit.company.verdict import now
 from tacit.disk import opened, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.records import Keys, keyed
-from tacit.serve.conversation import PREDICTIONS
 
 _BLOCK = 10_000
-_MARK = 16  # bytes
 
 
 class Account:
@@ -38,6 +41,7 @@ class Account:
         to: whom.
         most: rows over the whole life of the model; None for no bound.
         writing: held while a line is added, where several accounts share a record.
+        counted: around each line, where lines are counted apart from the folder.
         facts: that stand on record with it.
     """
 
@@ -49,10 +53,11 @@ class Account:
         *,
         most: int | None = None,
         writing: threading.Lock | None = None,
+        counted: Callable[[], AbstractContextManager[None]] = nullcontext,
         **facts: Any,
     ) -> None:
         self._path, self._most = where / PREDICTIONS, most
-        self._writing = writing or threading.Lock()
+        self._writing, self._counted = writing or threading.Lock(), counted
         self._said = {"job": f"service {secrets.token_hex(8)}", "to": to}
         self._what, self._facts = what, facts
         self._used = self._room = 0  # of this service
@@ -82,7 +87,7 @@ class Account:
 
     def _write(self, what: str, rows: int) -> None:
         line = {"time": now(), **self._said, "what": what, "rows": rows, **self._facts}
-        with self._writing:
+        with self._writing, self._counted():
             sealed_log.append(self._path, {**line, "different": self.different} if self.different else line)
 
 
@@ -107,11 +112,11 @@ class Marks:
     """
 
     def __init__(self, folder: Folder, where: Path) -> None:
-        self._path = where / "served.bin"
+        self._path = where / SERVED
         self._key = hmac.digest(folder.secret, b"tacit served 1", "sha256")
         raw = self._path.read_bytes() if self._path.exists() else b""
-        whole = len(raw) // _MARK * _MARK  # a crash may have cut the last one short: what it was for has not left
-        self._known = {raw[at : at + _MARK] for at in range(0, whole, _MARK)}
+        whole = len(raw) // MARK * MARK  # a crash may have cut the last one short: what it was for has not left
+        self._known = {raw[at : at + MARK] for at in range(0, whole, MARK)}
         self._end = whole
         least = max((line.get("different", 0) for line in sealed_log.read(where / PREDICTIONS)), default=0)
         if len(self._known) < least:
@@ -119,6 +124,13 @@ class Marks:
                 f"{self._path} knows of {len(self._known):,} rows, and {least:,} have left: it is an older copy, or "
                 "gone; bring the newest one back"
             )
+        self._tally = served_tally(folder, where)
+        try:
+            self._tally.begin(begun=bool(self._known))
+            self._tally.check(len(self), len(self))
+        except StorageError:
+            self._tally.close()
+            raise
 
     def __len__(self) -> int:
         return len(self._known)
@@ -126,7 +138,7 @@ class Marks:
     def fresh(self, keys: Keys, values: NDArray[np.uint8]) -> tuple[NDArray[np.int64], list[bytes]]:
         """Which of these rows have not left with these bytes, and their marks."""
         raw = keyed(self._key, np.concatenate([keys, values], axis=1), "served").tobytes()
-        marks = [raw[at : at + _MARK] for at in range(0, len(raw), _MARK)]
+        marks = [raw[at : at + MARK] for at in range(0, len(raw), MARK)]
         places = [at for at, mark in enumerate(marks) if mark not in self._known]
         return np.array(places, np.int64), [marks[at] for at in places]
 
@@ -136,5 +148,10 @@ class Marks:
             os.ftruncate(file, self._end)
             write_at(file, self._path, [b"".join(marks)], self._end)
             sync_file(file, self._path)
-        self._end += _MARK * len(marks)
+        self._end += MARK * len(marks)
         self._known.update(marks)
+        self._tally.reach(len(self))
+
+    def close(self) -> None:
+        """Nothing leaves any more."""
+        self._tally.close()

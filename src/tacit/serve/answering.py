@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.align.ids import read_ids
 from tacit.company.align import aligned
-from tacit.company.departures import counted_book, row_keys
+from tacit.company.departures import counted_book, counted_predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.contracts import Message
 from tacit.errors import RefusedError
@@ -86,14 +87,17 @@ class Answering:
         self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log
         self._settings, self._peer = folder.config.serve, folder.terms.label_party
         self._key, self._columns = token_key(aligned(folder)), list(folder.table.ids)
-        most = self._settings.rows_in_all
-        self._account = Account(where, "embeddings", self._peer, most=most, version=embedder.version)
-        self._marks = Marks(folder, where)
+        counted, most = partial(counted_predictions, folder), self._settings.rows_in_all
+        with counted():
+            self._account = Account(
+                where, "embeddings", self._peer, most=most, counted=counted, version=embedder.version
+            )
         self._rate = Rate(self._settings.rows_a_minute)
         self.connected, self.again = False, threading.Event()
         self.metrics = Metrics(_ABOUT, self._gauges)
         self.refresh()
         self._check()
+        self._marks = Marks(folder, where)
 
     @property
     def known(self) -> int:
@@ -117,6 +121,7 @@ class Answering:
         """Enter what has left in all."""
         self._account.different = len(self._marks)
         self._account.close()
+        self._marks.close()
 
     # --- which rows there are ---
 

@@ -16,6 +16,7 @@ from tacit.align.ids import LONGEST, hash_of
 from tacit.serve.tokens import tokens_of
 
 _WHOLE = 1 << 63
+_NAMED = 5  # fields that nobody asked for, of a row that lacks one
 _FARTHEST = 1e30  # deviations: beyond it a model computes with infinities
 
 
@@ -52,7 +53,9 @@ class Asked:
 
 
 class Form:
-    """What requests for a model must look like.
+    """What requests for a model must look like: every field that it takes is there, if only with null.
+
+    Others may be there, so that rows can come straight from the party's own table; they are not looked at.
 
     Args:
         ids: the columns that name a row.
@@ -80,17 +83,18 @@ class Form:
                 f"{len(rows)} rows are asked for, and {self._most} may be in one request", status=413, field="rows"
             )
         for number, row in enumerate(rows):
-            if not isinstance(row, dict) or row.keys() != self._fields:
+            if not isinstance(row, dict) or not row.keys() >= self._fields:  # rows of a table may have more
                 raise self._wrong_fields(number, row)
         values = {name: self._column(name, check, rows) for name, check in self._checks.items()}
         return Asked(self._tokens(rows), values, content.get("version", ""))
 
     def _wrong_fields(self, number: int, row: Any) -> WrongRequestError:
+        """Which field is missing: one that was misspelt is among those that are there and not used."""
         if not isinstance(row, dict):
             return WrongRequestError(f"row {number} is no object with the fields {sorted(self._fields)}", row=number)
-        missing = sorted(self._fields - row.keys())
-        name = missing[0] if missing else min(row.keys() - self._fields)
-        what = "is missing (null says that there is no value)" if missing else f"is unknown: {sorted(self._fields)} are"
+        name, unknown = min(self._fields - row.keys()), sorted(row.keys() - self._fields)
+        hint = f", and {[one[:100] for one in unknown[:_NAMED]]} are not used: is it one of these?" if unknown else ""
+        what = f"is missing (null says that there is no value){hint}"
         return WrongRequestError(f"row {number}: the field {name[:100]!r} {what}", row=number, field=name[:100])
 
     def _column(self, name: str, check: Callable[[Any], str], rows: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -16,8 +16,10 @@ from tacit.align.history import newest
 from tacit.align.ids import Ids
 from tacit.company import sealed_log
 from tacit.company.align import Aligned, Found, Work
+from tacit.company.departures import counted_predictions
 from tacit.company.folder import Folder
 from tacit.company.meeting import Purpose, alignment_limits
+from tacit.company.run_files import PREDICTIONS
 from tacit.company.verdict import now
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
@@ -26,9 +28,6 @@ from tacit.serve.telling import Telling
 from tacit.serve.tokens import SIZE
 from tacit.wire.codec import AtMost, Limit
 from tacit.wire.line import Waiting, refused_by
-
-PREDICTIONS = "predictions.jsonl"
-"""The file in a run's folder that says what left for predictions, line by line, sealed."""
 
 TOKENS = 1 << 18
 """Tokens of a message."""
@@ -117,7 +116,8 @@ def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Aligned
     used = sum(line["rows"] for line in keyed[old:] if line["what"] == "embeddings")
     most = folder.config.align.keyed_rows_a_month
     if used + asked.count > most:
-        record(where, job, "nothing: refused", peer, rows=asked.count, match="keyed", asked=asked.id, on=now())
+        with counted_predictions(folder):
+            record(where, job, "nothing: refused", peer, rows=asked.count, match="keyed", asked=asked.id, on=now())
         raise RefusedError(
             "keyed_rows_a_month",
             f"{peer} asks for {asked.count:,} rows by key and was given {used:,} in 30 days, where {most:,} are "

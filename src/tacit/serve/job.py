@@ -8,7 +8,9 @@ import os
 import re
 import shutil
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,16 @@ from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import locked, make_folder, opened, storing, sync_file, write_at
+from tacit.disk import locked, make_folder, opened, replaced, storing, sync_file, write_at
 from tacit.errors import RefusedError, StorageError
 from tacit.one_shot.parts import store_json
 
-CHUNK = 1 << 24
-"""Bytes of a message, at most."""
+CHUNK = 1 << 19
+"""Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
+_AHEAD = 16  # messages that may wait to be written
+_PAUSE = 0.2  # seconds between two times at which a disk is asked what it has for sure
 _FACTS, _SENT = "facts.json", "sent.json"
 
 
@@ -166,6 +170,10 @@ def _begun(folder: Path) -> float:
 class Inbox:
     """The embeddings of one feature party, as they come: in one file, of which whole messages count.
 
+    The disk is not waited for: while more comes, one thread writes, and another sees now and then what is on the disk
+    for sure and writes that down beside the file. After a kill or a power cut nothing else counts, and the rest is
+    asked for once more.
+
     Args:
         path: of the file.
         count: rows that will come.
@@ -174,11 +182,9 @@ class Inbox:
 
     def __init__(self, path: Path, count: int, width: int) -> None:
         self._path, self.count, self._width = path, count, width
-        self._size = rows_of_chunk(width)
-        whole = (path.stat().st_size if path.exists() else 0) // (self._size * width)
-        done = path.exists() and path.stat().st_size == count * width
-        # the last message may not have been on the disk when a machine went down: it is asked for once more
-        self.have = self.chunks if done else max(0, min(whole, self.chunks) - 1)
+        self._size, self._sure = rows_of_chunk(width), path.with_name(f"{path.name}.sure")
+        self.have = int(self._sure.read_bytes()) if self._sure.exists() and path.exists() else 0
+        self._written, self._synced = self.have, 0.0
 
     @property
     def chunks(self) -> int:
@@ -195,8 +201,35 @@ class Inbox:
         """Rows that are here."""
         return min(self.have * self._size, self.count)
 
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """While messages are taken: what has come is on the disk when this is over, whatever ends it."""
+        with (
+            opened(self._path, os.O_RDWR | os.O_CREAT) as self._file,
+            ThreadPoolExecutor(1, thread_name_prefix="tacit-writes") as self._writer,
+            ThreadPoolExecutor(1, thread_name_prefix="tacit-syncs") as self._syncer,
+        ):
+            os.ftruncate(self._file, self.rows * self._width)
+            self._writing, self._syncing = deque[Future[None]](), self._syncer.submit(self._sync)
+            try:
+                yield
+            finally:
+                for one in (*self._writing, self._syncing):
+                    one.result()
+                self._sync()
+
+    def _write(self, part: NDArray[np.uint8], at: int) -> None:
+        write_at(self._file, self._path, [np.ascontiguousarray(part).data], at)
+        self._written += 1
+
+    def _sync(self) -> None:
+        sure = self._written
+        sync_file(self._file, self._path)
+        replaced(self._sure, lambda file: file.write(str(sure).encode()))
+        self._synced = time.monotonic()
+
     def take(self, step: int, part: NDArray[np.uint8]) -> None:
-        """Keep the next message; it is on the disk when this returns."""
+        """Keep the next message, which nobody changes any more; it may not be written yet when this returns."""
         expected = min(self._size, self.count - self.have * self._size)
         if step != self.have or part.shape != (expected, self._width):
             raise RefusedError(
@@ -205,12 +238,13 @@ class Inbox:
             )
         if (part[:, 0] > 1).any():
             raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
-        at = self.have * self._size * self._width
-        with opened(self._path, os.O_RDWR | os.O_CREAT) as file:
-            os.ftruncate(file, at)
-            write_at(file, self._path, [np.ascontiguousarray(part).data], at)
-            sync_file(file, self._path)
+        if len(self._writing) == _AHEAD:
+            self._writing.popleft().result()  # an error of the disk is raised here
+        self._writing.append(self._writer.submit(self._write, part, self.rows * self._width))
         self.have += 1
+        if self._syncing.done() and time.monotonic() - self._synced > _PAUSE:
+            self._syncing.result()
+            self._syncing = self._syncer.submit(self._sync)
 
     def read(self) -> NDArray[np.uint8]:
         """All rows, from the disk as they are used.  (rows, width)"""
@@ -218,7 +252,10 @@ class Inbox:
 
 
 def stored_rows(path: Path, count: int, width: int) -> NDArray[np.uint8]:
-    """Rows of bytes from a file, read from the disk as they are used.  (count, width)"""
+    """Rows of bytes from a file, read from the disk as they are used; writing to them leaves the file.  (count, width)
+
+    torch takes no array that can't be written to.
+    """
     if not count:
         return np.empty((0, width), np.uint8)
-    return np.memmap(path, np.uint8, "r", shape=(count, width))
+    return np.memmap(path, np.uint8, "c", shape=(count, width))

@@ -20,20 +20,30 @@ from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import blocks, check_columns
 from tacit.company.align import Aligned, aligned, store
-from tacit.company.departures import counted_book, row_keys
+from tacit.company.departures import counted_book, counted_predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet
 from tacit.contracts import Link, Message
+from tacit.disk import remove
 from tacit.errors import DataError, LinkError, RefusedError
 from tacit.one_shot.parts import part
 from tacit.one_shot.records import Keys
 from tacit.one_shot.shipments import Shipment, version_of
-from tacit.serve.conversation import check_keyed, feature_limits, following, heard, private_match, purpose, record
+from tacit.serve.conversation import (
+    check_keyed,
+    feature_limits,
+    following,
+    heard,
+    private_match,
+    purpose,
+    record,
+)
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
-from tacit.serve.job import Job, forget_sent, last_sent, rows_of_chunk, tidy
+from tacit.serve.job import Job, forget_sent, last_sent, rows_of_chunk, stored_rows, tidy
 from tacit.serve.telling import Telling
-from tacit.serve.tokens import Directory, token_key, tokens_of
+from tacit.serve.token_table import TokenTable
+from tacit.serve.tokens import token_key
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
 
@@ -41,6 +51,9 @@ PATIENCE = 60.0
 """Seconds for which a label party is looked for that may have got everything and gone."""
 
 _UNFINISHED, _DAYS = 8, 30  # predictions that a label party may leave unfinished here, and for how long
+
+_PIECE = 1 << 16  # rows of a file that are looked at at once
+_MESSAGES = 32  # after so many, what was sent is let go of
 
 _STATE = {"job": str, "rows": int, "matched": str, "have": int}
 
@@ -127,7 +140,9 @@ class Delivering:
         self.telling.waiting(peer, seconds, f"all was sent; {why}")
 
     def _check(self) -> None:
-        """What can't be embedded is told before anybody is met."""
+        """What can't be embedded, and what an older copy of the folder has forgotten, is told before anybody is met."""
+        with counted_predictions(self.folder):
+            pass  # the records know of everything that left
         check_columns(self.source, [*self._ids_columns, *self.embedder.columns])
         first = next(blocks(self.source, list(self.embedder.columns)), None)
         if first is None:
@@ -146,6 +161,12 @@ class Delivering:
     def _ids(self) -> Ids:
         self.telling.progress("reading ids", 0, 0)
         found = read_ids(self.source, self._ids_columns)
+        self.telling.report(str(found.report))
+        return found
+
+    def _tokens(self, folder: Path) -> TokenTable:
+        self.telling.progress("reading ids", 0, 0)
+        found = TokenTable.read(self.source, self._ids_columns, token_key(aligned(self.folder)), folder)
         self.telling.report(str(found.report))
         return found
 
@@ -197,24 +218,29 @@ class Delivering:
 
     def _take_tokens(self, link: Link, job: Job, count: int) -> None:
         """Look up every row that is asked for; one that is not in the table stays among them, as unknown."""
-        directory = Directory(tokens_of(token_key(aligned(self.folder)), self._ids.hashes), self._ids.rows)
-        rows, hashed, step = np.empty(count, np.int64), hashlib.sha256(), 0
-        done = 0
+        table, hashed, step, done = self._tokens(job.folder), hashlib.sha256(), 0, 0
+        rows: NDArray[np.int64] = new_file(job.folder / "asked", "int64", [count])
+        before: NDArray[np.uint8] = new_file(job.folder / "before", "uint8", [table.report.total])  # was it asked for?
         while done < count:
             message = following(link, self.telling.waiting, "its tokens are to come")
             tokens = message.payload.numpy()
             if (message.kind, message.step) != ("tokens", step) or not 0 < len(tokens) <= count - done:
                 raise RefusedError("tokens", f"a {message.kind} {message.step} of {len(tokens)} came after {done} rows")
-            rows[done : done + len(tokens)] = directory.rows(tokens)
+            found = table.directory.rows(tokens)
+            there = np.sort(found[found >= 0])
+            if before[there].any() or (there[1:] == there[:-1]).any():
+                raise RefusedError("tokens", f"{link.peer} asks for a row more than once in one prediction")
+            before[there] = 1
+            rows[done : done + len(tokens)] = found
+            let_go(before)
+            let_go(rows)
             hashed.update(tokens.tobytes())
             done, step = done + len(tokens), step + 1
             self.telling.progress("looking rows up", done, count)
-        asked = np.zeros(self._ids.report.total, np.bool_)
-        asked[rows[rows >= 0]] = True
-        if int(asked.sum()) < int((rows >= 0).sum()):
-            raise RefusedError("tokens", f"{link.peer} asks for a row more than once in one prediction")
         digest = hashed.hexdigest()
         store(job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
+        for name in ("asked", "before"):
+            remove(job.folder / name)
         link.send(control("hello", 3, {}))
 
     # --- what leaves ---
@@ -226,12 +252,9 @@ class Delivering:
         if self.match == "keyed":
             check_keyed(self.folder, self.where, job.name, link.peer, asked)
         path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
-        whole = (
-            np.memmap(path, np.uint8, "r", shape=(asked.count, width)) if asked.count else np.empty((0, width), "u1")
-        )
-        known = sum(int(whole[at : at + 1_000_000, 0].sum(dtype=np.int64)) for at in range(0, len(whole), 1_000_000))
+        whole, size = stored_rows(path, asked.count, width), rows_of_chunk(width)
+        known = sum(int(some[:, 0].sum(dtype=np.int64)) for some in _pieces(whole))
         self._enter(link.peer, job, asked, whole, known)
-        size = rows_of_chunk(width)
         if not 0 <= have <= -(-asked.count // size):
             raise RefusedError("have", f"{link.peer} says that it has {have} parts, and there are not so many")
         self.left[:] = [job.name]
@@ -241,7 +264,9 @@ class Delivering:
         for step, start in enumerate(range(have * size, asked.count, size), start=have):
             if start + size >= asked.count:
                 job.all_sent(about)
-            link.send(Message(step, "embedding", torch.from_numpy(np.array(whole[start : start + size])), b""))
+            link.send(Message(step, "embedding", torch.from_numpy(whole[start : start + size]), b""))
+            if not step % _MESSAGES:
+                let_go(whole)
             self.telling.trace("embedding sent")
             self.telling.progress("sending embeddings", min(start + size, asked.count), asked.count)
         self.telling.trace("all sent")
@@ -254,18 +279,21 @@ class Delivering:
         columns, start = list(dict.fromkeys((*self._ids_columns, *self.embedder.columns))), 0
         for block in blocks(self.source, columns):
             at = np.array(places[start : start + len(block)]) - 1
+            let_go(places)
             chosen = np.flatnonzero(at >= 0)
             yield block[chosen], chosen + start, at[chosen]
             start += len(block)
 
     def _embed(self, fresh: Path, asked: Aligned) -> None:
         """Embed what is asked for, in the order of the table, each row to its place: memory does not grow with rows."""
-        rows, total = asked.rows, int(max(asked.rows.max(initial=-1), -1)) + 1
-        places: NDArray[np.int64] = new_file(fresh / "places", "int64", [total])
-        for start in range(0, len(rows), 1 << 16):
-            some = np.array(rows[start : start + (1 << 16)])
+        last = max((int(some.max(initial=-1)) for some in _pieces(asked.rows)), default=-1)
+        places: NDArray[np.int64] = new_file(fresh / "places", "int64", [last + 1])
+        start = 0
+        for some in _pieces(asked.rows):
             there = np.flatnonzero(some >= 0)
             places[some[there]] = there + start + 1
+            let_go(places)
+            start += len(some)
         whole: NDArray[np.uint8] = new_file(fresh / "rows.bin", "uint8", [asked.count, 1 + self.embedder.width])
         done = 0
         for table, numbers, at in self._blocks(places):
@@ -279,11 +307,12 @@ class Delivering:
         """Write down what is about to leave, before it does."""
         if isinstance(self.embedder, ExchangeEmbedder):
             self._ship(self.embedder, peer, job, asked, whole, known)
-        record(
-            self.where, job.name, "embeddings", peer,
-            rows=asked.count, known=known, bytes=asked.count * (1 + self.embedder.width), version=self.embedder.version,
-            match=self.match, asked=asked.id,
-        )  # fmt: skip
+        size = asked.count * (1 + self.embedder.width)
+        with counted_predictions(self.folder):
+            record(
+                self.where, job.name, "embeddings", peer, rows=asked.count, known=known, bytes=size,
+                version=self.embedder.version, match=self.match, asked=asked.id,
+            )  # fmt: skip
 
     def _ship(
         self, half: ExchangeEmbedder, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int
@@ -299,7 +328,15 @@ class Delivering:
                 if len(at):
                     ids = read_ids(table, self._ids_columns)
                     yield row_keys(self.folder, ids.hashes), np.asarray(whole[at, 1 : 1 + form.width])
+                    let_go(whole)
 
         with counted_book(self.folder) as book:
             book.add(name, shipment, batches())
         self.telling.trace("entered")
+
+
+def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Rows from the disk, some at a time."""
+    for start in range(0, len(rows), _PIECE):
+        yield np.array(rows[start : start + _PIECE])
+        let_go(rows)

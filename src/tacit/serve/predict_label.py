@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
 
+from tacit.align.arrays import let_go, new_file
 from tacit.align.cache import file_facts
 from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
@@ -21,6 +23,7 @@ from tacit.company.align import Aligned, aligned, store
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet, server
 from tacit.contracts import Link, Message
+from tacit.disk import remove
 from tacit.errors import DataError, LinkError, RefusedError
 from tacit.serve.conversation import (
     TOKENS,
@@ -36,7 +39,8 @@ from tacit.serve.halves import Scorer, encoded, pin
 from tacit.serve.job import Inbox, Job
 from tacit.serve.scores import Scoring, Written
 from tacit.serve.telling import Telling
-from tacit.serve.tokens import token_key, tokens_of
+from tacit.serve.token_table import TokenTable
+from tacit.serve.tokens import token_key
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
 
@@ -109,10 +113,18 @@ class Asking:
         return int(scan(self.source).select(pl.len()).collect(engine="streaming").item())
 
     @cached_property
-    def ids(self) -> Ids:
-        """Of the file; one that two rows share is an error."""
+    def ids(self) -> Ids | TokenTable:
+        """Of the file, as they are needed for the way in which they are matched; one that two rows share is an error.
+
+        By key, they lie in files, and memory does not grow with them; privately, some bytes of each are in memory.
+        """
         self.telling.progress("reading ids", 0, 0)
-        found = read_ids(self.source, self.ids_columns)
+        found: Ids | TokenTable
+        if self.match == "keyed":
+            key = token_key(aligned(self.folder))
+            found = TokenTable.read(self.source, self.ids_columns, key, self.job.folder)
+        else:
+            found = read_ids(self.source, self.ids_columns)
         if found.report.example is not None:
             first, second = found.report.example
             raise DataError(
@@ -214,40 +226,47 @@ class Asking:
     def _match(self, links: Mapping[str, Link]) -> None:
         """Settle with all feature parties which rows are asked for; what came before is of no use then."""
         self.job.discard()
-        if self.match == "keyed":
-            self._send_tokens(links)
+        ids = self.ids
+        if isinstance(ids, TokenTable):
+            self._send_tokens(ids, links)
             return
         with best_engine() as engine:
-            found = private_match(self.folder, self.ids, engine, links, self.telling)
+            found = private_match(self.folder, ids, engine, links, self.telling)
         store(
             self.job.folder, run=self.folder.terms.run, id=found.id, seed=found.seed, digest=found.digest,
-            rows=self.ids.rows[found.positions],
+            rows=ids.rows[found.positions],
         )  # fmt: skip
         self.telling.trace("matched")
 
-    def _send_tokens(self, links: Mapping[str, Link]) -> None:
+    def _send_tokens(self, ids: TokenTable, links: Mapping[str, Link]) -> None:
         """Ask for all rows of the file by their tokens, in the order of the file."""
-        key, hashed, count = token_key(aligned(self.folder)), hashlib.sha256(), len(self.ids)
+        hashed, count = hashlib.sha256(), len(ids)
         for name in links:
             record(self.where, self.job.name, "tokens", name, rows=count, version=self.scorer.versions[name])
+        rows: NDArray[np.int64] = new_file(self.job.folder / "asked", "int64", [count])
         for step, start in enumerate(range(0, count, TOKENS)):
-            tokens = tokens_of(key, self.ids.hashes[start : start + TOKENS])
+            tokens = ids.tokens(start, TOKENS)
             hashed.update(tokens.tobytes())
             for link in links.values():
-                link.send(Message(step, "tokens", torch.from_numpy(tokens.copy()), b""))
+                link.send(Message(step, "tokens", torch.from_numpy(tokens), b""))
+            rows[start : start + TOKENS] = ids.rows(start, TOKENS)
+            let_go(rows)
             self.telling.progress("sending tokens", start + len(tokens), count)
         for link in links.values():  # else a refusal would be left unread
             heard(link, "hello", 3, {}, self.telling, "it looks rows up")
         digest = hashed.hexdigest()
-        store(self.job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=self.ids.rows)
+        store(self.job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
+        remove(self.job.folder / "asked")
         self.telling.trace("matched")
 
     def _receive(self, link: Link, inbox: Inbox) -> None:
         """Store what a feature party sends, message by message."""
-        while not inbox.whole:
-            message = following(link, self.telling.waiting, "it makes its embeddings")
-            if message.kind != "embedding":
-                raise RefusedError("message", f"a {message.kind} came from {link.peer} where an embedding must")
-            inbox.take(message.step, message.payload.numpy())
-            self.telling.trace("embedding stored")
-            self.telling.progress(f"receiving from {link.peer}", inbox.rows, inbox.count)
+        with inbox.taking():
+            while not inbox.whole:
+                message = following(link, self.telling.waiting, "it makes its embeddings")
+                if message.kind != "embedding":
+                    raise RefusedError("message", f"a {message.kind} came from {link.peer} where an embedding must")
+                inbox.take(message.step, message.payload.numpy())
+                self.telling.trace("embedding stored")
+                self.telling.progress(f"receiving from {link.peer}", inbox.rows, inbox.count)
+        self.telling.progress(f"stored, from {link.peer}", inbox.rows, inbox.count)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.arrays import new_file
+from tacit.align.arrays import let_go, new_file
 from tacit.align.sources import blocks
 from tacit.company.align import Aligned
 from tacit.disk import make_folder, opened, replaced, storing, sync_folder
@@ -97,6 +97,8 @@ class Scoring:
                 scored = self._scored(block, places[done : done + len(block)] - 1, done)
                 replaced(found[-1], lambda file, scored=scored: scored.write_parquet(file))  # type: ignore[misc]
                 trace("part scored")
+                for array in (places, *self.received.values()):
+                    let_go(array)
             done += len(block)
             self.progress("scoring", done, total)
         self._merge(found, out)
@@ -109,6 +111,8 @@ class Scoring:
         rows = self.asked.rows
         for start in range(0, len(rows), _PIECE):
             places[rows[start : start + _PIECE]] = np.arange(start + 1, min(start + _PIECE, len(rows)) + 1)
+            let_go(places)
+            let_go(rows)
         return places
 
     def _scored(self, block: pl.DataFrame, at: NDArray[np.int64], start: int) -> pl.DataFrame:

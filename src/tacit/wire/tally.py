@@ -48,6 +48,16 @@ EMBEDDINGS = Counted(
     "What it has forgotten would not be attacked together with what leaves next: bring back the newest copy, "
     "embeddings/book.sqlite in it",
 )
+PREDICTIONS = Counted(
+    "what this party ever sent for predictions",
+    "the records of its predictions have {} lines, and {} were written",
+    "Rows that left would be in no budget: bring back the newest copy, predictions.jsonl of all runs in it",
+)
+SERVED = Counted(
+    "the different rows of this run that left for serving",
+    "its served.bin knows of {} rows, and {} have left",
+    "Rows that left would be in no budget: bring back the newest copy, served.bin in it",
+)
 
 
 class Tally:
@@ -123,7 +133,7 @@ class Tally:
         if problem and self._restored is None:
             raise StorageError(
                 f"{self.path}: {problem}. {self._counted.remedy}; who answers for going on all the same says so with "
-                "--after-restore NAME --reason WHY, which stays on record"
+                "`tacit train --after-restore NAME --reason WHY`, which stays on record"
             )
         if problem and self._restored is not None:
             self._restored(problem)

@@ -1,0 +1,58 @@
+"""Tokens in files find the rows that tokens in memory find, whatever is there twice."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.align.ids import read_ids
+from tacit.errors import DataError
+from tacit.serve import token_table
+from tacit.serve.token_table import TokenTable
+from tacit.serve.tokens import Directory, tokens_of
+
+KEY = b"k" * 32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small():
+    """Many groups, and many parts of a directory, for few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_table, "_GROUP", 7)
+        patch.setattr(token_table, "_SEEN", 100)
+        yield
+
+
+@given(st.lists(st.none() | st.integers(0, 60), min_size=1, max_size=80))
+def test_rows_and_report_are_those_of_ids_in_memory(tmp_path_factory, ids):
+    table, folder = pl.DataFrame({"id": ids}, schema={"id": pl.Int64}), tmp_path_factory.getbasetemp()
+    asked = tokens_of(KEY, read_ids(pl.DataFrame({"id": range(70)}), "id").hashes)
+    if table["id"].drop_nulls().is_duplicated().all():
+        with pytest.raises(DataError) as told:
+            read_ids(table, "id")
+        with pytest.raises(DataError) as also:
+            TokenTable.read(table, ("id",), KEY, folder)
+        assert str(also.value) == str(told.value)
+        return
+    known = read_ids(table, "id")
+    found = TokenTable.read(table, ("id",), KEY, folder)
+    assert found.report == known.report
+    directory = Directory(tokens_of(KEY, known.hashes), known.rows)
+    assert found.directory.rows(asked).tolist() == directory.rows(asked).tolist()
+    everything = read_ids(table, "id", duplicates="first")
+    assert len(found) == len(table) - known.report.missing
+    if not known.report.repeated_ids:
+        assert np.array_equal(found.tokens(0, len(found)), tokens_of(KEY, everything.hashes))
+        assert found.rows(0, len(found)).tolist() == everything.rows.tolist()
+
+
+def test_many_rows_in_blocks(tmp_path):
+    table = pl.DataFrame({"id": np.random.default_rng(0).permutation(1000), "x": 0})
+    table.write_parquet(tmp_path / "table.parquet")
+    found = TokenTable.read(tmp_path / "table.parquet", ("id",), KEY, tmp_path)
+    tokens = np.concatenate([found.tokens(start, 300) for start in range(0, 1000, 300)])
+    rows = np.concatenate([found.rows(start, 300) for start in range(0, 1000, 300)])
+    assert rows.tolist() == list(range(1000))
+    assert found.directory.rows(tokens).tolist() == list(range(1000))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.parquet"], "the files have no name"
