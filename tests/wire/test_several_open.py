@@ -1,13 +1,17 @@
 """Several requests open at once: written down first, asked again after a kill, answered in order, never too many."""
 
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from tacit.company.meeting import make_room
 from tacit.contracts import Message
 from tacit.errors import ProtocolError, StorageError
-from tacit.wire.codec import Limit
+from tacit.wire import network
+from tacit.wire.codec import AtMost, Limit, encode
 from tacit.wire.exactly_once import CONFIRMED, AnsweringChannel, AskingChannel
 from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
@@ -254,3 +258,40 @@ def test_so_many_transcripts_are_kept_as_a_peer_may_be_behind(start, depth):
     assert sorted(exchange.recent()) == list(range(6 - depth, 7))
     again = Exchange(exchange.journal, "peer", role="label", limits=LIMITS, depth=depth)
     assert again.recent() == exchange.recent()
+
+
+# --- room on the way -------------------------------------------------------------------------------------------------
+
+
+def test_two_that_both_send_more_than_a_link_holds_do_not_wait_for_each_other(grpc_server):
+    """Six requests of 20 MB are sent before an answer is taken; each is answered with as much."""
+    server, airline, airport = grpc_server
+    whole = {kind: Limit(torch.float32, (40_000, 128)) for kind in ("embedding", "gradient", "evaluation")}
+    depth, payload = 6, torch.ones(40_000, 128)
+    with ThreadPoolExecutor(1) as pool:
+        left = network.connect(server.address, airport, "airline", airline.cert_pem, whole)
+        right = server.accept(10)
+        for link in (left, right):
+            make_room(link, SimpleNamespace(depth=depth), whole)
+        right.limits = whole
+
+        def answering():
+            for step in range(depth):
+                assert right.recv(20).step == step
+                right.send(Message(step, "gradient", payload, bytes(16)))
+
+        answered = pool.submit(answering)
+        try:
+            for step in range(depth):
+                left.send(Message(step, "embedding", payload, bytes(16)))
+            assert [left.recv(20).step for _ in range(depth)] == list(range(depth))
+            answered.result(20)
+        finally:
+            left.close()
+            right.close()
+
+
+def test_a_message_has_as_many_frames_as_its_limit_says():
+    for rows in (0, 1, 8191, 8192, 40_000):
+        message = Message(0, "embedding", torch.ones(rows, 128), bytes(16))
+        assert Limit(torch.float32, (AtMost(rows), 128)).frames == len(encode(message))
