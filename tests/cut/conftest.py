@@ -90,6 +90,7 @@ class World:
         self.folder = Path(folder)
         self.state = self.folder / "state"  # apart from what is copied
         self.asking = AskingChannel
+        self.feature_guard, self.turned = None, lambda turned: None
         self.names = names
         self.protect = protect or matched(leak_auc=0.6, visits=epochs)
         self.protect_embedding = protect_embedding  # of the number of starts before
@@ -133,7 +134,10 @@ class World:
             self.starts[name] += 1
             party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer, protect=protect)
             noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
-            session = FeatureSession(party, self.plan, durable, noise=noise, shared=("test_loss",), depth=self.depth)
+            session = FeatureSession(
+                party, self.plan, durable, noise=noise, shared=("test_loss",), guard=self.feature_guard,
+                depth=self.depth,
+            )  # fmt: skip
             (exchange,) = session.exchanges(["label"], "features", self.limits)
             line = Dialer(
                 "label",
@@ -141,8 +145,8 @@ class World:
                 lambda link: greet_label_party(link, self.hello(name, "features"), exchange),
             )
             session.connect(self.asking(exchange, line, **attached(session, trace)))
-            for _ in session.run():
-                pass
+            for turned in session.run():
+                self.turned(turned)
             session.leave()
             line.close()
             durable.journal.close()

@@ -193,6 +193,29 @@ def test_a_feature_party_that_sends_more_than_may_be_open_is_refused(parties, de
 # --- where everything is answered ------------------------------------------------------------------------------------
 
 
+class Looking:
+    """A guard that notes, before each embedding is protected, which turns are over."""
+
+    def __init__(self):
+        self.over, self.before_turn = [], {}
+
+    def before(self, task, embedding):
+        self.before_turn[task.turn] = list(self.over)
+
+    def leaving(self, task):
+        pass
+
+
+def test_where_a_gate_may_decide_nothing_is_open(parties, deep):
+    world = deep("trained", every=100)
+    world.feature_guard = looking = Looking()
+    world.turned = lambda turned: looking.over.append(turned.task.turn)
+    parties.train(world)
+    assert looking.over == list(range(world.plan.turns))
+    behind = {turn: turn - len(over) for turn, over in looking.before_turn.items()}
+    assert behind == {0: 0, 1: 1, 2: 0, 3: 1, 4: 2, 7: 0, 8: 1, 9: 2, 10: 2, 11: 2}
+
+
 @pytest.mark.parametrize("steps", [3, 90, 300, 1000])
 def test_before_a_look_back_everything_that_was_sent_is_known(steps):
     """The points at which a gate may decide are a matter of the plan alone."""
