@@ -46,6 +46,7 @@ feature_parties = ["features"]
 loss = "binary"
 epochs = {{epochs}}
 batch_size = {BATCH}
+depth = {{depth}}
 test_share = 0.0
 cut.widths.features = {WIDTH}
 minimum.gradient.name = "none"
@@ -70,6 +71,7 @@ def set_up(
     threads: int,
     epochs: int | None = None,
     settings: str = NOTHING,
+    depth: int = 1,
 ) -> None:
     """Two folders with keys, trust and a contract, as if their ids had been aligned; the ports may be a relay's."""
     epochs = min(-(-_STEPS // (rows // BATCH)), 100_000) if epochs is None else epochs
@@ -87,7 +89,7 @@ def set_up(
                 settings=settings,
             )
         )
-        (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=epochs))
+        (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=epochs, depth=depth))
         where_run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
         store(where_run, run="bench", id="00", seed=0, digest="00", rows=np.arange(rows))
     made["label"].trust(folder / "features" / "features.crt")

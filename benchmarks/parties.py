@@ -26,7 +26,7 @@ from tacit.wire.memory import pair
 from tests.torture.relay import Relay
 from tests.torture.world import free_port
 
-Work = Callable[[int], tuple[float, str]]
+Work = Callable[..., tuple[float, str]]
 """Trains so many steps; tells the seconds, and a digest of the bottom's weights."""
 
 PROTECT = "matched=0.6"
@@ -130,9 +130,11 @@ def two_processes(
         assert features.stdout is not None
         features.stdout.readline()  # the first step
 
-        def work(steps: int) -> tuple[float, str]:
-            print(steps, file=features.stdin, flush=True)
-            seconds, digest = features.stdout.readline().split()  # type: ignore[union-attr]
+        def work(*steps: int) -> tuple[float, str]:
+            """So many steps; of several numbers, one after the other without a pause, the last ones are timed."""
+            print(*steps, sep="\n", file=features.stdin, flush=True)
+            for _ in steps:
+                seconds, digest = features.stdout.readline().split()  # type: ignore[union-attr]
             return float(seconds), digest
 
         yield work

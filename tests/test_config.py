@@ -85,6 +85,7 @@ def test_the_digest_does_not_see_comments_order_defaults_or_spellings():
     share = { metrics = ["test_auc"] }
     minimum.gradient = { visits = "epochs", leak_auc = 6e-1, name = "matched" }  # a comment
     batch_size = 1_024
+    depth = 1
     epochs = 0x3
     loss = 'binary'
     test_share = 2e-1
@@ -102,6 +103,7 @@ def test_the_digest_sees_every_other_change():
     changes = [
         ("epochs = 3", "epochs = 4"),
         ("batch_size = 1024", "batch_size = 1025"),
+        ("batch_size = 1024", "batch_size = 1024\ndepth = 2"),
         ("leak_auc = 0.6", "leak_auc = 0.61"),
         ("leak_auc = 0.6", "leak_auc = 0.6, visits = 3"),
         ('"binary"', '"softmax"'),

@@ -85,16 +85,18 @@ class World:
         epochs=2,
         every=4,
         test_share=0.2,
+        depth=1,
     ):
         self.folder = Path(folder)
         self.state = self.folder / "state"  # apart from what is copied
         self.asking = AskingChannel
+        self.feature_guard, self.turned = None, lambda turned: None
         self.names = names
         self.protect = protect or matched(leak_auc=0.6, visits=epochs)
         self.protect_embedding = protect_embedding  # of the number of starts before
         self.starts = Counter()
         self.plan = Plan(ROWS, BATCH, epochs, seed=5, test_share=test_share)
-        self.every = every
+        self.every, self.depth = every, depth
         self.guard = {"data": "same"}
         self.hub = Hub()
         self.alarms = []
@@ -132,7 +134,10 @@ class World:
             self.starts[name] += 1
             party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer, protect=protect)
             noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
-            session = FeatureSession(party, self.plan, durable, noise=noise, shared=("test_loss",))
+            session = FeatureSession(
+                party, self.plan, durable, noise=noise, shared=("test_loss",), guard=self.feature_guard,
+                depth=self.depth,
+            )  # fmt: skip
             (exchange,) = session.exchanges(["label"], "features", self.limits)
             line = Dialer(
                 "label",
@@ -140,8 +145,8 @@ class World:
                 lambda link: greet_label_party(link, self.hello(name, "features"), exchange),
             )
             session.connect(self.asking(exchange, line, **attached(session, trace)))
-            for _ in session.run():
-                pass
+            for turned in session.run():
+                self.turned(turned)
             session.leave()
             line.close()
             durable.journal.close()
@@ -176,6 +181,7 @@ class World:
         session = LabelSession(
             party, self.plan, durable, noise=KeyedNoise(b"s" * 32, "gradient"), shared=("test_loss",),
             measure=lambda logits, labels: {"test_loss": float((logits.flatten() - labels).pow(2).mean())},
+            depth=self.depth,
         )  # fmt: skip
         exchanges = dict(zip(self.names, session.exchanges(self.names, "label", self.limits), strict=True))
         desk = Desk(

@@ -81,9 +81,15 @@ COUNTS = [(asked, complete) for asked in range(-1, 5) for complete in range(-1, 
 SANE = {(complete + open_one, complete) for complete in range(5) for open_one in (0, 1)}
 
 
-def verdict(feature, label, mine):
+def sane(counts, role, depth):
+    """Whether a journal can have so many requests and answers: a label party takes one request after the other."""
+    asked, complete = counts
+    return 0 <= complete <= asked <= complete + (depth if role == "features" else 1)
+
+
+def verdict(feature, label, mine, depth=1):
     """The rule, written out: what the side `mine` must do, with (asked, complete) of both sides."""
-    if feature not in SANE or label not in SANE:
+    if not sane(feature, "features", depth) or not sane(label, "label", depth):
         return "refuse"  # no journal has that
     if label[1] < feature[1]:  # the feature party has an answer that the label party does not know of
         return "stop" if mine == "label" else "refuse"
@@ -92,10 +98,10 @@ def verdict(feature, label, mine):
     return "go on"
 
 
-def act(mine, theirs, name):
+def act(mine, theirs, name, depth):
     """What `check` does about two journals."""
     try:
-        check(mine, theirs, name=name)
+        check(mine, theirs, name=name, depth=depth)
     except StorageError as error:
         return "stop" if "this folder is an older copy" in str(error) else str(error)
     except RefusedError as error:
@@ -103,19 +109,27 @@ def act(mine, theirs, name):
     return "go on"
 
 
+def hashed(turn):
+    return f"{turn:064d}"
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("mine", ["features", "label"])
-def test_journals_go_together_where_neither_side_has_seen_more_than_the_other_wrote(mine):
+def test_journals_go_together_where_neither_side_has_seen_more_than_the_other_wrote(mine, depth):
     seen = set()
     for feature, label in itertools.product(COUNTS, COUNTS):
-        if (feature if mine == "features" else label) not in SANE:
+        if not sane(feature if mine == "features" else label, mine, depth):
             continue  # one's own words come from one's own journal
         sides = {
-            role: hello(role, asked=asked, complete=complete, transcript=str(complete), before=str(complete - 1))
+            role: hello(
+                role, asked=asked, complete=complete, transcript=hashed(complete),
+                before="".join(hashed(complete - back) for back in range(1, depth + 1)),
+            )
             for role, (asked, complete) in (("features", feature), ("label", label))
-        }
+        }  # fmt: skip
         other, name = ("label", "airline") if mine == "features" else ("features", "airport")
-        found = act(sides[mine], sides[other], name)
-        assert found == verdict(feature, label, mine), (feature, label)
+        found = act(sides[mine], sides[other], name, depth)
+        assert found == verdict(feature, label, mine, depth), (feature, label)
         seen.add(found)
     assert seen == {"go on", "stop", "refuse"}
 
@@ -157,6 +171,18 @@ def test_both_must_remember_the_same_messages(complete, remembers, fits):
             with pytest.raises(RefusedError, match=f"after {complete} turns .*different messages") as refused:
                 check(one, two, name=name)
             assert refused.value.field == "transcript"
+
+
+@pytest.mark.parametrize("behind", range(5))
+def test_a_feature_party_may_be_as_far_behind_as_requests_may_be_open(behind):
+    """The label party has nine complete turns and remembers three before; what is forgotten is not taken for right."""
+    feature = hello("features", asked=9, complete=9 - behind, transcript=hashed(9 - behind))
+    label = hello("label", asked=9, complete=9, transcript=hashed(9), before=hashed(8) + hashed(7) + hashed(6))
+    if behind <= 3:
+        check(label, feature, name="airport", depth=4)
+    for said in ("", hashed(1)):
+        with pytest.raises(RefusedError, match="different messages"):
+            check(label, replace(feature, transcript=said), name="airport", depth=4)
 
 
 # --- words that are none ---------------------------------------------------------------------------------------------

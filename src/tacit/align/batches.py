@@ -18,9 +18,14 @@ from torch import Tensor
 
 from tacit.errors import UsageError
 
+APART = 64
+"""Steps that lie at least between two looks back at what was sent."""
+
 _BLOCK = 1 << 16  # places that are worked out at a time
 _ROUNDS = 8
 _SMALL = 10
+_PARTS = 4  # looks back in an epoch, at most
+_EARLY = (0, 2, 8, 32)  # steps of the first epoch before which there is one more: who behaves at first is seen soon
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # what splitmix64 adds before it mixes
 
 
@@ -207,6 +212,14 @@ class Plan:
                     yield Task(start + place, "evaluate", epoch, rows, last=place + 1 == self.epoch_turns)
         if first < self.turns:
             yield Task(self.turns - 1, "done", self.epochs, torch.empty(0, dtype=torch.int64))
+
+    def looked_back(self, task: Task) -> int:
+        """The last turn up to a task's at which something may be decided from what was sent before it."""
+        place = task.turn % self.epoch_turns
+        point = place - place % max(APART, -(-self.steps // _PARTS))
+        if task.epoch == 0:
+            point = max(point, *(early for early in _EARLY if early <= place))
+        return task.turn - place + point
 
     # --- steps: the turns of one kind, "train" or "evaluate", by themselves ---
 

@@ -17,7 +17,7 @@ from tacit.company.embedding_gate import EmbeddingGate
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate
 from tacit.company.guard import Guard, look_at_embeddings
-from tacit.company.meeting import dial, training_limits
+from tacit.company.meeting import dial, make_room, training_limits
 from tacit.company.models import Half, build, cuts_of, first_seed, optimizer, try_out
 from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
 from tacit.config import Protect, meets_embedding
@@ -43,11 +43,14 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     guard = FeaturePartyGuard(folder, run.rows, plan, party, run.ledger_tally())
     run.stack.callback(guard.close)
     noise = KeyedNoise(run.secret, "embedding")
-    session = FeatureSession(party, plan, durable, noise=noise, shared=contract.share.metrics, guard=guard)
+    session = FeatureSession(
+        party, plan, durable, noise=noise, shared=contract.share.metrics, guard=guard, depth=contract.depth
+    )
     (exchange,) = session.exchanges([peer], "features", limits)
     hello = run.hello(", ".join(one.name for one in party.shield.protect) or "none")
 
     def greet(link: Link) -> None:
+        make_room(link, contract, limits)
         greet_label_party(link, hello, exchange)
         run.connected(link, exchange)
 
@@ -82,13 +85,17 @@ class FeaturePartyGuard(Guard):
     def before(self, task: Task, embedding: Tensor) -> None:
         """Hold the limit: decide under which strength this embedding is sent, or that it is not."""
         if self.gate is not None:
-            self.gate.enter(task, task.rows, embedding, sent=self.books.entered(self._party.steps))
+            self.gate.enter(task, task.rows, embedding, sent=self.books.entered(self._step(task)))
 
     def leaving(self, task: Task) -> None:
         """Enter into the ledger what is about to be sent."""
         events = tuple(one.event for one in self._party.shield.protect)
         event = Event("chain", parts=events) if len(events) > 1 else events[0] if events else Event("none")
-        self.books.enter(task, self._party.steps if task.what == "train" else self._party.evaluations, event)
+        self.books.enter(task, self._step(task), event)
+
+    def _step(self, task: Task) -> int:
+        """The number of a task among those of its kind: others before it may still be open."""
+        return self._plan.due(task.what, task.turn)
 
 
 # --- the party -------------------------------------------------------------------------------------------------------
@@ -105,6 +112,8 @@ def build_feature_party(
     facts = facts_of(folder, rows, party.bottom, party.optimizer, data, own=own is not None)
     facts["protection"] = ", ".join(map(repr, party.shield.protect)) or "none"
     facts["hidden"] = party.shield.hide or "the inputs"
+    if folder.contract.depth > 1:  # all open steps are finished before a checkpoint
+        facts["checkpoint_every"] = str(folder.config.training.checkpoint_every)
     return party, facts
 
 

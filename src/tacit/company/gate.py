@@ -19,7 +19,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.align.batches import Plan, Task
+from tacit.align.batches import APART, Plan, Task
 from tacit.audit.gate import Figure, OnLimit, Verdict, decide
 from tacit.company import sealed_log
 from tacit.company.run_files import GATE
@@ -33,9 +33,6 @@ __all__ = ["GATE", "Gate", "decisions"]
 BATCHES = 12
 """Recorded batches that are tried at another strength."""
 
-_APART = 64  # steps that lie at least between two decisions
-_PARTS = 4  # decisions in an epoch, at most
-_EARLY = (0, 2, 8, 32)  # steps of the first epoch before which there is one more: who behaves at first is seen soon
 _QUIET = 2  # epochs after a raise before less is tried
 
 
@@ -84,7 +81,7 @@ class Gate(ABC):
         Raises:
             LimitError: nothing more is to be sent.
         """
-        point = self._point(task)
+        point = self.plan.looked_back(task)
         if self._decided >= point:
             return
         before = [past for past in decisions(self.folder) if past["turn"] <= task.turn]
@@ -93,14 +90,6 @@ class Gate(ABC):
             self._decide(task, batch, before)
         self._decided = point
         self.apply(self.level)
-
-    def _point(self, task: Task) -> int:
-        """The last turn up to this one at which something may be decided."""
-        place = task.turn % self.plan.epoch_turns
-        point = place - place % max(_APART, -(-self.plan.steps // _PARTS))
-        if task.epoch == 0:
-            point = max(point, *(early for early in _EARLY if early <= place))
-        return task.turn - place + point
 
     def _begins(self, task: Task) -> bool:
         return task.turn % self.plan.epoch_turns == 0
@@ -120,7 +109,7 @@ class Gate(ABC):
         """Whether the owner wants something else, or so much was sent that it is time to look again; at first it is."""
         if last["decision"] == "pause" or last["limit"] != self.limit:
             return True
-        return self.held and task.turn > last["turn"] and (task.epoch < 3 or task.turn - last["turn"] >= _APART)
+        return self.held and task.turn > last["turn"] and (task.epoch < 3 or task.turn - last["turn"] >= APART)
 
     def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
         paused = bool(before) and before[-1]["decision"] == "pause"

@@ -18,7 +18,7 @@ from tacit.cut.session import LARGEST
 from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
-from tacit.wire.network import Server, connect, listen
+from tacit.wire.network import ROOM, Server, connect, listen
 
 Purpose = Callable[[str], Mapping[str, str]]
 """What this party wants of a peer, by its name, which that must want as well: fields of the hello, each with a word."""
@@ -50,6 +50,13 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
         "evaluation": Limit(dtype, (AtMost(contract.batch_size), *cut), LARGEST),
         "figures": Limit(torch.float64, (AtMost(len(contract.share.metrics)),), LARGEST),
     }
+
+
+def make_room(link: Link, contract: Contract, limits: Mapping[str, Limit]) -> None:
+    """Let all messages wait that may be on their way: else two that both send would wait for each other."""
+    if contract.depth > 1:
+        frames = max(limits["embedding"].frames, limits["evaluation"].frames)
+        link.incoming.widen(ROOM + contract.depth * frames)  # type: ignore[attr-defined]
 
 
 def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> closing[Server]:

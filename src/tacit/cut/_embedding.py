@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,6 +13,22 @@ from torch import Tensor, nn
 from tacit.contracts import EmbeddingProtection, Message, Noise, NoiseSource, Regularizer, StepNoise, noise_source
 from tacit.cut.tensors import evaluating, finite
 from tacit.errors import TensorError, UsageError
+
+
+@dataclass
+class Opened:
+    """A step's embedding on its way out, and what is needed of it until its gradient is back."""
+
+    sent: Tensor  # as it goes out, with its graph
+    hidden: list[Tensor]  # what is hidden in this step, where a protection adds a loss
+    places: list[Tensor]  # the embedding before each protection
+    noise: NoiseSource  # of this step
+    losses: list[Tensor] = field(default_factory=list)  # of the protections
+
+    @property
+    def clean(self) -> Tensor:
+        """The embedding before any protection, which its own party may look at; not to be sent."""
+        return (self.places[0] if self.places else self.sent).detach()
 
 
 class Shield:
@@ -33,31 +50,33 @@ class Shield:
         self._hidden = _submodule(bottom, hide)
         self.regularizers = self._bound(features) if self.protect else ()
         self._own = [one for one in self.regularizers if one is not None]
-        self._x: list[Tensor] = []  # what is hidden in the open step, once the bottom has run
-        self._places: list[Tensor] = []  # the embedding before each protection, in the open step
-        self._losses: list[Tensor] = []  # of the open step
-        self._noise: NoiseSource = _NoNoise()
 
     @property
     def penalties(self) -> bool:
         """Whether a protection adds a loss."""
         return bool(self._own)
 
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The bottom and all regularizers: what changes at every step."""
+        return [self._bottom, *self._own]
+
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def looking(self) -> Iterator[list[Tensor]]:
         """Take note of what is hidden while the bottom runs."""
+        hidden: list[Tensor] = []
         if not self._own:
-            yield
+            yield hidden
             return
         with self._caught() as seen:
-            yield
-        self._x = [_flat(seen[-1])]
+            yield hidden
+        hidden.append(_flat(seen[-1]))
 
-    def opened(self, z: Tensor, noise: Noise | StepNoise | None, step: int) -> Tensor:
+    def opened(self, z: Tensor, noise: Noise | StepNoise | None, step: int, hidden: list[Tensor]) -> Opened:
         """What goes out in the place of z in a step of the training, which is open from now on."""
-        self._noise = self._source(z, noise, "embedding", step)
-        *self._places, sent = self._passed(z, self._noise, step)
-        return sent
+        source = self._source(z, noise, "embedding", step)
+        *places, sent = self._passed(z, source, step)
+        return Opened(sent, hidden, places, source)
 
     def protected(self, z: Tensor, noise: Noise | StepNoise | None, what: str = "", step: int = 0) -> Tensor:
         """What goes out in the place of z where nothing is learned; a step that is open stays as it is."""
@@ -92,38 +111,34 @@ class Shield:
             self._bottom(*features)
         return _flat(seen[-1] if seen else ())
 
-    def clean(self, sent: Tensor) -> Tensor:
-        """The open step's embedding before any protection, which its own party may look at; not to be sent."""
-        return (self._places[0] if self._places else sent).detach()
-
-    def weigh(self) -> None:
-        """The losses of the open step, once; nothing is learned from them before `backward`."""
-        if self._losses:
+    def weigh(self, opened: Opened) -> None:
+        """The losses of an open step, once; nothing is learned from them before `backward`."""
+        if opened.losses:
             return
-        places = zip(self.regularizers, self._places, strict=True)
-        losses = [one(self._x[0], z, self._noise) for one, z in places if one is not None]
+        places = zip(self.regularizers, opened.places, strict=True)
+        losses = [one(opened.hidden[0], z, opened.noise) for one, z in places if one is not None]
         for one, loss in zip(self._own, losses, strict=True):
             if loss.ndim or not finite(loss):
                 raise TensorError(
                     f"the loss of {type(one).__name__} is {loss.tolist()}, the model was not changed: it must be one "
                     "finite number; look at inputs, learning rates and its weight"
                 )
-        self._losses = losses
+        opened.losses = losses
 
-    def backward(self, sent: Tensor, gradient: Tensor) -> dict[str, Tensor]:
+    def backward(self, opened: Opened, gradient: Tensor) -> dict[str, Tensor]:
         """Both ways of learning at once: the gradient that came back, and the losses; their sum where there are any."""
-        self.weigh()
+        self.weigh(opened)
+        losses = opened.losses
         for one in self._own:
             one.zero_grad()
-        torch.autograd.backward([sent, *self._losses], [gradient, *(torch.ones_like(loss) for loss in self._losses)])
-        return {"penalty": torch.stack([loss.detach() for loss in self._losses]).sum()} if self._losses else {}
+        torch.autograd.backward([opened.sent, *losses], [gradient, *(torch.ones_like(loss) for loss in losses)])
+        return {"penalty": torch.stack([loss.detach() for loss in losses]).sum()} if losses else {}
 
     def step(self) -> None:
-        """Let the regularizers learn, and close the step."""
+        """Let the regularizers learn."""
         for one in self._own:
             if one.optimizer is not None:
                 one.optimizer.step()
-        self._x, self._places, self._losses, self._noise = [], [], [], _NoNoise()
 
     def steer(self, protect: Sequence[EmbeddingProtection]) -> None:
         """Take these protections from now on: the same ones in the same order, at other strengths."""

@@ -77,9 +77,10 @@ class Durable:
             self.tally.sync()
         self.trace("checkpoint written")
         self.journal.rotate(turn)
-        self.journal.drop_before(before)
+        needed = min([before, *(turn - exchange.depth for exchange in exchanges)])  # a peer may be so far behind
+        self.journal.drop_before(needed)
         for exchange in exchanges:
-            exchange.forget_before(before)
+            exchange.forget_before(needed)
         self.trace("journal rotated")
 
     def _check(self, then: Mapping[str, str]) -> None:

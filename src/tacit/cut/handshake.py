@@ -15,6 +15,8 @@ from tacit.wire.line import refused_by
 PROTOCOL = 1
 """The version of what crosses the wire."""
 
+_HASH = 64  # letters of a transcript
+
 # What must be the same on both sides, and what to do where it is not.
 _EQUAL = {
     "protocol": "install the same version of Tacit on both sides",
@@ -43,7 +45,8 @@ class Hello:
         asked: how many requests are durable in its journal.
         complete: how many answers are.
         transcript: hash of all complete turns.
-        before: the same without the last one; empty where there is none.
+        before: the same without the last one, without the last two, and so on, one behind the other, as many as
+            requests may be open at once; empty where there is none.
     """
 
     protocol: int
@@ -62,15 +65,16 @@ class Hello:
 
     def at(self, exchange: Exchange) -> Hello:
         """The same with where the journal stands now."""
-        before = exchange.transcript(exchange.complete - 1)
-        transcript = exchange.transcript(exchange.complete)
+        complete = exchange.complete
+        earlier = (exchange.transcript(complete - back) for back in range(1, exchange.depth + 1))
+        transcript = exchange.transcript(complete)
         assert transcript is not None
         now: dict[str, Any] = {
             **asdict(self),
             "asked": exchange.asked,
-            "complete": exchange.complete,
+            "complete": complete,
             "transcript": transcript.hex(),
-            "before": before.hex() if before is not None else "",
+            "before": "".join(one.hex() for one in earlier if one is not None),
         }
         return Hello(**now)
 
@@ -97,7 +101,7 @@ class Hello:
 
 
 def greet_label_party(link: Link, hello: Hello, exchange: Exchange, *, patience: float = 120.0) -> None:
-    """The feature party's part over a new link: say hello, hear one, and ask the open question again.
+    """The feature party's part over a new link: say hello, hear one, and ask the open questions again.
 
     Args:
         link: to the label party.
@@ -112,9 +116,10 @@ def greet_label_party(link: Link, hello: Hello, exchange: Exchange, *, patience:
         raise LinkError(f"{link.peer} says nothing for {patience:.0f} s after connecting")
     if answer.kind == "refusal":
         raise refused_by(answer, link.peer)
-    check(mine, Hello.read(answer), name=link.peer)
-    request = exchange.request(exchange.complete)
-    if request is not None:
+    check(mine, Hello.read(answer), name=link.peer, depth=exchange.depth)
+    for turn in range(exchange.complete, exchange.asked):
+        request = exchange.request(turn)
+        assert request is not None
         link.send(request)
 
 
@@ -126,17 +131,18 @@ def greet_feature_party(link: Link, hello: Hello, exchange: Exchange, *, patienc
     if said.kind == "refusal":
         raise refused_by(said, link.peer)
     mine = hello.at(exchange)
-    check(mine, Hello.read(said), name=link.peer)
+    check(mine, Hello.read(said), name=link.peer, depth=exchange.depth)
     link.send(mine.message())
 
 
-def check(mine: Hello, theirs: Hello, *, name: str) -> None:
+def check(mine: Hello, theirs: Hello, *, name: str, depth: int = 1) -> None:
     """Refuse to go on where the two sides differ; name the field.
 
     Args:
         mine: one's own words, as sent.
         theirs: the peer's.
         name: the peer's name, as its certificate proves it.
+        depth: how many requests may be open at once.
 
     Raises:
         RefusedError: the peer can't go on with us.
@@ -152,19 +158,22 @@ def check(mine: Hello, theirs: Hello, *, name: str) -> None:
             f"{name} calls itself {_short(theirs.party)}, {_short(theirs.role)}: its certificate says otherwise",
         )
     feature, label = (mine, theirs) if mine.role == "features" else (theirs, mine)
-    _check_journals(feature, label, mine)
-    remembered = {label.complete: label.transcript, label.complete - 1: label.before}
+    _check_journals(feature, label, mine, depth)
+    remembered = {label.complete: label.transcript}
+    for back in range(depth):
+        if said := label.before[_HASH * back : _HASH * (back + 1)]:
+            remembered[label.complete - 1 - back] = said
     if remembered.get(feature.complete) != feature.transcript:
         raise RefusedError("transcript", f"after {feature.complete} turns the two sides remember different messages")
 
 
-def _check_journals(feature: Hello, label: Hello, mine: Hello) -> None:
+def _check_journals(feature: Hello, label: Hello, mine: Hello, depth: int) -> None:
     """A journal that is behind what the other side has seen is an old copy: going on from it would answer twice.
 
     An answer is written down by the label party first, and a request by the feature party.
     """
-    for one in (feature, label):
-        if not 0 <= one.complete <= one.asked <= one.complete + 1:
+    for one, most in ((feature, depth), (label, 1)):  # a label party takes one request after the other
+        if not 0 <= one.complete <= one.asked <= one.complete + most:
             raise RefusedError("journal", f"{_short(one.party)} says that it has {_counted(one)}: no journal has that")
     if feature.complete <= label.complete and label.asked <= feature.asked:
         return

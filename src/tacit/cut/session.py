@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import Plan, Task
-from tacit.contracts import Message, NoiseSource, Protected, StepNoise
+from tacit.contracts import Message, NoiseSource, StepNoise
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
+from tacit.cut.guards import FeatureGuard, LabelGuard, Unguarded
 from tacit.cut.label_party import LabelParty
 from tacit.cut.tensors import ALIKE, alike, weights
 from tacit.errors import StorageError, UsageError
@@ -48,35 +50,6 @@ class Turned:
     kept: bool = False
 
 
-class LabelGuard(Protocol):
-    """Stands between a label party and what it sends. Where it raises, nothing leaves and nothing has changed."""
-
-    def before(self, task: Task, clean: Tensor, embedding: Tensor, /) -> None:
-        """A gradient is about to be protected; another protection may be set here."""
-
-    def leaving(self, task: Task, sent: Protected | None, /) -> None:
-        """A protected gradient is about to leave or, where it is None, figures of an epoch."""
-
-
-class FeatureGuard(Protocol):
-    """The same for a feature party."""
-
-    def before(self, task: Task, embedding: Tensor, /) -> None:
-        """An embedding is about to be protected; other protections may be set here."""
-
-    def leaving(self, task: Task, /) -> None:
-        """Embeddings are about to leave."""
-
-
-class _Unguarded:
-    """Nobody looks at what is sent, as in trials."""
-
-    def before(self, *_: object) -> None:
-        """Let it pass."""
-
-    leaving = before
-
-
 @dataclass(frozen=True)
 class _Bound:
     """A step's noise, bound to what it must never be used twice with."""
@@ -95,13 +68,14 @@ _C = TypeVar("_C", AskingChannel, AnsweringChannel)
 class _Session(ABC, Generic[_P, _C]):
     """What both sides share: the state of a party, its turns, its checkpoints."""
 
-    now: Task  # the task that is being done, once `run` has begun
+    now: Task  # the task whose answer is due, once `run` has begun
 
-    def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable) -> None:
+    def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable, depth: int) -> None:
         self.model = model
         self.party = party
         self.plan = plan
         self.durable = durable
+        self.depth = depth
         self.channels: Sequence[_C] = ()
         self.history: list[dict[str, float]] = []
         self.turn = 0
@@ -112,22 +86,47 @@ class _Session(ABC, Generic[_P, _C]):
 
     def run(self) -> Iterator[Turned]:
         """Do all turns that are left, one for each `next`."""
-        trace = self.durable.trace
+        asked: deque[Task] = deque()  # the turns that are open
         for task in self.plan.tasks(self.turn):
-            self.now = task
-            replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
-            figures = self._do(task)
-            trace("applied")
-            self.turn = task.turn + 1
-            due = self.turn == self.plan.turns or (not replayed and self.turn % self.durable.every == 0)
-            kept = due and self.turn not in self.durable.checkpoints.turns()
-            yield Turned(task, replayed, figures, kept)  # whoever records it has done so when the checkpoint is written
-            if kept:
-                self.durable.keep(self.turn, self._state(), [channel.exchange for channel in self.channels])
+            while asked and self._rests(asked[-1], task):
+                yield from self._finish(asked.popleft())
+            self._begin(task)
+            asked.append(task)
+            if len(asked) == self._window:
+                yield from self._finish(asked.popleft())
+        for task in asked:
+            yield from self._finish(task)
+
+    def _finish(self, task: Task) -> Iterator[Turned]:
+        """The rest of a turn's work, and the checkpoint behind it where one is due."""
+        self.now = task
+        replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
+        figures = self._do(task)
+        self.durable.trace("applied")
+        self.turn = task.turn + 1
+        due = self.turn == self.plan.turns or (not replayed and self.turn % self.durable.every == 0)
+        kept = due and self.turn not in self.durable.checkpoints.turns()
+        yield Turned(task, replayed, figures, kept)  # whoever records it has done so when the checkpoint is written
+        if kept:
+            self.durable.keep(self.turn, self._state(), [channel.exchange for channel in self.channels])
+
+    _window = 1  # turns that this side has open at once
+
+    def _begin(self, task: Task) -> None:
+        """What comes before the answer, where other turns may come in between."""
+
+    def _rests(self, before: Task, task: Task) -> bool:
+        """Whether all open turns are finished before a task: where a checkpoint or a look back needs a whole state.
+
+        It is a matter of the plan and the settings alone, so that a run that goes on has the same open turns as before.
+        """
+        if task.what == "train" and self.plan.looked_back(task) == task.turn:
+            return True
+        return task.what != before.what or task.turn % self.durable.every == 0
 
     @abstractmethod
     def _do(self, task: Task) -> Mapping[str, Any]:
-        """One turn's work; its figures, for this party alone."""
+        """A turn's work, or what is left of it; its figures, for this party alone."""
 
     def judge(self, message: Message) -> str | None:
         """What is wrong with what a peer says in this turn; a channel asks before it writes anything down."""
@@ -151,11 +150,8 @@ class _Session(ABC, Generic[_P, _C]):
 
     def exchanges(self, peers: Sequence[str], role: str, limits: Mapping[str, Any]) -> list[Exchange]:
         """What was said with each peer, as checkpoint and journal have it."""
-        journal, turn = self.durable.journal, self.resumed
-        return [
-            Exchange(journal, peer, role=role, limits=limits, turn=turn, transcripts=self._said.get(peer))
-            for peer in peers
-        ]
+        common: dict[str, Any] = {"role": role, "limits": limits, "turn": self.resumed, "depth": self.depth}
+        return [Exchange(self.durable.journal, peer, transcripts=self._said.get(peer), **common) for peer in peers]
 
     def _check_newest(self) -> None:
         """Refuse to go on where something that ever left is unknown here."""
@@ -207,6 +203,7 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
         noise: keyed with this run's secret.
         shared: names of the figures that the label party shares, in their order.
         guard: stands between the party and what it sends.
+        depth: how many requests may be open at once.
     """
 
     def __init__(
@@ -218,9 +215,11 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
         noise: StepNoise,
         shared: Sequence[str] = (),
         guard: FeatureGuard | None = None,
+        depth: int = 1,
     ) -> None:
-        self.guard = guard or _Unguarded()
-        super().__init__(party.bottom, party, plan, durable)
+        self.guard = guard or Unguarded()
+        self._window = party.depth = depth
+        super().__init__(party.bottom, party, plan, durable, depth)
         self.shared = tuple(shared)
         settings = durable.digest
         party.noise = _Bound(noise, lambda: (settings, repr(party.shield.protect).encode(), self.origin))
@@ -246,20 +245,27 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
             return len(self.shared) if task.last else 0
         return 0 if task.what == "done" else None
 
+    def _begin(self, task: Task) -> None:
+        (channel,) = self.channels
+        before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
+        if task.what == "train":
+            self.party.send(task.rows, channel, before=before, leaving=leaving)
+        elif task.what == "evaluate":
+            self.party.send_evaluation(task.rows, channel, leaving=leaving)
+        else:
+            channel.send(_farewell())
+
     def _do(self, task: Task) -> Mapping[str, Any]:
         (channel,) = self.channels
         if task.what == "train":
-            return self.party.step(
-                task.rows, channel, before=partial(self.guard.before, task), leaving=partial(self.guard.leaving, task)
-            )
+            return self.party.finish(channel)
         if task.what == "evaluate":
-            values = self.party.evaluate(task.rows, channel, leaving=partial(self.guard.leaving, task)).tolist()
+            values = self.party.finish_evaluation(channel).tolist()
             if not task.last:
                 return {}
             figures = dict(zip(self.shared, values, strict=True))
             self.history.append({"epoch": task.epoch, **figures})
             return figures
-        channel.send(_farewell())
         channel.recv("done", 0)
         return {}
 
@@ -282,6 +288,7 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         measure: what an evaluation finds.
         shared: names of the figures that the feature parties are told, in their order.
         guard: stands between the party and what it sends.
+        depth: how many requests of each feature party may be open at once; they are answered one after the other.
     """
 
     def __init__(
@@ -294,11 +301,12 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         measure: Measure,
         shared: Sequence[str] = (),
         guard: LabelGuard | None = None,
+        depth: int = 1,
     ) -> None:
-        self.guard = guard or _Unguarded()
+        self.guard = guard or Unguarded()
         self._logits: list[Tensor] = []
         self._loss = torch.zeros(2, dtype=torch.float64)  # sum and number of this epoch's losses
-        super().__init__(party.top, party, plan, durable)
+        super().__init__(party.top, party, plan, durable, depth)
         self.measure = measure
         self.shared = tuple(shared)
         settings = durable.digest  # and a protection that was steered: another strength has unrelated noise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import batches
-from tacit.contracts import EmbeddingProtection, Noise, Protection
+from tacit.contracts import Channel, EmbeddingProtection, Noise, Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.tensors import evaluating, tensors
@@ -97,6 +98,7 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     epochs: int = 1,
     batch_size: int = 1024,
+    depth: int = 1,
     seed: int = 0,
     record: Recorder | None = None,
     watch: Sequence[str] = (),
@@ -117,6 +119,8 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         optimizer: makes an optimizer for a module; Adam with a learning rate of 1e-3 if not given.
         epochs: how often every example is visited.
         batch_size: rows in a batch.
+        depth: how many embeddings may be on their way at once, as over a slow line: see `FeatureParty`. All are
+            answered by the end of an epoch.
         seed: of the batches, of the noise, and of what protections learn. Weights are the models' own.
         record: what to write down; nothing if not given.
         watch: layers of the bottom whose gradient is written down as well, received and clean.
@@ -143,7 +147,7 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         torch.manual_seed(seed)  # for the first weights of what protections learn
         feature_party = FeatureParty(
             bottom=bottom, features=features, optimizer=make(bottom), protect=protect_embedding, watch=watch,
-            noise=torch.Generator(device).manual_seed((seed + _OTHER) % 2**64),
+            noise=torch.Generator(device).manual_seed((seed + _OTHER) % 2**64), depth=depth,
         )  # fmt: skip
     if len(feature_party.features[0]) != len(labels):
         raise UsageError(
@@ -151,25 +155,35 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         )
     left, right = pair()
     history = []
+    open_steps: deque[tuple[Tensor, Tensor]] = deque()  # the rows of each, and its clean gradient
     for epoch in range(epochs):
         plan = [rows.to(device) for rows in batches(len(labels), batch_size, epoch=epoch, seed=seed)]
         figures = []  # they stay on the device until the epoch is over
         for done, rows in enumerate(plan, start=epoch * len(plan) + 1):
-            embedding = feature_party.send(rows, left)
+            feature_party.send(rows, left)
             seen = label_party.step(rows, right)
-            clean_layers = feature_party.at_layers(seen["clean"]) if record is not None and watch else {}
-            received = feature_party.finish(left)
             figures.append(_figures(seen))
-            if record is not None:
-                gradient, layers = received["gradient"], {name: received[name] for name in watch}
-                record.write(
-                    rows=rows, embedding=embedding, gradient=gradient, clean=seen["clean"], layers=layers,
-                    clean_layers=clean_layers, own_embedding=received["own_embedding"],
-                )  # fmt: skip
+            open_steps.append((rows, seen["clean"]))
+            while len(open_steps) == depth or (open_steps and done == (epoch + 1) * len(plan)):
+                _finish(feature_party, left, *open_steps.popleft(), record, watch)
             if progress is not None:
                 progress(done, epochs * len(plan))
         history.append(_epoch(epoch, figures))
     return Simulation(bottom, top, history, record, feature_party)
+
+
+def _finish(
+    party: FeatureParty, channel: Channel, rows: Tensor, clean: Tensor, record: Recorder | None, watch: Sequence[str]
+) -> None:
+    """The gradient of the oldest open step comes back, and is written down if somebody wants that."""
+    clean_layers = party.at_layers(clean) if record is not None and watch else {}
+    received = party.finish(channel)
+    if record is not None:
+        record.write(
+            rows=rows, embedding=received["embedding"], gradient=received["gradient"], clean=clean,
+            layers={name: received[name] for name in watch}, clean_layers=clean_layers,
+            own_embedding=received["own_embedding"],
+        )  # fmt: skip
 
 
 def _name(value: object) -> str:

@@ -1,13 +1,17 @@
 """Channels that answer every request exactly once, whatever breaks: written down first, then sent.
 
+As many requests may be open at once as the exchange's depth says, and they are answered in their order. Over each new
+link all open ones come again; where there may be several, an answer goes only over the link that its request came over.
+
 A party that starts again runs its steps anew from its checkpoint, over the same channel: what the journal has is read
 from there and compared, and where the journal ends the peer is asked. There is no other code for recovery.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -45,8 +49,12 @@ class AskingLine(Line, Protocol):
 class AnsweringLine(Line, Protocol):
     """The label party's end of one."""
 
-    def look(self) -> Message | None:
-        """The next message, or None where none comes for a moment."""
+    @property
+    def link(self) -> object:
+        """What the peer is spoken with over now; another object after a break, and None while there is none."""
+
+    def look(self, seconds: float = 0.5) -> Message | None:
+        """The next message, or None where none comes in so many seconds."""
 
     def refuse(self, error: RefusedError) -> None:
         """Tell the peer that it is refused, and end the link; raise an alarm at home."""
@@ -63,7 +71,7 @@ class _Channel(Generic[L]):
 
     Args:
         exchange: what was said so far.
-        line: the way to the peer; a feature party's must send the open request again over each new link.
+        line: the way to the peer; a feature party's must send the open requests again over each new link.
         turn: where this party's model stands: the turns before it are neither asked nor computed again.
         trace: told of each point that a step passes.
         judge: looks at what comes before it is written down; where it finds something wrong, nothing has changed: a
@@ -88,31 +96,36 @@ class _Channel(Generic[L]):
 
 
 class AskingChannel(_Channel[AskingLine]):
-    """The feature party's end: one open request at a time, made durable before it is sent."""
+    """The feature party's end: a few open requests at a time, each made durable before it is sent."""
+
+    open = 0  # how many requests were made since the one whose answer is due
 
     def send(self, message: Message) -> None:
         """Write a request down and send it; one that was written down before must come out the same."""
-        stored = self.exchange.request(self.turn)
+        turn = self.turn + self.open
+        stored = self.exchange.request(turn)
         if stored is None:
             self._trace("request computed")
             message = encoded(message)
-            self.exchange.write_request(self.turn, message)
+            self.exchange.write_request(turn, message)
             self.exchange.journal.sync()
             self._leaving()
             self._trace("request written")
         else:
             check_same(stored, message)
             message = stored
-        if self.exchange.complete == self.turn:
+        self.open += 1
+        if self.exchange.complete <= turn:
             self.line.send(message)
             self._trace("request sent")
 
     def recv(self, kind: str, step: int) -> Message:
-        """The answer to the open request, from the journal or from the peer."""
+        """The answer to the first open request, from the journal or from the peer."""
         answer = self.exchange.answer(self.turn) or self._ask(kind, step)
         if (answer.kind, answer.step) != (kind, step):
             raise ProtocolError(_unexpected(answer, kind, step))
         self.turn += 1
+        self.open -= 1
         return answer
 
     def confirm(self, seconds: float) -> bool:
@@ -126,7 +139,7 @@ class AskingChannel(_Channel[AskingLine]):
     def _ask(self, kind: str, step: int) -> Message:
         while True:
             answer = self.line.recv()
-            if self.exchange.is_last_answer(answer):  # the request had been sent twice
+            if self.exchange.depth == 1 and self.exchange.is_last_answer(answer):  # the request had been sent twice
                 continue
             if (answer.kind, answer.step) != (kind, step):
                 raise ProtocolError(_unexpected(answer, kind, step))
@@ -140,7 +153,19 @@ class AskingChannel(_Channel[AskingLine]):
 
 
 class AnsweringChannel(_Channel[AnsweringLine]):
-    """The label party's end: a repeated request gets the stored bytes, a changed one is refused."""
+    """The label party's end: a repeated request gets the stored bytes, a changed one is refused.
+
+    Where several requests may be open, those that came while one was answered are read ahead, in memory alone: whether
+    there are too many can't be seen otherwise. Each is judged and written down when its turn has come.
+    """
+
+    _over: object = None  # the link that the request in hand came over
+    _link: object = None  # the link that the last message came over
+    _open = 0  # messages that came over it and have no answer there
+
+    def __init__(self, exchange: Exchange, line: AnsweringLine, **more: Any) -> None:
+        super().__init__(exchange, line, **more)
+        self._ahead: deque[Message] = deque()  # messages that came over it and wait for their turn
 
     def recv(self, kind: str, step: int) -> Message:
         """The request of this turn, from the journal or from the peer; older ones are answered on the way."""
@@ -148,14 +173,16 @@ class AnsweringChannel(_Channel[AnsweringLine]):
         if stored is not None:
             if (stored.kind, stored.step) != (kind, step):
                 raise ProtocolError(_unexpected(stored, kind, step))
+            self._over = None  # it was another process's
             return stored
         while True:
-            message = self.line.recv()
             try:
+                message = self._next()
                 if self._is_new(message, kind, step):
                     break
             except RefusedError as error:
                 self.line.refuse(error)
+        self._over = self._link
         self._trace("request received")
         self.exchange.write_request(self.turn, message, soon=True)  # durable before the answer goes out
         self._trace("request written")
@@ -176,7 +203,8 @@ class AnsweringChannel(_Channel[AnsweringLine]):
             message = stored
         self.turn += 1
         if self.turn == self.exchange.complete:
-            self.line.send(message)
+            self._read_ahead()
+            self._answer(message, self._over)
             self._trace("answer sent")
 
     def linger(self) -> bool:
@@ -189,10 +217,48 @@ class AnsweringChannel(_Channel[AnsweringLine]):
             self.line.send(CONFIRMED)
             return True
         try:
+            self._count(message)
             self._is_new(message, "", -1)
         except RefusedError as error:
             self.line.refuse(error)
         return False
+
+    def _next(self) -> Message:
+        """The next message; what was read ahead over a link that broke comes again over the new one."""
+        if self._ahead and self._link is self.line.link:
+            return self._ahead.popleft()
+        return self._count(self.line.recv())
+
+    def _read_ahead(self) -> None:
+        """Take what has come, before an answer makes room for one request more."""
+        try:
+            while self.exchange.depth > 1 and (message := self.line.look(0.0)) is not None:
+                self._ahead.append(self._count(message))
+        except RefusedError as error:
+            self.line.refuse(error)
+
+    def _count(self, message: Message) -> Message:
+        """The message that has just come, if it is not one too many without an answer."""
+        if self.exchange.depth > 1:
+            if self._link is not self.line.link:
+                self._link, self._open = self.line.link, 0
+                self._ahead.clear()
+            self._open += 1
+            if self._open > self.exchange.depth:
+                raise RefusedError(
+                    "request",
+                    f"{self._open} requests came and none of them has an answer yet: the contract's depth is "
+                    f"{self.exchange.depth}",
+                )
+        return message
+
+    def _answer(self, message: Message, over: object) -> None:
+        """Send an answer over the link that its request came over, if that is there: elsewhere others are due first."""
+        if self.exchange.depth == 1:
+            self.line.send(message)
+        elif over is self.line.link:
+            self._open -= 1
+            self.line.send(message)
 
     def _is_new(self, message: Message, kind: str, step: int) -> bool:
         """Whether this is the request that is due; a known one is answered from the journal."""
@@ -200,7 +266,7 @@ class AnsweringChannel(_Channel[AnsweringLine]):
         if turn is not None:
             answer = self.exchange.answer(turn)
             if answer is not None:
-                self.line.send(answer)
+                self._answer(answer, self._link)
             return False
         if (message.kind, message.step) != (kind, step):
             raise RefusedError("request", _unexpected(message, kind, step))

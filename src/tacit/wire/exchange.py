@@ -1,7 +1,8 @@
 """The requests and answers between two parties, turn by turn, as the journal has them.
 
 A *turn* is one request of a feature party and the label party's one answer to it. Both write both down, and both chain
-what was said into a *transcript*: equal hashes mean that both remember the same conversation.
+what was said into a *transcript*: equal hashes mean that both remember the same conversation. Several requests may be
+open at once; answers come in the order of the turns.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Exchange:
         limits: what requests and answers may be, for reading them back.
         turn: how many turns the checkpoint knows of.
         transcripts: what `recent` gave there.
+        depth: how many requests may be open at once.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class Exchange:
         limits: Mapping[str, Limit],
         turn: int = 0,
         transcripts: Mapping[int, bytes] | None = None,
+        depth: int = 1,
     ) -> None:
         self.journal = journal
+        self.depth = depth
         self.peer = peer
         self._request_name, self._answer_name = _NAMES[role]
         self._limits = limits
@@ -79,8 +83,11 @@ class Exchange:
 
     @property
     def asked(self) -> int:
-        """How many requests are written down: the answered ones, and the open one if there is one."""
-        return self.complete + (self.complete in self._turns)
+        """How many requests are written down: the answered ones, and those that are open."""
+        turn = self.complete
+        while turn in self._turns:
+            turn += 1
+        return turn
 
     def transcript(self, turn: int) -> bytes | None:
         """The hash of all that was said in the turns before this one, if it is remembered."""
@@ -88,8 +95,8 @@ class Exchange:
         return self._transcripts.get(turn)
 
     def recent(self) -> dict[int, bytes]:
-        """The newest two transcripts, for a checkpoint: a peer may be one turn behind."""
-        turns = (self.complete - 1, self.complete)
+        """The newest transcripts, for a checkpoint: a peer may be as many turns behind as requests may be open."""
+        turns = range(self.complete - self.depth, self.complete + 1)
         return {turn: self._transcripts[turn] for turn in turns if turn in self._transcripts}
 
     def request(self, turn: int) -> Message | None:
@@ -134,7 +141,7 @@ class Exchange:
             soon: do it in the journal's helper thread and make it durable there; whatever is asked next waits for
                 that. Otherwise it is durable after the journal's next sync.
         """
-        if turn != self.complete or turn in self._turns:
+        if turn != self.asked or turn >= self.complete + self.depth:
             raise ProtocolError(f"turn {turn} can't be asked: {self.asked} requests are written down")
 
         def note(place: Place) -> None:

@@ -79,7 +79,7 @@ class Dialer:
     Args:
         peer: the label party's name.
         connect: makes a link, or raises `LinkError` where that may work later.
-        greet: does the handshake over a new link and sends the open request again; raises `RefusedError` where the
+        greet: does the handshake over a new link and sends the open requests again; raises `RefusedError` where the
             two can't go on.
         waiting: told while nothing comes.
         jitter: draws the pauses between attempts, so that several parties do not come all at once.
@@ -110,7 +110,7 @@ class Dialer:
         self._link: Link | None = None
 
     def send(self, message: Message) -> None:
-        """Send if there is a link; a new link begins with the open request anyway."""
+        """Send if there is a link; a new link begins with the open requests anyway."""
         if self._link is not None:
             try:
                 self._link.send(message)
@@ -332,15 +332,20 @@ class DeskLine:
             there = self._desk.links[self.peer] is not None
             self._clock.tell("connected, but nothing comes" if there else "not connected")
 
-    def look(self) -> Message | None:
-        """The next message, or None where none comes for a moment."""
+    @property
+    def link(self) -> Link | None:
+        """The link to this party that there is now."""
+        return self._desk.links[self.peer]
+
+    def look(self, seconds: float = TICK) -> Message | None:
+        """The next message, or None where none comes in so many seconds."""
         self._desk.poll(0.0)
-        link = self._desk.links[self.peer]
+        link = self.link
         if link is None:
-            self._desk.poll(TICK)
+            self._desk.poll(seconds)
             return None
         try:
-            message = link.recv(TICK)
+            message = link.recv(seconds)
         except LinkError:
             self._desk.drop(self.peer)
             return None

@@ -119,6 +119,12 @@ class Pipe(Generic[T]):
         with self._freed:
             self._freed.wait_for(lambda: self._reason is not None or not self._items, timeout)
 
+    def widen(self, room: int) -> None:
+        """Let so many items wait, if that is more than now."""
+        with self._freed:
+            self._room = max(room, self._room)
+            self._freed.notify_all()
+
     def end(self, reason: str) -> None:
         """Let nothing more in. The first reason given stays."""
         with self._filled:

@@ -65,8 +65,8 @@ def attached(session):
 class Trial:
     """A training between processes, and everything that is known about it."""
 
-    def __init__(self, names, *, answering=AnsweringChannel, asking=AskingChannel, journal=Disk, slow=True):
-        self.names, self.kinds, self.slow = names, (answering, asking, journal), slow
+    def __init__(self, names, *, answering=AnsweringChannel, asking=AskingChannel, journal=Disk, slow=True, depth=1):
+        self.names, self.kinds, self.slow, self.depth = names, (answering, asking, journal), slow, depth
         self.folder = Path(tempfile.mkdtemp(prefix="tacit-trial-"))
         self.now, self.turn_to_go = 0.0, 0
         self.processes, self.door = {}, deque()
@@ -74,6 +74,7 @@ class Trial:
         self.said = {}  # what was sent by and to whom, by kind and step, as far as both still know
         self.sent = Counter()  # how many requests or answers, by and to whom
         self.alarms, self.due = Counter(), Counter()  # fields of alarms: those that came, those that had to come
+        self.lied = False  # whether anybody ever took what its peer did not say just then
         self.excused = set()  # parties that may end with an error, because the trial put something into their way
         generator = torch.Generator().manual_seed(1)
         self.x = {name: torch.randn(ROWS, INPUTS, generator=generator) for name in names}
@@ -102,7 +103,9 @@ class Trial:
         optimizer = torch.optim.SGD(bottom.parameters(), lr=0.1, momentum=0.9)
         party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer)
         noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
-        session = process.session = FeatureSession(party, PLAN, durable, noise=noise, shared=("test_loss",))
+        session = process.session = FeatureSession(
+            party, PLAN, durable, noise=noise, shared=("test_loss",), depth=self.depth
+        )
         (exchange,) = session.exchanges(["label"], "features", LIMITS)
         line = Dialer(
             "label", lambda: self.connect(process),
@@ -125,6 +128,7 @@ class Trial:
         session = process.session = LabelSession(
             party, PLAN, durable, noise=KeyedNoise(b"s" * 32, "gradient"), shared=("test_loss",),
             measure=lambda logits, labels: {"test_loss": float((logits.flatten() - labels).pow(2).mean())},
+            depth=self.depth,
         )  # fmt: skip
         exchanges = dict(zip(names, session.exchanges(names, "label", LIMITS), strict=True))
 
@@ -181,6 +185,7 @@ class Trial:
             end.process.taken[peer] = max(end.process.taken[peer], turn if me == "label" else turn + 1)
         if how == "sent":
             return
+        self.lied = True
         self.excused |= {me, peer} - {"label"}
         if me != "label":
             return
