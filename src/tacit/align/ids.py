@@ -103,12 +103,7 @@ def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplic
     """
     if duplicates not in ("drop", "first", "error"):
         raise UsageError(f"duplicates = {duplicates!r}: choose 'drop', 'first' or 'error'")
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if not names or len(set(names)) < len(names):
-        raise UsageError(f"id columns {names}: name one or more, each once")
-    reading = _Reading("table" if isinstance(source, pl.DataFrame) else Path(source).name)
-    for block in blocks(source, names):
-        reading.add(block)
+    *_, reading = Reading.of(source, columns)
     return reading.ids(duplicates)
 
 
@@ -126,13 +121,25 @@ def hash_of(parts: Iterable[str | int]) -> bytes:
     return state.digest()
 
 
-class _Reading:
+class Reading:
     """Hashes and counts so far."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.total = self.missing = self.spaces = self.zeros = self.recomposed = 0
         self.hashes, self.rows = bytearray(), bytearray()  # they grow in place: parts to be joined would be there twice
+
+    @classmethod
+    def of(cls, source: Source, columns: str | Sequence[str]) -> Iterator[Reading]:
+        """One that takes in the ids of a table: itself, before each block of rows and when all are in."""
+        names = [columns] if isinstance(columns, str) else list(columns)
+        if not names or len(set(names)) < len(names):
+            raise UsageError(f"id columns {names}: name one or more, each once")
+        reading = cls("table" if isinstance(source, pl.DataFrame) else Path(source).name)
+        for block in blocks(source, names):
+            yield reading
+            reading.add(block)
+        yield reading
 
     def add(self, columns: pl.DataFrame) -> None:
         """Take in the id columns of the next rows."""
@@ -187,24 +194,35 @@ class _Reading:
         """Everything that was read, without what is there more than once."""
         hashes = np.frombuffer(self.hashes, np.uint8).reshape(-1, _SIZE)
         rows = np.frombuffer(self.rows, np.int64)
-        keep, repeated, example = _distinct(hashes, first=duplicates == "first")
+        keep, repeated, example = distinct(hashes, first=duplicates == "first")
         where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
         if where is not None and duplicates == "error":
             raise DataError(
                 f"{self.source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several "
                 "rows: make them unique"
             )
+        report = self.report(int(keep.sum()), repeated, where)
+        return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
+
+    def report(self, kept: int, repeated: int, example: tuple[int, int] | None) -> IdReport:
+        """What became of all rows; an error where none is left.
+
+        Args:
+            kept: rows that take part.
+            repeated: ids that more than one row has.
+            example: two rows with one id, where there are such.
+        """
         report = IdReport(
             source=self.source, total=self.total, missing=self.missing, repeated_ids=repeated,
-            repeated_rows=len(rows) - int(keep.sum()), example=where, kept=int(keep.sum()),
+            repeated_rows=self.total - self.missing - kept, example=example, kept=kept,
             spaces=self.spaces, zeros=self.zeros, recomposed=self.recomposed,
         )  # fmt: skip
         if not report.kept:
             raise DataError(f"no row has an id that can be used: check the file and its id columns\n{report}")
-        return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
+        return report
 
 
-def _distinct(
+def distinct(
     hashes: NDArray[np.uint8], *, first: bool
 ) -> tuple[NDArray[np.bool_], int, tuple[np.int64, np.int64] | None]:
     """Which to keep, how many ids are there more than once, and the first two places of such an id."""
