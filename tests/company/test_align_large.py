@@ -17,21 +17,32 @@ from tests.torture.world import free_port
 
 # Aligns as `tacit align` does, with everything large, and kills itself when so much is done; tells its own memory.
 PROGRAM = """
-import json, os, re, sys
+import json, os, re, sys, threading
 from pathlib import Path
-from tacit.align import _exchange, parts, psi, sorted_ids
+from tacit.align import _exchange, gathered, kept, parts, psi, sorted_ids
 from tacit.company.align import align
 
 psi.LARGE, sorted_ids.HELD, parts._WAITING, _exchange.WINDOW = 0, 20_000, 1 << 20, 8
-most = 0
+for module in (gathered, kept, psi):
+    module.BLOCK = 1 << 12
+most, over = 0, threading.Event()
+
+def watch():
+    global most
+    while not over.wait(0.005):
+        most = max(most, int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024)
 
 def note(what, done, total):
-    global most
-    most = max(most, int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024)
     if total and done >= float(sys.argv[2]) * total:
         os.kill(os.getpid(), 9)
 
-found = align(sys.argv[1], progress=note)
+watching = threading.Thread(target=watch)
+watching.start()
+try:
+    found = align(sys.argv[1], progress=note)
+finally:
+    over.set()
+    watching.join()
 print(json.dumps({"id": found.id, "memory": most}))
 """
 NEVER = 2.0
@@ -104,7 +115,7 @@ def test_killed_anywhere_both_end_with_the_same_rows(kills, tmp_path):
 
 
 def test_memory_does_not_grow_with_the_ids(tmp_path):
-    """200,000 ids more would be 35 MB more in memory: 40 bytes of each id, 32 of products, and what sorts them."""
+    """Without files 200,000 ids more took 40 MB more; what is left are chunks on the way, as many as the window has."""
     most = []
     for count in (50_000, 250_000):
         root = tmp_path / str(count)
@@ -113,4 +124,4 @@ def test_memory_does_not_grow_with_the_ids(tmp_path):
         most.append([ended(process)["memory"] for process in [start(company) for company in companies]])
         check(companies, tables, count)
     few, many = np.array(most)
-    assert (many - few < 15).all(), most  # MB
+    assert (many - few < 20).all(), most  # MB

@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.align._exchange import DOMAIN, Exchange, Standing, rows_of
+from tacit.align._exchange import DOMAIN, WINDOW, Exchange, Standing, rows_of
 from tacit.align.control import decoded, expect, unhex
 from tacit.align.curve import Engine, Points
 from tacit.align.gathered import BLOCK, Gathered, chosen
@@ -46,7 +46,7 @@ from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.wire.codec import control
 
-__all__ = ["CHUNK", "DOMAIN", "SHORT", "Matched", "common", "intersect", "recv_mask", "send_mask"]
+__all__ = ["CHUNK", "DOMAIN", "SHORT", "WINDOW", "Matched", "common", "intersect", "recv_mask", "send_mask"]
 
 _PROTOCOL = "tacit psi 3"
 _AGREEMENT = b"tacit psi agreement 2"
