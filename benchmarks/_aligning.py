@@ -49,7 +49,7 @@ def main(folder: str) -> None:
     times = [began, *(marks[name] for name in _MARKS)]
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     told = {
-        **{name: after - before for name, before, after in zip(_MARKS, times, times[1:], strict=True)},
+        **{name: after - before for name, before, after in zip(_MARKS, times[:-1], times[1:], strict=True)},
         "whole": times[-1] - began,
         "cpu": sum(each.ru_utime + each.ru_stime for each in used),
         "anonymous": most,

@@ -15,7 +15,7 @@ from tacit.align.parts import Parts, Records
 from tacit.align.sources import Source
 from tacit.disk import make_folder, opened, write_at
 
-HELD = 1 << 21
+HELD = 1 << 20
 """Ids that are held in memory; more of them go to files."""
 
 _HASH, _ROW = 32, 8
