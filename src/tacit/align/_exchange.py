@@ -23,8 +23,9 @@ from tacit.align.stock import CHUNK, SHORT, Stock
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError
 
-WINDOW = 64
-"""Chunks of points that may be on the way or wait at the peer; more than an engine works at ahead of itself."""
+WINDOW = 32
+"""Chunks of points that may be on the way or wait at the peer: more than an engine works at ahead of itself, and fewer
+than a link holds for a peer that still sorts its ids."""
 
 DOMAIN = b"tacit psi point 1"
 """What the points of an intersection are for, so that they mean nothing elsewhere."""

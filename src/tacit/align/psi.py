@@ -51,6 +51,7 @@ __all__ = ["CHUNK", "DOMAIN", "SHORT", "WINDOW", "Matched", "common", "intersect
 _PROTOCOL = "tacit psi 3"
 _AGREEMENT = b"tacit psi agreement 2"
 _NONCE = 16
+_COMPARED = 100_000  # ids of both that a slow disk sorts and compares in a second, at the least
 _HELLO = {
     "protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str, "answered": int, "received": int,
 }  # fmt: skip
@@ -96,7 +97,7 @@ def intersect(  # all that one side of the protocol needs, by name
         admit: called with the size of the peer's set before anything is computed; it may raise a `RefusedError`, as
             `History.begin` does. Not called where an alignment goes on: it was admitted.
         progress: called with the multiplications done and to do, by one thread at a time.
-        patience: how many seconds the peer may be silent.
+        patience: how many seconds the peer may be silent, beside what so many ids take to be compared.
         random: gives that many secret random bytes: a nonce, an order and the key are made of them.
         kept: where large sets are kept on disk, and go on after a kill; these very hashes, in the order of their bytes.
     """
@@ -113,6 +114,7 @@ def intersect(  # all that one side of the protocol needs, by name
     peer, peer_nonce = _peer_hello(link, hello, state, patience)
     if state is None and admit is not None:
         admit(peer.count)
+    patience += (len(hashes) + peer.count) // _COMPARED  # while it sorts and compares, a peer is silent
     means = _means(hashes, hello, peer, peer_nonce, random, kept)
     try:
         Exchange(link, means.stock, peer, engine, means.key, progress, patience).run()
