@@ -135,6 +135,7 @@ def _bounds() -> list[tuple[str, str]]:
         ("largest number in an embedding or gradient", f"{session.LARGEST:,.0f} either way, and finite"),
         ("dimensions of a tensor", str(codec.DIMENSIONS)),
         ("rows of a full chunk of points", f"{psi.CHUNK:,}"),
+        ("chunks of points without their products", str(psi.WINDOW)),
         ("bytes that are kept of a product", str(psi.SHORT)),
         ("longest id", f"{LONGEST:,} bytes"),
         ("connections at a time, of anybody", f"{network.CONNECTIONS:,}, or half of the files that may be open"),

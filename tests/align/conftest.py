@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tacit.align import _exchange, psi
+from tacit.align import _exchange, kept, psi, stock
 from tacit.align.curve import Engine
 from tacit.align.psi import intersect
 from tacit.errors import LinkError
@@ -122,5 +122,5 @@ def _align(links, both, party):
 
 @pytest.fixture(name="small_chunks")
 def _small_chunks(monkeypatch):
-    for module in (_exchange, psi):
+    for module in (_exchange, kept, psi, stock):
         monkeypatch.setattr(module, "CHUNK", 7)

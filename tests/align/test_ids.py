@@ -236,7 +236,7 @@ def test_wrong_use(options):
 def test_hashes_that_agree_in_their_first_half_are_still_two_ids():
     same = np.zeros((3, 32), np.uint8)
     same[1, 20] = 1
-    keep, repeated, example = ids._distinct(same, first=False)
+    keep, repeated, example = ids.distinct(same, first=False)
     assert keep.tolist() == [False, True, False]
     assert (repeated, example) == (1, (0, 2))
 

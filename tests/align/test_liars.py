@@ -9,7 +9,7 @@ import torch
 
 from tacit.align import psi
 from tacit.align.control import decoded, expect
-from tacit.align.curve import hash_to_points
+from tacit.align.curve import byte_order, hash_to_points
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.wire.codec import control
@@ -38,7 +38,7 @@ class Liar:
     def ask(self, points=None):
         """Everything up to the liar's own products; None stands for honest points."""
         hello = {"protocol": psi._PROTOCOL, "count": len(self.asked), "cap": 1000, "minimum": MINIMUM}
-        self.link.send(control("commitment", 0, {**hello, "nonce": self.nonce.hex()}))
+        self.link.send(control("commitment", 0, {**hello, "nonce": self.nonce.hex(), "answered": 0, "received": 0}))
         said = decoded(expect(self.link, "commitment", 0, PATIENCE), psi._HELLO)
         self.peer_nonce = bytes.fromhex(said["nonce"])
         self.points = expect(self.link, "points", 0, PATIENCE).payload.numpy()
@@ -64,7 +64,7 @@ class Liar:
 
     def prove(self, ids):
         """Act as one who holds these hashes for common."""
-        ordered = ids[psi.byte_order(ids)]
+        ordered = ids[byte_order(ids)]
         self.last_key = secrets.token_bytes(32)
         psi._confirm(self.link, ordered, self.engine, self.last_key, self.nonce, self.peer_nonce, PATIENCE)
 
@@ -228,7 +228,7 @@ def test_one_guess_and_no_dictionary(right, links, both, engine, hashes):
     assert psi._proof(heard, liar.peer_nonce, liar.nonce).hex() != proof
     for number in range(30, OWN):  # the dictionary holds the right one
         ids = np.concatenate([liar.asked[:30], hashes([number])])
-        base = psi._base(ids[psi.byte_order(ids)], liar.nonce, liar.peer_nonce)
+        base = psi._base(ids[byte_order(ids)], liar.nonce, liar.peer_nonce)
         secret = engine.blind(base, liar.last_key, domain=psi._AGREEMENT).tobytes()
         assert secret.hex() != share
         assert psi._proof(secret, liar.peer_nonce, liar.nonce).hex() != proof

@@ -212,7 +212,7 @@ def test_three_parties_end_with_the_same_rows_in_the_same_order(links, both, eng
 
 def test_common_of_one_is_that_one_and_of_none_an_error():
     positions, masks = common([Matched(np.array([3, 1]), 9)])
-    assert (positions.tolist(), masks[0].tolist()) == ([3, 1], [True, True])
+    assert (positions.tolist(), [mask.tolist() for mask in masks]) == ([3, 1], [[True, True]])
     with pytest.raises(UsageError, match="pass one for each peer"):
         common([])
 

@@ -17,7 +17,7 @@ PATIENCE = 20.0
 
 def hello(count, **changed):
     fields = {"protocol": psi._PROTOCOL, "count": count, "cap": 100_000, "minimum": 0, "nonce": "ab" * 16}
-    return control("commitment", 0, fields | changed)
+    return control("commitment", 0, fields | {"answered": 0, "received": 0} | changed)
 
 
 def tensor(numbers):

@@ -107,9 +107,7 @@ def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplic
     for some, at in reading.blocks():
         hashes += some  # it grows in place: parts to be joined would be there twice
         rows += at.tobytes()
-    return _without_repeats(
-        reading, np.frombuffer(hashes, np.uint8).reshape(-1, _SIZE), np.frombuffer(rows, np.int64), duplicates
-    )
+    return without_repeats(reading, hashes, rows, duplicates)
 
 
 def hash_of(parts: Iterable[str | int]) -> bytes:
@@ -211,11 +209,10 @@ class Reading:
                 yield text.encode()
 
 
-def _without_repeats(
-    reading: Reading, hashes: NDArray[np.uint8], rows: NDArray[np.int64], duplicates: Duplicates
-) -> Ids:
-    """Everything that was read, without what is there more than once."""
-    keep, repeated, example = _distinct(hashes, first=duplicates == "first")
+def without_repeats(reading: Reading, read: bytearray, at: bytearray, duplicates: Duplicates) -> Ids:
+    """Everything that was read, hashes and rows, without what is there more than once."""
+    hashes, rows = np.frombuffer(read, np.uint8).reshape(-1, _SIZE), np.frombuffer(at, np.int64)
+    keep, repeated, example = distinct(hashes, first=duplicates == "first")
     where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
     if where is not None and duplicates == "error":
         raise DataError(
@@ -226,7 +223,7 @@ def _without_repeats(
     return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
 
 
-def _distinct(
+def distinct(
     hashes: NDArray[np.uint8], *, first: bool
 ) -> tuple[NDArray[np.bool_], int, tuple[np.int64, np.int64] | None]:
     """Which to keep, how many ids are there more than once, and the first two places of such an id."""

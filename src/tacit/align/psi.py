@@ -4,7 +4,8 @@ Each party makes a point of every id, multiplies it by its own secret key and se
 what the peer sends by its own key too and sends that back. (P a) b = (P b) a, so an id that both have gives the same
 product on both sides, and without the other's key a point says nothing about its id.
 
-What each party learns: the size of the other's set and the common ids. Keys are new in every run and never stored.
+What each party learns: the size of the other's set and the common ids. Keys are new in every run, and never stored but
+for large sets, which can go on after a kill (`tacit.align.kept`).
 
 A liar need not multiply. It may hand this party's own products back as those of other rows, or multiples of the one id
 that it knows, and those rows would look common. So both show in the end that they know the *ids* of all common rows:
@@ -27,26 +28,33 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.align._exchange import CHUNK, DOMAIN, SHORT, Exchange, rows_of
+from tacit.align._exchange import DOMAIN, WINDOW, Exchange, Standing, rows_of
 from tacit.align.control import decoded, expect, unhex
-from tacit.align.curve import Engine, Points, byte_order
+from tacit.align.curve import Engine, Points
+from tacit.align.gathered import BLOCK, Gathered, chosen
+from tacit.align.kept import LARGE, Kept, State
+from tacit.align.stock import CHUNK, SHORT, Held, Stock
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.wire.codec import control
 
-__all__ = ["CHUNK", "DOMAIN", "SHORT", "Matched", "common", "intersect", "recv_mask", "send_mask"]
+__all__ = ["CHUNK", "DOMAIN", "SHORT", "WINDOW", "Matched", "common", "intersect", "recv_mask", "send_mask"]
 
-_PROTOCOL = "tacit psi 2"
+_PROTOCOL = "tacit psi 3"
 _AGREEMENT = b"tacit psi agreement 2"
 _NONCE = 16
-_HELLO = {"protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str}
+_COMPARED = 100_000  # ids of both that a slow disk sorts and compares in a second, at the least
+_HELLO = {
+    "protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str, "answered": int, "received": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ def intersect(  # all that one side of the protocol needs, by name
     progress: Callable[[int, int], None] | None = None,
     patience: float = 600.0,
     random: Callable[[int], bytes] = secrets.token_bytes,
+    kept: Kept | None = None,
 ) -> Matched:
     """The ids that both parties have; the peer calls this at the same time with its own.
 
@@ -86,34 +95,74 @@ def intersect(  # all that one side of the protocol needs, by name
         minimum: no set may be smaller, by the contract, and no intersection that is returned: a tiny one asks about
             single people. A peer that lies has learned about them by then.
         admit: called with the size of the peer's set before anything is computed; it may raise a `RefusedError`, as
-            `History.begin` does.
+            `History.begin` does. Not called where an alignment goes on: it was admitted.
         progress: called with the multiplications done and to do, by one thread at a time.
-        patience: how many seconds the peer may be silent.
+        patience: how many seconds the peer may be silent, beside what so many ids take to be compared.
         random: gives that many secret random bytes: a nonce, an order and the key are made of them.
+        kept: where large sets are kept on disk, and go on after a kill; these very hashes, in the order of their bytes.
     """
     if not 0 <= minimum <= cap:
         raise UsageError(f"minimum = {minimum} and cap = {cap}: choose 0 <= minimum <= cap, as in the contract")
-    nonce = random(_NONCE)
-    hello = {"protocol": _PROTOCOL, "count": len(hashes), "cap": cap, "minimum": minimum, "nonce": nonce.hex()}
+    state = None if kept is None else kept.state
+    nonce = random(_NONCE) if state is None else bytes.fromhex(state.nonce)
+    answered, received = (0, 0) if kept is None else kept.standing()
+    hello = {
+        "protocol": _PROTOCOL, "count": len(hashes), "cap": cap, "minimum": minimum, "nonce": nonce.hex(),
+        "answered": answered, "received": received,
+    }  # fmt: skip
     link.send(control("commitment", 0, hello))
-    peer_count, peer_nonce = _peer_hello(link, hello, patience)
-    if admit is not None:
-        admit(peer_count)
-    order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
-    own, peer = Exchange(link, hashes, order, peer_count, engine, random(32), progress, patience).run()
-    positions = order[_matches(link.peer, own, peer)]
-    positions = positions[byte_order(np.take(hashes, positions, axis=0))]
-    _confirm(link, np.take(hashes, positions, axis=0), engine, random(32), nonce, peer_nonce, patience)
-    if len(positions) < minimum:
-        raise RefusedError(
-            "minimum",
-            f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is "
-            "returned; check that both mean the same ids, spelled alike",
-        )
-    return Matched(positions, peer_count)
+    peer, peer_nonce = _peer_hello(link, hello, state, patience)
+    if state is None and admit is not None:
+        admit(peer.count)
+    patience += (len(hashes) + peer.count) // _COMPARED  # while it sorts and compares, a peer is silent
+    means = _means(hashes, hello, peer, peer_nonce, random, kept)
+    try:
+        Exchange(link, means.stock, peer, engine, means.key, progress, patience).run()
+        positions = means.stock.matches(link.peer)
+        ids = Gathered(hashes, positions)
+        _confirm(link, ids, engine, means.last_key, nonce, peer_nonce, patience, means.hold)
+        if len(positions) < minimum:
+            raise RefusedError(
+                "minimum",
+                f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is "
+                "returned; check that both mean the same ids, spelled alike",
+            )
+    except ProtocolError:
+        if kept is not None:
+            kept.drop()  # who does not keep to the protocol is not let in again
+        raise
+    return Matched(positions, peer.count)
 
 
-def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[np.bool_]]]:
+@dataclass(frozen=True)
+class _Means:
+    """With what one side goes through an intersection."""
+
+    stock: Stock  # of ids and products
+    key: bytes = field(repr=False)  # of the points
+    last_key: bytes = field(repr=False)  # of the proof at the end
+    hold: Callable[[bytes], None]  # holds the peer's share fast
+
+
+def _means(
+    hashes: Points,
+    hello: Mapping[str, Any],
+    peer: Standing,
+    peer_nonce: bytes,
+    random: Callable[[int], bytes],
+    kept: Kept | None,
+) -> _Means:
+    """In memory where the sets are small or nothing is to be kept, else on disk, as it was begun where it was."""
+    if kept is None or (kept.state is None and len(hashes) + peer.count < LARGE):
+        order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
+        return _Means(Held(hashes, order, peer.count), random(32), random(32), lambda share: None)
+    if kept.state is None:
+        said = {name: hello[name] for name in ("cap", "minimum", "nonce")}
+        kept.begin(**said, key=random(32).hex(), peer_nonce=peer_nonce.hex(), peer_count=peer.count)
+    return _Means(kept.stock(), kept.secret("points"), kept.secret("share"), kept.held_fast)
+
+
+def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], Iterator[NDArray[np.bool_]]]:
     """What a label party has in common with all its peers, from what it has in common with each.
 
     Returns its positions in the common order, and for each peer which of the matches with that peer stay. Once each
@@ -124,15 +173,20 @@ def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], list[NDArray[
 
     >>> one, two = Matched(np.array([5, 2, 9]), 4), Matched(np.array([5, 7, 9]), 3)
     >>> positions, masks = common([one, two])
-    >>> positions.tolist(), masks[0].tolist(), masks[1].tolist()
-    ([5, 9], [True, False, True], [True, False, True])
+    >>> positions.tolist(), [mask.tolist() for mask in masks]
+    ([5, 9], [[True, False, True], [True, False, True]])
     """
     if not matches:
         raise UsageError("common() of no matches: pass one for each peer")
-    shared = matches[0].positions
-    for other in matches[1:]:
-        shared = shared[np.isin(shared, other.positions)]
-    return shared, [np.isin(each.positions, shared) for each in matches]
+    first, *others = matches
+    if not others:
+        return first.positions, iter([np.broadcast_to(np.True_, len(first))])
+    stay = np.ones(1 + max(int(each.positions.max(initial=-1)) for each in matches), np.bool_)  # of all ids
+    for each in matches:
+        here = np.zeros_like(stay)
+        here[each.positions] = True
+        stay &= here
+    return chosen(first.positions, stay[first.positions]), (stay[each.positions] for each in matches)
 
 
 def send_mask(link: Link, mask: NDArray[np.bool_]) -> None:
@@ -163,51 +217,61 @@ def _mask_chunks(count: int) -> list[int]:
     return [min(CHUNK, rows - at) for at in range(0, rows, CHUNK)]
 
 
-def _peer_hello(link: Link, own: dict[str, object], patience: float) -> tuple[int, bytes]:
-    """The peer's number of ids and its nonce, once everything that can be refused before the work has been."""
+def _peer_hello(link: Link, own: Mapping[str, Any], state: State | None, patience: float) -> tuple[Standing, bytes]:
+    """Where the peer stands, and its nonce, once everything that can be refused before the work has been."""
     theirs = decoded(expect(link, "commitment", 0, patience), _HELLO)
-    for field in ("protocol", "cap", "minimum"):
-        if theirs[field] != own[field]:
+    for name in ("protocol", "cap", "minimum"):
+        if theirs[name] != own[name]:
             raise RefusedError(
-                field, f"{field} is {own[field]!r} here and {theirs[field]!r} at {link.peer}: agree on one contract"
+                name, f"{name} is {own[name]!r} here and {theirs[name]!r} at {link.peer}: agree on one contract"
             )
     for whose, count in (("this party's", own["count"]), (f"{link.peer}'s", theirs["count"])):
         if not theirs["minimum"] <= count <= theirs["cap"]:
-            field = "cap" if count > theirs["cap"] else "minimum"
+            name = "cap" if count > theirs["cap"] else "minimum"
             raise RefusedError(
-                field,
+                name,
                 f"{whose} set has {count} ids, the contract allows {theirs['minimum']} to {theirs['cap']}: nothing was "
-                f"computed; change the set, or {field} in the contract on both sides",
+                f"computed; change the set, or {name} in the contract on both sides",
             )
     nonce = unhex("nonce", theirs["nonce"], _NONCE)
     if theirs["nonce"] == own["nonce"]:
         raise RefusedError("nonce", f"{link.peer} sent this party's own message back: it is no second party")
-    return theirs["count"], nonce
+    _same_alignment(link.peer, own, theirs, state)
+    return Standing(theirs["count"], theirs["answered"], theirs["received"]), nonce
 
 
-def _matches(peer_name: str, own: Points, peer: Points) -> NDArray[np.int64]:
-    """Where in `own` the products are that are in `peer` too."""
-    both = np.concatenate([own, peer])
-    order = byte_order(both)  # stable: of two that are equal, this party's own comes first
-    words = np.take(both, order, axis=0).view(np.uint64)  # many times as fast as both[order]
-    again = np.flatnonzero((words[1:] == words[:-1]).all(axis=1))
-    first, second = order[again], order[again + 1]
-    if (wrong := first >= len(own)).any():
+def _same_alignment(peer: str, own: Mapping[str, Any], theirs: Mapping[str, Any], state: State | None) -> None:
+    """Refuse a peer that goes on with another alignment than this party, or from a point where they never were."""
+    remedy = "run `tacit align --again` on all sides"
+    if state is None and theirs["answered"] == theirs["received"] == 0:
+        return
+    if state is None:
+        raise RefusedError("nonce", f"{peer} goes on with an alignment that this party does not have: {remedy}")
+    if (theirs["nonce"], theirs["count"]) != (state.peer_nonce, state.peer_count):
+        raise RefusedError("nonce", f"{peer} does not go on with the alignment that was begun with it: {remedy}")
+    if (own["cap"], own["minimum"]) != (state.cap, state.minimum):
+        raise RefusedError("cap", f"the alignment with {peer} was begun under another contract: {remedy}")
+    whole = all(
+        0 <= theirs[name] <= most and (theirs[name] % CHUNK == 0 or theirs[name] == most)
+        for name, most in (("answered", own["count"]), ("received", theirs["count"]))
+    )
+    if not whole or own["received"] > theirs["answered"] or theirs["received"] > own["answered"]:
         raise RefusedError(
-            "points",
-            f"{peer_name} sent {int(wrong.sum())} points twice: its ids are not distinct, or it is not honest",
+            "standing",
+            f"{peer} has answered {theirs['answered']} points and received {theirs['received']} products, this party "
+            f"{own['answered']} and {own['received']}: one of the two was brought back from an older copy; {remedy}",
         )
-    if (wrong := second < len(own)).any():
-        raise RefusedError(
-            "matches",
-            f"{peer_name} returned one product for {int(wrong.sum())} pairs of different points: this party's hashes "
-            "are not distinct, or the peer does not multiply",
-        )
-    return first
 
 
 def _confirm(
-    link: Link, ids: Points, engine: Engine, key: bytes, nonce: bytes, peer_nonce: bytes, patience: float
+    link: Link,
+    ids: Points | Gathered,
+    engine: Engine,
+    key: bytes,
+    nonce: bytes,
+    peer_nonce: bytes,
+    patience: float,
+    hold: Callable[[bytes], None] = lambda share: None,
 ) -> None:
     """Have the peer show that it knows the ids of all common rows, and show it the same; an echo will not do.
 
@@ -219,10 +283,12 @@ def _confirm(
         nonce: this party's, and
         peer_nonce: the peer's: they keep out what was said in other alignments, and tell who says it.
         patience: how many seconds the peer may be silent.
+        hold: refuses another share of the peer than it sent before, where it did.
     """
     own = engine.blind(_base(ids, nonce, peer_nonce), key, domain=_AGREEMENT)
     link.send(control("commitment", 1, {"share": own.tobytes().hex()}))
     share = unhex("share", decoded(expect(link, "commitment", 1, patience), {"share": str})["share"], 32)
+    hold(share)
     secret = engine.multiply(np.frombuffer(share, np.uint8).reshape(1, -1), key).tobytes()
     link.send(control("commitment", 2, {"agreement": _proof(secret, nonce, peer_nonce).hex()}))
     theirs = decoded(expect(link, "commitment", 2, patience), {"agreement": str})
@@ -234,10 +300,11 @@ def _confirm(
         )
 
 
-def _base(ids: Points, *nonces: bytes) -> Points:
+def _base(ids: Points | Gathered, *nonces: bytes) -> Points:
     """The hash that a base point is made of: of these ids, in this alignment.  (1, 32)"""
     digest = hashlib.sha256(b"".join(sorted(nonces)))
-    digest.update(ids.data)
+    for at in range(0, len(ids), BLOCK):
+        digest.update(np.ascontiguousarray(ids[at : at + BLOCK]).data)
     return np.frombuffer(digest.digest(), np.uint8).reshape(1, -1)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align.control import decoded, expect, unhex
+from tacit.align.gathered import Gathered
 from tacit.contracts import Link
 from tacit.errors import RefusedError, UsageError
 from tacit.wire.codec import control
@@ -132,7 +133,7 @@ def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0)
     return _agreed(commitments, nonces)
 
 
-def rows_digest(key: bytes, hashes: NDArray[np.uint8]) -> bytes:
+def rows_digest(key: bytes, hashes: NDArray[np.uint8] | Gathered) -> bytes:
     """A keyed digest of the aligned ids in their common order: equal where both parties mean the same rows.
 
     Args:

@@ -23,14 +23,17 @@ from tacit.align import psi, seed
 from tacit.align.arrays import let_go, numbers
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
+from tacit.align.gathered import Gathered, chosen, filed
 from tacit.align.history import Alignment, History
-from tacit.align.ids import Ids, read_ids
+from tacit.align.ids import Ids
+from tacit.align.kept import STATE, Kept, room_in
+from tacit.align.sorted_ids import sorted_ids
 from tacit.align.sources import Source, check_columns, load
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
 from tacit.config import Terms
 from tacit.contracts import Link
-from tacit.disk import replaced, storing
+from tacit.disk import remove, replaced, storing
 from tacit.errors import LinkError, RefusedError, StorageError, UsageError
 from tacit.wire.codec import control, read_control
 from tacit.wire.line import Alarm, Waiting, last_words
@@ -110,8 +113,9 @@ def align(  # the protocol from top to bottom, in the order of its messages
 
     All parties run this at the same time; it waits for them. A connection that breaks before a peer has got any answer
     is made again; after that it is an error, and whether to align again is for people to decide, on all sides: a peer
-    that hangs up once it has its answer would else come back with other ids. What is aligned already is returned as it
-    is, so that a script may be started again.
+    that hangs up once it has its answer would else come back with other ids. Large sets go on where they were instead,
+    after a broken link or a kill, with the same ids on both sides. What is aligned already is returned as it is, so
+    that a script may be started again.
 
     Args:
         folder: the party's folder.
@@ -135,22 +139,23 @@ def align(  # the protocol from top to bottom, in the order of its messages
             "contract.toml to align anew"
         )
     source = folder.data if data is None else data
-    progress("reading ids", 0, 0)
-    own = read_ids(source, folder.table.ids if ids is None else ids)
-    report(str(own.report))
-    if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
-        check_columns(source, folder.table.columns)
-    limits = alignment_limits()
-    with best_engine() as engine:
-        work = Work.of(folder, own, engine, progress)
-        if folder.config.role == "features":
-            found = work.until_done(lambda: meet(folder, contract, None, limits, waiting=waiting, alarm=alarm))
-        else:
-            with server(folder, contract, limits) as door:
-                found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
-    return store(
-        where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=own.rows[found.positions]
-    )
+    columns = folder.table.ids if ids is None else ids
+    with room_in(where, again=again) as room:
+        progress("reading ids", 0, 0)
+        own = sorted_ids(source, columns, room / "ids")
+        report(str(own.report))
+        if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
+            check_columns(source, folder.table.columns)
+        limits = alignment_limits()
+        with best_engine() as engine:
+            work = Work.of(folder, own, engine, progress, room)
+            if folder.config.role == "features":
+                found = work.until_done(lambda: meet(folder, contract, None, limits, waiting=waiting, alarm=alarm))
+            else:
+                with server(folder, contract, limits) as door:
+                    found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
+        rows = found.rows(own.rows, room)
+        return store(where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,11 @@ class Found:
     seed: int  # of batches
     digest: str  # of the common ids
     positions: NDArray[np.int64]  # into this party's ids
+
+    def rows(self, own: NDArray[np.int64], room: Path) -> NDArray[np.int64]:
+        """The common ones of these row numbers; those of a file go to another one."""
+        gathered = Gathered(own, self.positions)
+        return filed(room / "common", iter(gathered)) if isinstance(own, np.memmap) else gathered[:]
 
 
 @dataclass(frozen=True)
@@ -173,10 +183,11 @@ class Work:
     engine: Engine  # multiplies
     history: History  # of what peers have asked before
     progress: Progress  # told how far it is
+    room: Path | None = None  # where large sets are kept on disk, from which they go on after a kill
     answered: list[str] = field(default_factory=list)  # the peers that may know by now which of their ids are common
 
     @classmethod
-    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress) -> Work:
+    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress, room: Path | None = None) -> Work:
         """That of a party with these ids; every alignment counts, whatever for."""
         contract, probing = folder.terms, folder.config.align
         history = History(
@@ -184,23 +195,25 @@ class Work:
             runs=probing.runs_a_month,
             allow_edits=probing.allow_edits,
         )
-        return cls(folder, contract, own, engine, history, progress)
+        return cls(folder, contract, own, engine, history, progress, room)
 
     def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> Found:
-        """Begin again with new keys where a link breaks, as long as no peer has been answered."""
+        """Where a link breaks, begin again with new keys while no peer has been answered, or go on with the old."""
         while True:
             try:
                 return self.run(meet_all())
             except LinkError as error:
-                self.give_up(error, "`tacit align --again`")
+                if not all(self._goes_on(name) for name in self.answered):
+                    self.give_up(error, "`tacit align --again`")
 
     def give_up(self, error: LinkError, command: str) -> None:
         """A link has broken: whoever has been answered by then is not let in again by itself."""
         if self.answered:
+            names = ", ".join(dict.fromkeys(self.answered))
             raise LinkError(
-                f"{error}; by then {', '.join(self.answered)} had been answered and may know which of its ids are "
-                f"common, so nobody is let in again by itself: ask there what happened, then run {command} on all "
-                "sides; it counts among `[align] runs_a_month`"
+                f"{error}; by then {names} had been answered and may know which of its ids are common, so "
+                f"nobody is let in again by itself: ask there what happened, then run {command} on all sides; it "
+                "counts among `[align] runs_a_month`"
             ) from error
 
     def run(self, links: Mapping[str, Link]) -> Found:
@@ -223,22 +236,36 @@ class Work:
             for link, mask in zip(links.values(), masks, strict=True):
                 psi.send_mask(link, mask)
             self._enough(positions)
+            self._nothing_goes_on(links)
             agreed = seed.as_label(links, name, nonce)
         else:
             ((match, link),) = zip(matches, links.values(), strict=True)
-            positions = match.positions[psi.recv_mask(link, len(match))]
+            positions = chosen(match.positions, psi.recv_mask(link, len(match)))
             self._enough(positions)
+            self._nothing_goes_on(links)
             agreed = seed.as_features(link, name, nonce)
-        digest = seed.rows_digest(agreed.key, self.own.hashes[positions]).hex()
+        digest = seed.rows_digest(agreed.key, Gathered(self.own.hashes, positions)).hex()
         for link in links.values():
             _same_end(link, digest)
         said = sorted(agreed.commitments.items())
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
         return Found(identity, agreed.seed, digest, positions)
 
+    def _goes_on(self, name: str) -> bool:
+        return self.room is not None and (self.room / name / STATE).exists()
+
+    def _nothing_goes_on(self, links: Mapping[str, Link]) -> None:
+        """From here on a broken link ends it for good: who saw the others' part in the seed must not draw again."""
+        for name in links if self.room is not None else ():
+            remove(self.room / name / STATE)
+
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment
+        kept = None if self.room is None else Kept(self.room / name, self.own.hashes)
         begun: list[Alignment] = []
+        if kept is not None and kept.state is not None:
+            begun.append(Alignment("", name, len(self.own), kept.state.peer_count, -1, "begun"))
+            self.answered.append(name)
 
         def admit(peer_count: int) -> None:
             """Written down before the peer gets any answer."""
@@ -253,6 +280,7 @@ class Work:
             found = psi.intersect(
                 link, self.own.hashes, engine=self.engine, cap=agreed.largest_set, minimum=agreed.smallest_set,
                 admit=admit, progress=lambda done, total: self.progress(f"aligning with {name}", done, total),
+                kept=kept,
             )  # fmt: skip
         except RefusedError as error:
             for line in begun:
