@@ -256,8 +256,9 @@ class Work:
 
     def _nothing_goes_on(self, links: Mapping[str, Link]) -> None:
         """From here on a broken link ends it for good: who saw the others' part in the seed must not draw again."""
-        for name in links if self.room is not None else ():
-            remove(self.room / name / STATE)
+        if self.room is not None:
+            for name in links:
+                remove(self.room / name / STATE)
 
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment
@@ -350,7 +351,7 @@ def read(where: Path, run: str) -> Aligned:
 
 def _save(file: _Hashed, rows: NDArray[np.int64]) -> None:
     """As `numpy.save` does, some at a time: they may be more than memory has room for, and lie in a file."""
-    np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows.shape})  # type: ignore[arg-type]
+    np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows.shape})
     for start in range(0, len(rows), _PIECE):
         file.write(rows[start : start + _PIECE].astype("<i8").tobytes())
         let_go(rows)
