@@ -64,10 +64,11 @@ def frame(reader: Reader) -> pl.DataFrame:
     """
     import polars as pl
 
+    who: tuple[str, Any, Any]
     pieces = []
     if isinstance(reader, SweepReader):
         for point in reader.points:
-            who: tuple[str, Any, Any] = (reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None)
+            who = (reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None)
             pieces += [_figures(who, series.shown(_ALL)) for series in reader.series(point["replica"]).values()]
     else:
         who = (reader.place.id, reader.status.get("run"), reader.status.get("party"))
