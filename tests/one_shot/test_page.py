@@ -6,8 +6,7 @@ import pytest
 
 from tacit.views.exchange import part_left
 from tacit.views.reading import RunReader, find
-from tacit.views.track.curves import run_curves
-from tacit.views.track.following import facts_of
+from tacit.views.track.following import facts_of, run_curves
 
 
 def reader_of(companies, name):

@@ -115,7 +115,7 @@ class Export(Following):
             self._trackers[place.id] = self._open(place.id, place.name)
         tracker = self._trackers[place.id]
         tracker.facts(facts_of(run))
-        self._bring_curves(place.id, place.name, _curves(run), tracker)
+        self._bring_curves(place.id, place.name, run_curves(run), tracker)
         for decision in run.decisions:
             step = run.decided_at(decision)
             if step > tracker.reached("gate/decision"):
@@ -194,7 +194,8 @@ def _of_pairs(name: str, pairs: Sequence[tuple[float, float]], times: _Times) ->
     return _Curve(name, [x for x, _ in pairs], [y for _, y in pairs], times)
 
 
-def _curves(run: RunReader) -> Iterator[_Curve]:
+def run_curves(run: RunReader) -> Iterator[_Curve]:
+    """Every curve of a run, whose reader is refreshed."""
     times = _times(run)
     yield from _of_series(run.series, times)
     limits = [(run.decided_at(one), one["limit"]) for one in run.decisions if one["limit"] is not None]
