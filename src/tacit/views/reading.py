@@ -64,7 +64,7 @@ def frame(reader: Reader) -> pl.DataFrame:
     """
     import polars as pl
 
-    who: tuple[str, Any, Any]
+    who: _Who
     pieces = []
     if isinstance(reader, SweepReader):
         for point in reader.points:
