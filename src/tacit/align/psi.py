@@ -205,7 +205,7 @@ def recv_mask(link: Link, count: int, *, patience: float = 600.0) -> NDArray[np.
     for step, rows in enumerate(_mask_chunks(count)):
         message = expect(link, "matches", step, patience)
         parts.append(rows_of(message, (rows, SHORT), step * CHUNK, -(-count // (SHORT * 8))).reshape(-1))
-    bits = np.unpackbits(np.concatenate([np.empty(0, np.uint8), *parts]), bitorder="little").astype(np.bool_)
+    bits = np.unpackbits(np.concatenate([np.empty(0, np.uint8), *parts]), bitorder="little").view(np.bool_)
     if bits[count:].any():
         raise ProtocolError(f"{link.peer} sent a mask for more than the {count} rows in common: start both anew")
     return bits[:count]
