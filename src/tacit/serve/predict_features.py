@@ -158,15 +158,15 @@ class Delivering:
         return {"table": file_facts(self.source), "match": self.match, "half": self.embedder.digest}
 
     @cached_property
-    def _ids(self) -> Ids:
+    def _ids(self) -> Ids | TokenTable:
+        """Of the table, as they are needed for the way in which they are matched."""
         self.telling.progress("reading ids", 0, 0)
-        found = read_ids(self.source, self._ids_columns)
-        self.telling.report(str(found.report))
-        return found
-
-    def _tokens(self, folder: Path) -> TokenTable:
-        self.telling.progress("reading ids", 0, 0)
-        found = TokenTable.read(self.source, self._ids_columns, token_key(aligned(self.folder)), folder)
+        found: Ids | TokenTable
+        if self.match == "keyed":
+            key, folder = token_key(aligned(self.folder)), self.where / "predictions"
+            found = TokenTable.read(self.source, self._ids_columns, key, folder)
+        else:
+            found = read_ids(self.source, self._ids_columns)
         self.telling.report(str(found.report))
         return found
 
@@ -182,6 +182,8 @@ class Delivering:
         if not 0 <= said["rows"] <= most:
             raise RefusedError("rows", f"{link.peer} asks for {said['rows']} rows, the contract allows {most}")
         asked = job.matched
+        if asked is None or asked.id != said["matched"]:
+            _ = self._ids  # before it is answered: who sends what nobody takes for half a minute hangs up
         link.send(control("hello", 1, {"matched": "" if asked is None else asked.id, "half": self.embedder.digest}))
         again = heard(link, "hello", 2, {"match": bool}, self.telling, "it does not answer")["match"]
         self._refuse_others(link.peer, bool(self.left) and again)
@@ -205,20 +207,21 @@ class Delivering:
     def _match(self, link: Link, job: Job, count: int) -> None:
         """Settle with the label party which rows are asked for."""
         job.discard()
-        if self.match == "keyed":
-            self._take_tokens(link, job, count)
+        ids = self._ids
+        if isinstance(ids, TokenTable):
+            self._take_tokens(ids, link, job, count)
         else:
             with best_engine() as engine:
-                found = private_match(self.folder, self._ids, engine, {link.peer: link}, self.telling)
+                found = private_match(self.folder, ids, engine, {link.peer: link}, self.telling)
             store(
                 job.folder, run=self.folder.terms.run, id=found.id, seed=found.seed, digest=found.digest,
-                rows=self._ids.rows[found.positions],
+                rows=ids.rows[found.positions],
             )  # fmt: skip
         self.telling.trace("matched")
 
-    def _take_tokens(self, link: Link, job: Job, count: int) -> None:
+    def _take_tokens(self, table: TokenTable, link: Link, job: Job, count: int) -> None:
         """Look up every row that is asked for; one that is not in the table stays among them, as unknown."""
-        table, hashed, step, done = self._tokens(job.folder), hashlib.sha256(), 0, 0
+        hashed, step, done = hashlib.sha256(), 0, 0
         rows: NDArray[np.int64] = new_file(job.folder / "asked", "int64", [count])
         before: NDArray[np.uint8] = new_file(job.folder / "before", "uint8", [table.report.total])  # was it asked for?
         while done < count:
@@ -248,7 +251,7 @@ class Delivering:
     def _deliver(self, link: Link, job: Job, asked: Aligned, have: int) -> Delivered:
         """Send the embeddings from where the label party has them."""
         width = 1 + self.embedder.width
-        vars(self).pop("_ids", None)  # some bytes of every row; they are read again where rows are matched again
+        vars(self).pop("_ids", None)  # they are read again where rows are matched again
         if self.match == "keyed":
             check_keyed(self.folder, self.where, job.name, link.peer, asked)
         path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
