@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ HELD = 1 << 20
 _HASH, _ROW = 32, 8
 
 
-def sorted_ids(source: Source, columns: str | list[str] | tuple[str, ...], folder: Path) -> Ids:
+def sorted_ids(source: Source, columns: str | Sequence[str], folder: Path) -> Ids:
     """What `read_ids` gives, with all rows of an id left out that several rows have, in the order of the hashes' bytes.
 
     Args:

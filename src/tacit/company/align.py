@@ -260,8 +260,9 @@ class Work:
 
     def _nothing_goes_on(self, links: Mapping[str, Link]) -> None:
         """From here on a broken link ends it for good: who saw the others' part in the seed must not draw again."""
-        for name in links if self.room is not None else ():
-            remove(self.room / name / STATE)
+        for name in links:
+            if self.room is not None:
+                remove(self.room / name / STATE)
 
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment
