@@ -26,7 +26,8 @@ def _memory(name: str) -> float:
 
 def main(folder: str) -> None:
     """Align, and tell the seconds of each part, the processor time with all workers, and the most memory."""
-    began, marks, most, over = time.perf_counter(), {}, 0.0, threading.Event()
+    began, most, over = time.perf_counter(), 0.0, threading.Event()
+    marks: dict[str, float] = {}
 
     def watch() -> None:
         nonlocal most
@@ -38,10 +39,13 @@ def main(folder: str) -> None:
             marks.setdefault("begun", time.perf_counter())
             marks["exchanged"] = time.perf_counter()
 
+    def read(said: str) -> None:
+        marks["read"] = time.perf_counter()
+
     watching = threading.Thread(target=watch)
     watching.start()
     try:
-        found = align(folder, progress=progress, report=lambda _: marks.setdefault("read", time.perf_counter()))
+        found = align(folder, progress=progress, report=read)
     finally:
         over.set()
         watching.join()

@@ -1,6 +1,14 @@
 """Two small companies, the airline with the labels and the airport, whose folders are ready to align."""
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
 from tacit.company.folder import Folder, create
+
+Role = Literal["label", "features"]
 
 CONTRACT = """
 run = "{run}"
@@ -24,12 +32,21 @@ data = {{ path = "data.parquet", ids = ["id"], {columns} }}
 BARE = 'protect.gradient.name = "none"\nbudget = 1'
 
 
-def contract(run="small", epochs=1, batch_size=16):
+def contract(run: str = "small", epochs: int = 1, batch_size: int = 16) -> str:
     """What the two agree on."""
     return CONTRACT.format(run=run, epochs=epochs, batch_size=batch_size)
 
 
-def two_companies(root, tables, *, port, text=None, protect=BARE, numeric='["x"]', settings="training.threads = 1"):
+def two_companies(
+    root: Path,
+    tables: Iterable[pl.DataFrame],
+    *,
+    port: int,
+    text: str | None = None,
+    protect: str = BARE,
+    numeric: str = '["x"]',
+    settings: str = "training.threads = 1",
+) -> tuple[Folder, Folder]:
     """Make both folders below a folder; they trust each other, and send everything bare.
 
     Args:
@@ -41,7 +58,7 @@ def two_companies(root, tables, *, port, text=None, protect=BARE, numeric='["x"]
         numeric: columns of the airport.
         settings: more lines of party.toml.
     """
-    parties = (
+    parties: tuple[tuple[str, Role, str, str, str], ...] = (
         ("airline", "label", "listen", 'label = "y"', protect),
         ("airport", "features", "connect", f"numeric = {numeric}", "protect.embedding = []"),
     )
