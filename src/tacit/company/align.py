@@ -351,7 +351,7 @@ def read(where: Path, run: str) -> Aligned:
 
 def _save(file: _Hashed, rows: NDArray[np.int64]) -> None:
     """As `numpy.save` does, some at a time: they may be more than memory has room for, and lie in a file."""
-    np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows.shape})  # type: ignore[arg-type]
+    np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows.shape})
     for start in range(0, len(rows), _PIECE):
         file.write(rows[start : start + _PIECE].astype("<i8").tobytes())
         let_go(rows)

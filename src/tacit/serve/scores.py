@@ -97,8 +97,9 @@ class Scoring:
                 scored = self._scored(block, places[done : done + len(block)] - 1, done)
                 replaced(found[-1], lambda file, scored=scored: scored.write_parquet(file))  # type: ignore[misc]
                 trace("part scored")
-                for array in (places, *self.received.values()):
-                    let_go(array)
+                let_go(places)
+                for received in self.received.values():
+                    let_go(received)
             done += len(block)
             self.progress("scoring", done, total)
         self._merge(found, out)
