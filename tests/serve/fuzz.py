@@ -49,7 +49,7 @@ def body(draw: random.Random) -> bytes:
         at = draw.randrange(len(text) + 1)
         text = text[:at] + draw.choice(RAW) + text[at + draw.randrange(3) :]
     raw = bytearray(text.encode(errors="surrogatepass"))
-    for _ in range(draw.choice((0, 0, 0, 1, 3))):
+    for _ in range(draw.choice((0, 0, 0, 1, 3)) if raw else 0):
         raw[draw.randrange(len(raw))] = draw.randrange(256)
     return bytes(raw[: draw.randrange(len(raw) + 1)] if draw.random() < 0.05 else raw)
 
