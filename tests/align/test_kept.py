@@ -167,6 +167,23 @@ def test_products_are_sent_again_as_they_were_and_not_computed_again(tmp_path, l
     assert {message.kind for end in ends for message in end.sent} == {"commitment"}
 
 
+@pytest.mark.parametrize("lost", ["one", "two"])
+@pytest.mark.parametrize("more", [0, 5])
+def test_killed_before_it_was_written_down_it_begins_anew(lost, more, tmp_path, links, both, side, ordered):
+    """Nobody has been answered: one has a state and the other none. Another number of ids is admitted as another."""
+    other, admitted = {"one": "two", "two": "one"}[lost], {"one": [], "two": []}
+    own = {"one": list(range(40)), "two": list(range(20, 60))}
+    kept = Kept(tmp_path / other, ordered(own[other]))
+    kept.begin(cap=100_000, minimum=0, nonce="00" * 16, key="00" * 32, peer_nonce="11" * 16, peer_count=40 + more)
+    ends = links()
+    found = both(*(
+        functools.partial(side, end, own[name], tmp_path / name, admit=admitted[name].append)
+        for end, name in zip(ends, own, strict=True)
+    ))  # fmt: skip
+    assert found[0] == found[1] == [row.tobytes() for row in ordered(range(20, 40))]
+    assert admitted == {lost: [40], other: [40] if more else []}
+
+
 # --- what is on the disk ---------------------------------------------------------------------------------------------
 
 

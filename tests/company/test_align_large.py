@@ -97,13 +97,21 @@ def test_killed_anywhere_both_end_with_the_same_rows(kills, tmp_path):
     count = 60_000
     companies, tables = companies_with(tmp_path, count)
 
+    started = []
+
     def lives(company):
         """One start after the other, each killed at its time, and the last one to the end."""
-        for killed_at in kills[company.path.name]:
-            process = start(company, killed_at)
-            _, wrong = process.communicate(timeout=200)
-            assert process.returncode == -9, wrong
-        return ended(start(company))
+        try:
+            for killed_at in [*kills[company.path.name], NEVER]:
+                process = start(company, killed_at)
+                started.append(process)
+                said, wrong = process.communicate(timeout=200)
+                assert process.returncode == (0 if killed_at == NEVER else -9), wrong
+        except BaseException:
+            for each in started:  # the other one would wait for this one
+                each.kill()
+            raise
+        return json.loads(said)
 
     with ThreadPoolExecutor(2) as pool:
         ends = list(pool.map(lives, companies))

@@ -163,6 +163,7 @@ class Kept:
     def drop(self) -> None:
         """Never go on with it."""
         remove(self.folder / STATE)
+        self.state = None
 
     def _digest(self) -> str:
         digest = hashlib.sha256()

@@ -111,10 +111,12 @@ def intersect(  # all that one side of the protocol needs, by name
         "answered": answered, "received": received,
     }  # fmt: skip
     link.send(control("commitment", 0, hello))
-    peer, peer_nonce = _peer_hello(link, hello, state, patience)
-    if state is None and admit is not None:
+    peer, peer_nonce, goes_on = _peer_hello(link, hello, state, patience)
+    if admit is not None and (state is None or peer.count != state.peer_count):
         admit(peer.count)
     patience += (len(hashes) + peer.count) // _COMPARED  # while it sorts and compares, a peer is silent
+    if kept is not None and not goes_on:
+        kept.drop()
     means = _means(hashes, hello, peer, peer_nonce, random, kept)
     try:
         Exchange(link, means.stock, peer, engine, means.key, progress, patience).run()
@@ -217,8 +219,10 @@ def _mask_chunks(count: int) -> list[int]:
     return [min(CHUNK, rows - at) for at in range(0, rows, CHUNK)]
 
 
-def _peer_hello(link: Link, own: Mapping[str, Any], state: State | None, patience: float) -> tuple[Standing, bytes]:
-    """Where the peer stands, and its nonce, once everything that can be refused before the work has been."""
+def _peer_hello(
+    link: Link, own: Mapping[str, Any], state: State | None, patience: float
+) -> tuple[Standing, bytes, bool]:
+    """Where the peer stands, its nonce, and whether both go on; what can be refused before the work has been."""
     theirs = decoded(expect(link, "commitment", 0, patience), _HELLO)
     for name in ("protocol", "cap", "minimum"):
         if theirs[name] != own[name]:
@@ -236,18 +240,22 @@ def _peer_hello(link: Link, own: Mapping[str, Any], state: State | None, patienc
     nonce = unhex("nonce", theirs["nonce"], _NONCE)
     if theirs["nonce"] == own["nonce"]:
         raise RefusedError("nonce", f"{link.peer} sent this party's own message back: it is no second party")
-    _same_alignment(link.peer, own, theirs, state)
-    return Standing(theirs["count"], theirs["answered"], theirs["received"]), nonce
+    goes_on = _goes_on(link.peer, own, theirs, state)
+    return Standing(theirs["count"], theirs["answered"], theirs["received"]), nonce, goes_on
 
 
-def _same_alignment(peer: str, own: Mapping[str, Any], theirs: Mapping[str, Any], state: State | None) -> None:
-    """Refuse a peer that goes on with another alignment than this party, or from a point where they never were."""
+def _goes_on(peer: str, own: Mapping[str, Any], theirs: Mapping[str, Any], state: State | None) -> bool:
+    """Whether both go on with one alignment, or begin: refuse a peer that goes on with another, or from elsewhere.
+
+    A party that has answered nothing may begin anew: its peer may have been killed before it wrote anything down.
+    """
     remedy = "run `tacit align --again` on all sides"
-    if state is None and theirs["answered"] == theirs["received"] == 0:
-        return
+    same = state is not None and (theirs["nonce"], theirs["count"]) == (state.peer_nonce, state.peer_count)
+    if not same and own["answered"] == theirs["answered"] == theirs["received"] == 0:
+        return False
     if state is None:
         raise RefusedError("nonce", f"{peer} goes on with an alignment that this party does not have: {remedy}")
-    if (theirs["nonce"], theirs["count"]) != (state.peer_nonce, state.peer_count):
+    if not same:
         raise RefusedError("nonce", f"{peer} does not go on with the alignment that was begun with it: {remedy}")
     if (own["cap"], own["minimum"]) != (state.cap, state.minimum):
         raise RefusedError("cap", f"the alignment with {peer} was begun under another contract: {remedy}")
@@ -261,6 +269,7 @@ def _same_alignment(peer: str, own: Mapping[str, Any], theirs: Mapping[str, Any]
             f"{peer} has answered {theirs['answered']} points and received {theirs['received']} products, this party "
             f"{own['answered']} and {own['received']}: one of the two was brought back from an older copy; {remedy}",
         )
+    return True
 
 
 def _confirm(

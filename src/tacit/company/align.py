@@ -284,10 +284,10 @@ class Work:
                 kept=kept,
             )  # fmt: skip
         except RefusedError as error:
-            for line in begun:
+            for line in begun[-1:]:
                 self.history.end(line, result=error.field)
             raise
-        self.history.end(begun[0], common=len(found))
+        self.history.end(begun[-1], common=len(found))
         return found
 
     def _enough(self, positions: NDArray[np.int64]) -> None:
