@@ -92,7 +92,9 @@ def hash_of(text):
     ).digest()
 
 
-@pytest.mark.parametrize("kills", [{"airline": [0.5], "airport": []}, {"airline": [0.3, 0.97], "airport": [0.1, 0.6]}])
+@pytest.mark.parametrize(
+    "kills", [{"airline": [0.01, 0.5], "airport": [0.01]}, {"airline": [0.3, 0.97], "airport": [0.1, 0.6]}]
+)
 def test_killed_anywhere_both_end_with_the_same_rows(kills, tmp_path):
     count = 60_000
     companies, tables = companies_with(tmp_path, count)
