@@ -245,7 +245,10 @@ def test_what_is_no_peer_is_a_link_error(reply, words):
 def test_a_peer_has_a_few_links_at_a_time_and_no_more(server):
     made = [join(server) for _ in range(network.STREAMS)]
     for _ in range(3):
-        with pytest.raises(LinkError, match="takes no link from us: airport has 4 links already"):
+        # gRPC's own limit speaks where one that was refused is not quite gone yet
+        with pytest.raises(
+            LinkError, match="takes no link from us: (airport has 4 links already|Concurrent RPC limit)"
+        ):
             join(server)
     made[0].close()
     made[0] = join(server)
