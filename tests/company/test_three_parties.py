@@ -171,4 +171,5 @@ def test_three_companies_align_train_and_predict(parties, monkeypatch, tmp_path)
         mine = ids.join(table, on=["branch", "number"], how="left", maintain_order="left")
         embeddings[name] = load_embedder(folders[name], "test").embed(mine)
     own = load_scorer(folders["bank"], "test").score(ids, embeddings)
-    assert scores["score"].to_list() == pytest.approx(own[:, 0].tolist(), rel=1e-12)  # they were text on the way
+    # they were text on the way
+    assert scores["score"].to_list() == pytest.approx(own[:, 0].tolist(), rel=1e-12)

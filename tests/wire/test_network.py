@@ -247,7 +247,7 @@ def test_a_peer_has_a_few_links_at_a_time_and_no_more(server):
     for _ in range(3):
         # gRPC's own limit speaks where one that was refused is not quite gone yet
         with pytest.raises(
-            LinkError, match="takes no link from us: (airport has 4 links already|Concurrent RPC limit)"
+            LinkError, match=r"takes no link from us: (airport has 4 links already|Concurrent RPC limit)"
         ):
             join(server)
     made[0].close()
