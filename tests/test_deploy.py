@@ -23,7 +23,7 @@ def test_systemd_understands_the_unit_and_tacit_its_command(tmp_path):
     program, *words = shlex.split(command)
     understood(shlex.join(["tacit", *words]))
     unit = tmp_path / "tacit@airline.service"
-    unit.write_text(text.replace(program, sys.executable))
+    unit.write_text(text.replace(program, f'"{sys.executable}"'))  # a path with a space, perhaps
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
     assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, []), done
     unit.write_text(text.replace("ProtectSystem=strict", "ProtectSystm=strict"))

@@ -3,6 +3,7 @@
 import functools
 import json
 import stat
+import threading
 
 import numpy as np
 import pytest
@@ -318,18 +319,29 @@ class Peer:
 
 @pytest.fixture(name="against")
 def _against(tmp_path, links, both, side):
-    """What becomes of an honest party with 40 ids whose peer acts like this, on one link after the other."""
+    """What becomes of an honest party with 40 ids whose peer acts like this, on one link after the other.
 
-    def run(act):
-        ends = links()
+    A peer that stays hangs up when the honest party has ended: until then that hears all that was said.
+    """
+
+    def run(act, *, stays=False):
+        ends, over = links(), threading.Event()
+
+        def honest():
+            try:
+                return side(ends[0], list(range(40)), tmp_path)
+            finally:
+                over.set()
 
         def acting():
             try:
-                return act(ends[1])
+                found = act(ends[1])
+                assert not stays or over.wait(PATIENCE)
+                return found
             finally:
                 ends[1].close()
 
-        return both(functools.partial(side, ends[0], list(range(40)), tmp_path), acting)
+        return both(honest, acting)
 
     return run
 
@@ -366,7 +378,7 @@ def test_other_points_in_the_place_of_answered_ones_get_no_answer(against, point
         peer.ask(points(5000), 0)
         return again
 
-    error, again = against(act)
+    error, again = against(act, stays=True)
     assert again[0] == before[0]
     assert again[1] == before[1]
     assert isinstance(error, ProtocolError)
@@ -388,7 +400,7 @@ def test_never_more_points_than_were_promised(against, points):
         peer.ask(points(3000, CHUNK), 5)
         return at
 
-    error, _ = against(act)
+    error, _ = against(act, stays=True)
     assert isinstance(error, ProtocolError)
     assert "after 30 of 30 rows" in str(error)
 
@@ -430,7 +442,7 @@ def test_more_chunks_on_the_way_than_the_window(against, points, monkeypatch):
         for step in range(30):
             peer.ask(points(step * CHUNK), step)
 
-    error, _ = against(act)
+    error, _ = against(act, stays=True)
     assert isinstance(error, ProtocolError)
     assert "at most 2 chunks" in str(error)
 
