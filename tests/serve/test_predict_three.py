@@ -12,6 +12,11 @@ from tests.one_shot.companies import Companies, table
 QUICK = 'learn = { learner = "linear", floor = false }\nalign.allow_edits = true\n'
 
 
+@pytest.fixture(autouse=True)
+def _state_of_the_test():
+    """None: these tests work in the companies' own folders, one after the other, and what leaves is counted for all."""
+
+
 @pytest.fixture(scope="module", name="companies")
 def _companies(tmp_path_factory):
     companies = Companies(tmp_path_factory.mktemp("three"), table(900), ("airport", "weather"))
