@@ -6,12 +6,13 @@ import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from tacit.align import _exchange, kept, psi, stock
-from tacit.align.curve import Engine
+from tacit.align import _exchange, kept, parts, psi, stock
+from tacit.align.curve import Engine, byte_order
 from tacit.align.psi import intersect
 from tacit.errors import LinkError
 
@@ -92,17 +93,24 @@ def _engine():
         yield engine
 
 
+@contextmanager
+def _hanging_up(link):
+    """Who fails hangs up, so that the other side does not wait."""
+    try:
+        yield
+    except BaseException:
+        link.close()
+        raise
+
+
 @pytest.fixture(name="party")
 def _party(engine, hashes):
     """One party's side: the numbers it found, in its order, and the peer's count."""
 
     def run(link, numbers, **options):
         chosen = {"engine": engine, "cap": 100_000, "minimum": 0, "patience": PATIENCE, **options}
-        try:
+        with _hanging_up(link):
             found = intersect(link, hashes(numbers), **chosen)
-        except Exception:
-            link.close()
-            raise
         return [numbers[place] for place in found.positions], found.peer_count
 
     return run
@@ -124,3 +132,38 @@ def _align(links, both, party):
 def _small_chunks(monkeypatch):
     for module in (_exchange, kept, psi, stock):
         monkeypatch.setattr(module, "CHUNK", 7)
+
+
+# --- large sets, on disk ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="large")
+def _large(monkeypatch, small_chunks):
+    """Everything is large."""
+    monkeypatch.setattr(psi, "LARGE", 0)
+    monkeypatch.setattr(_exchange, "WINDOW", 8)
+    monkeypatch.setattr(parts, "_WAITING", 1000)
+
+
+@pytest.fixture(name="ordered")
+def _ordered(hashes):
+    def of(numbers):
+        found = hashes(numbers)
+        return found[byte_order(found)]
+
+    return of
+
+
+@pytest.fixture(name="side")
+def _side(engine, ordered):
+    """One party's side of an intersection that is kept in a folder: the hashes that it found."""
+
+    def run(link, numbers, folder, **options):
+        own = ordered(numbers)
+        chosen = {"engine": engine, "cap": 100_000, "minimum": 0, "patience": PATIENCE, **options}
+        with _hanging_up(link):
+            found = intersect(link, own, kept=kept.Kept(folder, own), **chosen)
+        assert np.array_equal(found.positions, np.sort(found.positions))
+        return [own[place].tobytes() for place in found.positions]
+
+    return run

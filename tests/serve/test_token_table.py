@@ -17,9 +17,10 @@ KEY = b"k" * 32
 
 @pytest.fixture(scope="module", autouse=True)
 def _small():
-    """Many groups, and many parts of a directory, for few rows."""
+    """Many blocks, and many parts of a directory, for few rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_table, "_GROUP", 7)
+        patch.setattr(token_table, "_BLOCK", 7)
+        patch.setattr(token_table, "_WAITING", 100)
         patch.setattr(token_table, "_SEEN", 100)
         yield
 

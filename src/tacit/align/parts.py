@@ -14,7 +14,7 @@ from tacit.disk import opened, remove, write_at
 PARTS = 256
 """As many as a byte has values; of a billion ids each has four million."""
 
-_WAITING = 1 << 25  # bytes that wait in memory until they are written
+_WAITING = 1 << 25
 
 Records = NDArray[np.uint8]
 """One in each row, all of one width.  (count, width)"""
@@ -27,9 +27,11 @@ class Parts:
         folder: of the files.
         name: that their names begin with.
         width: bytes of a record.
+        waiting: bytes that wait in memory until they are written.
     """
 
-    def __init__(self, folder: Path, name: str, width: int) -> None:
+    def __init__(self, folder: Path, name: str, width: int, waiting: int | None = None) -> None:
+        self._most = waiting or _WAITING
         self._paths = [folder / f"{name}.{part:03}" for part in range(PARTS)]
         self._width = width
         self._sizes = [0] * PARTS  # bytes in each file
@@ -40,7 +42,7 @@ class Parts:
     def add(self, records: Records, parts: NDArray[np.uint8]) -> None:
         """Take in records and the part of each, which keeps them in their order."""
         self._waiting.append((records, parts))
-        if sum(some.nbytes for some, _ in self._waiting) >= _WAITING:
+        if sum(some.nbytes for some, _ in self._waiting) >= self._most:
             self._write()
 
     def size(self, part: int) -> int:

@@ -1,6 +1,7 @@
 """The tokens of a large table, in files: memory does not grow with its rows.
 
-The files lie in the folder of a prediction, without a name: they end with the process, however that ends.
+The files lie in the folder of a prediction, without a name: they end with the process, however that ends. Only while
+tokens are sorted do parts of them have names.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from numpy.typing import NDArray
 
 from tacit.align.arrays import let_go
 from tacit.align.ids import IdReport, Reading
+from tacit.align.parts import Parts
 from tacit.align.sources import Source
 from tacit.disk import storing
 from tacit.one_shot.records import Keys
 from tacit.serve.tokens import SIZE, Directory, tokens_of
 
 _ENTRY = np.dtype([("token", np.uint64, (2,)), ("row", np.int64)])
-_BITS = 12  # of a token, by which entries are told apart at first
-_GROUP = 1 << 16  # entries that are sorted, or moved, at once
+_BLOCK = 1 << 16  # entries that are looked at at once
+_WAITING = 1 << 22  # bytes of entries that wait in memory on the way to their part
 _SEEN = 1 << 25  # bytes of a directory that are looked at at once
 
 
@@ -119,45 +121,25 @@ class _Repeats:
 
 
 def _in_order(entries: NDArray[Any], folder: Path) -> tuple[NDArray[Any], _Repeats]:
-    """The same entries by their tokens: brought into groups first, each of which is then sorted by itself."""
-    counts = np.zeros(1 << _BITS, np.int64)
+    """The same entries by their tokens: brought into parts first, each of which is then sorted by itself."""
+    parts, repeats = Parts(folder, "tokens", _ENTRY.itemsize, waiting=_WAITING), _Repeats()
     for block in _blocks(entries):
-        counts += np.bincount(_first_bits(block), minlength=len(counts))
-    before = np.cumsum(counts) - counts
-    group = before // _GROUP
-    starts = {int(one): int(before[place]) for place, one in reversed(list(enumerate(group)))}
+        parts.add(
+            block.view(np.uint8).reshape(len(block), -1), (block["token"][:, 0] >> np.uint64(56)).astype(np.uint8)
+        )
     with storing(folder), TemporaryFile(dir=folder) as file:
-        if len(entries):
-            os.posix_fallocate(file.fileno(), 0, entries.nbytes)
-        ordered = _mapped(file)
-    places = dict(starts)
-    for block in _blocks(entries):
-        mine = group[_first_bits(block)]
-        order = np.argsort(mine, kind="stable")
-        cuts = np.flatnonzero(np.diff(mine[order])) + 1
-        for some in np.split(order, cuts):
-            at = places[int(mine[some[0]])]
-            ordered[at : at + len(some)] = block[some]
-            places[int(mine[some[0]])] = at + len(some)
-        let_go(ordered)
-    repeats = _Repeats()
-    for one, start in starts.items():
-        part = np.array(ordered[start : places[one]])
-        part = part[np.lexsort((part["row"], part["token"][:, 1], part["token"][:, 0]))]
-        repeats.take(part)
-        ordered[start : places[one]] = part
-        let_go(ordered)
-    return ordered, repeats
-
-
-def _first_bits(entries: NDArray[Any]) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = (entries["token"][:, 0] >> np.uint64(64 - _BITS)).astype(np.int64)
-    return found
+        for records in parts:
+            part = records.view(_ENTRY)[:, 0]
+            part = part[np.lexsort((part["row"], part["token"][:, 1], part["token"][:, 0]))]
+            repeats.take(part)
+            file.write(part.tobytes())
+        file.flush()
+        return _mapped(file), repeats
 
 
 def _blocks(entries: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    for start in range(0, len(entries), _GROUP):
-        yield np.array(entries[start : start + _GROUP])
+    for start in range(0, len(entries), _BLOCK):
+        yield np.array(entries[start : start + _BLOCK])
         let_go(entries)
 
 
@@ -165,4 +147,4 @@ def _mapped(file: IO[bytes]) -> NDArray[Any]:
     """All entries of a file, from the disk as they are used."""
     if not os.fstat(file.fileno()).st_size:
         return np.empty(0, _ENTRY)
-    return np.memmap(file, _ENTRY, "r+")
+    return np.memmap(file, _ENTRY, "r")
