@@ -1,9 +1,8 @@
 """Keys and certificates of the parties: self-signed, exchanged by people, and pinned by fingerprint.
 
-ECDSA on P-256, because the TLS in gRPC does not take Ed25519. A certificate can't sign others, so trusting one is
-trusting that one and nothing else. The side that connects relies on it: gRPC does not show it the certificate that
-came, and takes all that a pinned one has signed, unless the pinned one says that it can't sign. So what does not say so
-is refused here, whenever it is pinned or used.
+ECDSA on P-256, which the TLS of every library takes. A certificate can't sign others, so trusting one is trusting that
+one and nothing else: TLS takes all that a pinned one has signed, unless the pinned one says that it can't sign. What
+does not say so is refused here, whenever it is pinned or used.
 """
 
 from __future__ import annotations

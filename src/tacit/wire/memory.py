@@ -19,10 +19,6 @@ from tacit.wire.codec import Assembler, Limit, frames, wrong_numbers
 SEND_SECONDS = 30.0
 """How long a peer may take nothing of what is sent before it counts as gone."""
 
-HANDOVER_SECONDS = 0.01
-"""How long a sender waits for its frames to be taken. Where it goes on computing at once, it keeps the interpreter from
-the thread that sends, and the message leaves milliseconds later."""
-
 _ROOM = 64  # messages that may wait to be taken, so that a fast sender waits and memory stays bounded
 
 T = TypeVar("T")
@@ -95,14 +91,19 @@ class Pipe(Generic[T]):
 
     def put(self, item: T, timeout: float | None = None) -> None:
         """Wait for a free place and put an item into it; a `LinkError` where none gets free in so many seconds."""
+        if not self.offer(item, timeout):
+            raise LinkError(f"nothing was taken for {timeout:g} s")
+
+    def offer(self, item: T, timeout: float | None) -> bool:
+        """The same; whether there was a place."""
         with self._freed:
             free = self._freed.wait_for(lambda: self._reason is not None or len(self._items) < self._room, timeout)
             if self._reason is not None:
                 raise LinkError(self._reason)
-            if not free:
-                raise LinkError(f"nothing was taken for {timeout:g} s")
-            self._items.append(item)
-            self._filled.notify()
+            if free:
+                self._items.append(item)
+                self._filled.notify()
+            return free
 
     def get(self, timeout: float | None = None) -> T | None:
         """The next item, or None where none came in so many seconds."""
@@ -113,11 +114,6 @@ class Pipe(Generic[T]):
                 raise LinkError(self._reason)
             self._freed.notify_all()
             return self._items.popleft()
-
-    def taken(self, timeout: float) -> None:
-        """Wait a moment until everything was taken out."""
-        with self._freed:
-            self._freed.wait_for(lambda: self._reason is not None or not self._items, timeout)
 
     def widen(self, room: int) -> None:
         """Let so many items wait, if that is more than now."""
@@ -141,18 +137,16 @@ class Pipe(Generic[T]):
 
 
 class FrameLink:
-    """Messages over two pipes of frames. Any thread may send; one at a time receives.
+    """Messages as frames. Any thread may send; one at a time receives.
 
     Args:
         peer: the other end's name.
         limits: what may come from there.
-        outgoing: the frames that go there.
         incoming: the frames that come from there.
     """
 
-    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[bytes], incoming: Pipe[bytes]) -> None:
+    def __init__(self, peer: str, limits: Mapping[str, Limit], incoming: Pipe[bytes]) -> None:
         self._peer = peer
-        self.outgoing = outgoing
         self.incoming = incoming
         self._assembler = Assembler(limits)
         self._one_message = threading.Lock()
@@ -172,14 +166,17 @@ class FrameLink:
         self._assembler.limits = limits
 
     def send(self, message: Message) -> None:
-        """Hand a message over; wait while the queue is full, but not for ever: a peer that takes nothing is gone.
+        """Hand a message over; wait while the peer takes nothing, but not for ever: then it is gone.
 
         The tensor is copied and may be changed afterwards.
         """
         with self._one_message:
             for frame in frames(message):
-                self.outgoing.put(frame, SEND_SECONDS)
-            self.outgoing.taken(HANDOVER_SECONDS)
+                self.write_frame(frame)
+
+    def write_frame(self, frame: bytes) -> None:
+        """One frame. Nobody else writes meanwhile."""
+        raise NotImplementedError
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
@@ -196,6 +193,14 @@ class FrameLink:
 
 class MemoryLink(FrameLink):
     """One end of a connection between two threads of a process, through the codec; `links` makes both."""
+
+    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[bytes], incoming: Pipe[bytes]) -> None:
+        super().__init__(peer, limits, incoming)
+        self.outgoing = outgoing
+
+    def write_frame(self, frame: bytes) -> None:
+        """One frame into the other end's pipe."""
+        self.outgoing.put(frame, SEND_SECONDS)
 
     def close(self) -> None:
         """End both directions; what was sent can still be received at the other end."""

@@ -1,0 +1,210 @@
+"""One end of a TLS connection as a link: frames of the codec, each after its length, and heartbeats between them."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import cast
+
+from tacit.errors import LinkError
+from tacit.wire.codec import FRAME, Limit
+from tacit.wire.memory import SEND_SECONDS, FrameLink, Pipe
+
+ROOM = 8  # frames that wait to be taken: 32 MiB at most, and enough that two who both send do not wait for each other
+FLUSH_SECONDS = 5.0  # how long close() waits for the peer to take what was sent
+BEAT_SECONDS, SILENCE_SECONDS = 5.0, 15.0  # a peer that is silently gone is noticed, also while nothing is sent
+LENGTH = struct.Struct("<I")
+
+_RECORD = 1 << 14  # bytes of a TLS record, at most
+
+
+class NetworkLink(FrameLink):
+    """One end of a connection; `connect` and `Server.accept` make them.
+
+    OpenSSL lets one thread at a time touch a connection. So its socket never blocks, and whoever has to wait does so
+    outside of the lock: one thread reads, those that send write by themselves. A frame goes after its length; a length
+    of 0 is a heartbeat.
+
+    Args:
+        peer: the other end's name.
+        limits: what may come from there.
+        secured: the connection, after its handshake.
+        release: called when it is over.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        limits: Mapping[str, Limit],
+        secured: ssl.SSLSocket,
+        release: Callable[[NetworkLink], None] = lambda link: None,
+    ) -> None:
+        super().__init__(peer, limits, Pipe(ROOM))
+        secured.setblocking(False)
+        with suppress(OSError):  # of a connection that is gone already
+            secured.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.over = threading.Event()
+        self._secured, self._touching = secured, threading.Lock()
+        self._release, self._closed, self._reason = release, False, ""
+        self._sent = time.monotonic()
+        self._woken, self._wake = os.pipe()
+        self._reader = threading.Thread(target=self._read, name=f"tacit-from-{peer}", daemon=True)
+
+    def start(self) -> None:
+        """Read from now on."""
+        self._reader.start()
+
+    # --- out ---
+
+    def write_frame(self, frame: bytes) -> None:
+        """One frame, after its length. Nobody else writes meanwhile."""
+        head = _RECORD - LENGTH.size
+        try:
+            self._write(memoryview(LENGTH.pack(len(frame)) + frame[:head]))
+            self._write(memoryview(frame)[head:])
+        except (OSError, ValueError) as error:  # ValueError: TLS is over
+            self._end(f"the link to {self.peer} broke: {in_words(error)}")
+            raise LinkError(self._reason) from None
+
+    def _write(self, piece: memoryview) -> None:
+        done, until = 0, time.monotonic() + SEND_SECONDS
+        while done < len(piece):
+            if self._reason or self._closed:
+                raise LinkError(self._reason or f"the link to {self.peer} is closed")
+            try:
+                with self._touching:
+                    done += self._secured.write(piece[done : done + _RECORD])
+                until = time.monotonic() + SEND_SECONDS
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                if time.monotonic() > until:
+                    raise TimeoutError(f"nothing was taken for {SEND_SECONDS:g} s") from None
+                _ready(self._secured, select.POLLOUT, 1.0)
+        self._sent = time.monotonic()
+
+    def _beat(self) -> None:
+        """Say that we are there, unless something was just said or is being said."""
+        if time.monotonic() - self._sent < BEAT_SECONDS or not self._one_message.acquire(blocking=False):
+            return
+        try:
+            if _ready(self._secured, select.POLLOUT, 0.0):  # then there is room for so few bytes
+                self._write(memoryview(LENGTH.pack(0)))
+        finally:
+            self._one_message.release()
+
+    # --- in ---
+
+    def _read(self) -> None:
+        """Take frames until the connection is over; after `close` what comes is thrown away."""
+        try:
+            while (frame := self.read_frame()) is not None:
+                while not self.incoming.offer(frame, BEAT_SECONDS):
+                    self._beat()
+            reason = f"{self.peer} closed the link"
+        except (OSError, ValueError) as error:
+            reason = f"the link to {self.peer} broke: {in_words(error)}"
+        except LinkError as error:  # closed here
+            reason = str(error)
+        if self._closed:
+            self._say_goodbye()
+        self._end(reason)
+        with self._one_message, self._touching:  # nobody is about to use what is closed
+            self._secured.close()
+            os.close(self._woken)
+            os.close(self._wake)
+            self.over.set()
+        self._release(self)
+
+    def read_frame(self) -> bytes | None:
+        """The next frame; None where the peer has ended the link between two frames."""
+        size = 0
+        while not size:
+            head = self._exactly(LENGTH.size)
+            if head is None:
+                return None
+            (size,) = LENGTH.unpack(head)
+        if size > FRAME:
+            raise ValueError(f"a frame of {size} bytes was announced, and {FRAME} are the most: another program?")
+        frame = self._exactly(size)
+        if frame is None:
+            raise ValueError("it ended within a frame")
+        return frame
+
+    def _exactly(self, size: int) -> bytes | None:
+        """So many bytes; None where there is none any more."""
+        found = bytearray(size)
+        room, got = memoryview(found), 0
+        while got < size:
+            try:
+                with self._touching:
+                    count = self._secured.read(size - got, room[got:])
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                self._wait()
+                continue
+            if not count and got:
+                raise ValueError("it ended within a frame")
+            if not count:
+                return None
+            got += int(count)
+        return cast("bytes", found)  # nobody changes it any more, and a copy takes time
+
+    def _wait(self) -> None:
+        """Until something comes. Whoever says nothing at all for too long is gone."""
+        until = time.monotonic() + SILENCE_SECONDS
+        while not _ready(self._secured, select.POLLIN, BEAT_SECONDS, self._woken):
+            if time.monotonic() >= until:
+                raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
+            self._beat()
+        if self._closed:
+            raise LinkError(f"the link to {self.peer} is closed")
+
+    # --- the end ---
+
+    def _end(self, reason: str) -> None:
+        """Nothing goes over this connection any more. The first reason given stays."""
+        self._reason = self._reason or reason
+        self.incoming.end(self._reason)
+        with suppress(OSError):
+            socket.socket.shutdown(self._secured, socket.SHUT_RDWR)  # the method of the plain one: TLS stays over it
+
+    def _say_goodbye(self) -> None:
+        """End our direction, then wait for the peer's end: it has taken everything before that."""
+        with suppress(OSError, ValueError), self._touching:
+            self._secured.unwrap()  # says that this is the end; the answer is not waited for here
+        until = time.monotonic() + FLUSH_SECONDS
+        with suppress(OSError):
+            socket.socket.shutdown(self._secured, socket.SHUT_WR)
+            while (left := until - time.monotonic()) > 0:
+                if _ready(self._secured, select.POLLIN, left) and not os.read(self._secured.fileno(), 1 << 16):
+                    return
+
+    def close(self) -> None:
+        """End the link, after what was sent has gone out and the peer has taken it, or after some seconds."""
+        self._closed = True
+        self.incoming.cut(f"the link to {self.peer} is closed")
+        with self._touching:
+            if not self.over.is_set():
+                os.write(self._wake, b"x")
+        self.over.wait(2 * FLUSH_SECONDS)
+
+
+def _ready(secured: ssl.SSLSocket, events: int, timeout: float, other: int = -1) -> bool:
+    """Whether a socket may be read or written, or another file has something, within so many seconds."""
+    poll = select.poll()
+    poll.register(secured.fileno(), events)
+    if other >= 0:
+        poll.register(other, select.POLLIN)
+    return bool(poll.poll(1000 * timeout))
+
+
+def in_words(error: Exception) -> str:
+    """What an error of the system or of TLS says."""
+    if isinstance(error, ssl.SSLEOFError):
+        return "the other side was stopped, or the line cut"
+    return getattr(error, "strerror", None) or str(error)
