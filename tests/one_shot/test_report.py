@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tacit.align.encoder import Inputs
 from tacit.cli.audit import audit
-from tacit.cli.export import export
+from tacit.cli.predict import export
 from tacit.cli.run import status
 from tacit.company import seals
 from tacit.company.doctor import examine
