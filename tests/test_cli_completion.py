@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli._names import complete, complete_list
+from tacit.cli._options import complete, complete_list
 
 SCRIPT = r"""
 source "$1"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import tacit
 from tacit.audit import attacks, input_attacks
 from tacit.cli import app
-from tacit.cli._topics import _ALIASES, KINDS, find, text_of, topics
+from tacit.cli.explain import _ALIASES, KINDS, find, text_of, topics
 from tacit.errors import UsageError
 from tacit.protect import embedding, gradient
 

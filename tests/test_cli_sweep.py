@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app, main
-from tacit.cli._swept import print_choice, print_files
+from tacit.cli.sweep import _print_choice as print_choice
+from tacit.cli.sweep import _print_files as print_files
 from tacit.errors import UsageError
 from tacit.lab import sweep
 from tacit.lab.choosing import Choice, Point

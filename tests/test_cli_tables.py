@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from tacit.cli._tables import narrow, print_table
+from tacit.cli._show import narrow, print_table
 
 
 def printed(width, *arguments, **options):

@@ -27,7 +27,7 @@ import docs_settings, make_docs
 import tacit
 from tacit.audit import attacks, foresight, live, standard
 from tacit.cli import app
-from tacit.cli._names import attacks as attacks_to_type, protections as protections_to_type
+from tacit.cli._options import attacks as attacks_to_type, protections as protections_to_type
 from tacit.config import Contract, contract_template, meets
 from tacit.contracts import Event, View
 from tacit.errors import UsageError

@@ -1,14 +1,6 @@
 """Tacit: split learning that attacks itself while it trains and keeps the leak under a limit.
 
-The public names, all of them:
-
-Training in one exchange: `one_shot`, and what is sent of labels then: `flips`, `number_flips`, `sums`. Step by step:
-`simulate`, `LabelParty`, `FeatureParty`, `Recorder`. `Folder` for what two companies do. Protections of the gradient:
-`none`, `iso`, `max_norm`, `marvell`, `matched`, `clip`, `chain`, or by name `protection`. Of the labels:
-`randomized_response`; of what embeddings tell about labels: `label_distance_correlation`. Protections of the embedding:
-`distance_correlation`, `adversarial`, `noise_regularization`, `gaussian`, `quantize`, or by name
-`embedding_protection`. Attacks: `attack` by name, `attack_all`, `worst`. Errors: `TacitError` and what is below it in
-`tacit.errors`.
+The public names are those of `__all__`; `docs/ref-api.md` says what each is for.
 """
 
 from __future__ import annotations
@@ -16,71 +8,42 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tacit._version import __version__
+from tacit import plugins
+from tacit._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tacit.audit.attacks import attack
-    from tacit.audit.run import attack_all, worst
-    from tacit.company.folder import Folder
-    from tacit.contracts import View
-    from tacit.cut.feature_party import FeatureParty
-    from tacit.cut.label_party import LabelParty
-    from tacit.cut.simulate import simulate
-    from tacit.errors import TacitError
-    from tacit.one_shot.flips import flips
-    from tacit.one_shot.in_process import one_shot
-    from tacit.one_shot.numbers import number_flips
-    from tacit.one_shot.sums import sums
-    from tacit.protect.embedding import embedding_protection
-    from tacit.protect.embedding.adversarial import adversarial
-    from tacit.protect.embedding.distance_correlation import distance_correlation
-    from tacit.protect.embedding.gaussian import gaussian
-    from tacit.protect.embedding.noise_regularization import noise_regularization
-    from tacit.protect.embedding.quantize import quantize
-    from tacit.protect.gradient import chain, protection
-    from tacit.protect.gradient.clip import clip
-    from tacit.protect.gradient.iso import iso
-    from tacit.protect.gradient.label_distance_correlation import label_distance_correlation
-    from tacit.protect.gradient.marvell import marvell
-    from tacit.protect.gradient.matched import matched
-    from tacit.protect.gradient.max_norm import max_norm
-    from tacit.protect.gradient.none import none
-    from tacit.protect.labels.randomized_response import randomized_response
-    from tacit.wire.record import Recorder
-
-__all__ = [
-    "FeatureParty",
-    "Folder",
-    "LabelParty",
-    "Recorder",
-    "TacitError",
-    "View",
-    "__version__",
-    "adversarial",
-    "attack",
-    "attack_all",
-    "chain",
-    "clip",
-    "distance_correlation",
-    "embedding_protection",
-    "flips",
-    "gaussian",
-    "iso",
-    "label_distance_correlation",
-    "marvell",
-    "matched",
-    "max_norm",
-    "noise_regularization",
-    "none",
-    "number_flips",
-    "one_shot",
-    "protection",
-    "quantize",
-    "randomized_response",
-    "simulate",
-    "sums",
-    "worst",
-]
+    from tacit.audit.attacks import attack as attack
+    from tacit.audit.run import attack_all as attack_all
+    from tacit.audit.run import worst as worst
+    from tacit.company.folder import Folder as Folder
+    from tacit.contracts import View as View
+    from tacit.cut.feature_party import FeatureParty as FeatureParty
+    from tacit.cut.label_party import LabelParty as LabelParty
+    from tacit.cut.simulate import simulate as simulate
+    from tacit.errors import TacitError as TacitError
+    from tacit.one_shot.flips import flips as flips
+    from tacit.one_shot.in_process import one_shot as one_shot
+    from tacit.one_shot.numbers import number_flips as number_flips
+    from tacit.one_shot.sums import sums as sums
+    from tacit.protect.embedding import embedding_protection as embedding_protection
+    from tacit.protect.embedding.adversarial import adversarial as adversarial
+    from tacit.protect.embedding.distance_correlation import distance_correlation as distance_correlation
+    from tacit.protect.embedding.gaussian import gaussian as gaussian
+    from tacit.protect.embedding.noise_regularization import noise_regularization as noise_regularization
+    from tacit.protect.embedding.quantize import quantize as quantize
+    from tacit.protect.gradient import chain as chain
+    from tacit.protect.gradient import protection as protection
+    from tacit.protect.gradient.clip import clip as clip
+    from tacit.protect.gradient.iso import iso as iso
+    from tacit.protect.gradient.label_distance_correlation import (
+        label_distance_correlation as label_distance_correlation,
+    )
+    from tacit.protect.gradient.marvell import marvell as marvell
+    from tacit.protect.gradient.matched import matched as matched
+    from tacit.protect.gradient.max_norm import max_norm as max_norm
+    from tacit.protect.gradient.none import none as none
+    from tacit.protect.labels.randomized_response import randomized_response as randomized_response
+    from tacit.wire.record import Recorder as Recorder
 
 # Where each public name lives. It is imported on first use, so that `tacit --help` does not wait for torch.
 _HOME = {
@@ -114,10 +77,7 @@ _HOME = {
     "sums": "tacit.one_shot.sums",
     "worst": "tacit.audit.run",
 }
-_PACKAGES = (
-    "align", "audit", "contracts", "cut", "dependence", "errors", "lab", "ledger", "models", "one_shot", "party",
-    "protect", "report", "wire",
-)  # fmt: skip
+__all__ = sorted([*_HOME, "__version__", "one_shot"])  # the last is a package that can be called
 
 
 def __getattr__(name: str) -> Any:
@@ -125,10 +85,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value
         return value
-    if name in _PACKAGES:
-        return importlib.import_module(f"tacit.{name}")
-    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    return plugins.module("tacit", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_PACKAGES})
+    return sorted({*__all__, *plugins.names("tacit")})

@@ -33,12 +33,9 @@ def as_bytes(part: Buffer) -> memoryview:
 
 @contextmanager
 def storing(path: Path, act: str = "written", needed: int = 0) -> Iterator[None]:
-    """Whatever the system refuses in here is a `StorageError` about this file.
+    """Whatever the system refuses in here is a `StorageError`: this file can't be "written", "synced", "opened".
 
-    Args:
-        path: of the file or folder.
-        act: what can't be done to it: "written", "synced", "opened".
-        needed: bytes that were to be written; a full disk then says how many of them there are.
+    Where some bytes are needed, a full disk says how many of them there are.
     """
     try:
         yield
@@ -124,13 +121,7 @@ def locked(
     *,
     patience: float = 0.0,
 ) -> int:
-    """Open and lock a file; the lock ends with the process, however it ends.
-
-    Args:
-        path: the file.
-        busy: what to say where another process has locked it, and what to do then.
-        patience: seconds that the other process may take to let it go.
-    """
+    """Open and lock a file, waiting so many seconds for another process; the lock ends with ours, however that ends."""
     with storing(path, "opened"):
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     until = time.monotonic() + patience
@@ -154,10 +145,7 @@ def _private(path: str, flags: int) -> int:
 def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = True) -> None:
     """Write a file anew, for its owner alone: a reader sees the old one or the new one, never a part.
 
-    Args:
-        path: the file.
-        write: writes the content to a file that is open in binary mode.
-        durable: whether it must be on the disk, under its name, when this returns.
+    A durable one is on the disk, under its name, when this returns.
     """
     part = path.with_name(path.name + ".part")
     with storing(path):
@@ -177,12 +165,9 @@ def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = T
 
 
 def append_line(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> None:
-    """Add a line of JSON to a file; where a crash has cut the last one short, on a line of its own.
+    """Add a line of JSON to a file, its owner's alone; where a crash has cut the last one short, on a line of its own.
 
-    Args:
-        path: the file; a new one is its owner's alone.
-        content: what the line says.
-        durable: whether it must be on the disk when this returns.
+    A durable one is on the disk when this returns.
     """
     text = json.dumps(content).encode() + b"\n"
     new = durable and not path.exists()

@@ -1,8 +1,7 @@
 """Finding plugins by listing a package: one public file is one plugin, and the file's name is the plugin's name.
 
 A plugin is a function of its file's name, which makes the protection or the attack, and beside it a record `FACTS` of
-what others need to know before they make one. Nothing else names it: settings, sweeps, gates, the ledger, the command
-line and the docs list the package.
+what others need to know before they make one. Nothing else names it.
 """
 
 from __future__ import annotations

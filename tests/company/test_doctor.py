@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import threading
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,8 +14,7 @@ from packaging.specifiers import SpecifierSet
 
 from tacit.company import doctor
 from tacit.company.doctor import machine
-from tacit.company.doctor.finding import of_error
-from tacit.company.doctor.network import reach
+from tacit.company.doctor.machine import of_error, reach
 from tacit.company.folder import Folder, create
 from tacit.company.meeting import alignment_limits
 from tacit.errors import UsageError
@@ -62,7 +62,7 @@ def test_without_a_folder_the_machine_alone_is_looked_at():
     assert [one.name for one in found] == MACHINE
     assert all(one.verdict != "problem" for one in found), found
     assert [done for _, done, _ in told] == [1, 2, 3, 4, 5]
-    assert json.dumps([one.as_dict() for one in found])
+    assert json.dumps([asdict(one) for one in found])
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
-from tacit.company.gate import GATE
 from tacit.company.label_run import build_label_party
-from tacit.company.run_record import OVERRIDES, overrides
+from tacit.company.run_files import GATE, OVERRIDES
+from tacit.company.run_record import overrides
 from tacit.company.seals import write_report
 from tacit.errors import LimitError, StorageError, UsageError
 from tacit.serve.halves import load_scorer

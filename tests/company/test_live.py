@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tacit.align.batches import Plan, Task, digest
-from tacit.company.guard import LIVE, Watch, look_at_embeddings, look_at_gradients, looks
+from tacit.company.guard import Watch, look_at_embeddings, look_at_gradients, looks
+from tacit.company.run_files import LIVE
 from tacit.config import Contract, Live, Record
 from tacit.contracts import Message
 from tacit.cut.feature_party import FeatureParty

@@ -6,9 +6,8 @@ import pytest
 
 from tacit.company import sealed_log
 from tacit.company.folder import Folder
-from tacit.company.gate import GATE
-from tacit.company.guard import LIVE
-from tacit.company.run_record import OVERRIDES, broken, overrides, with_records
+from tacit.company.run_files import GATE, LIVE, OVERRIDES
+from tacit.company.run_record import broken, overrides, with_records
 from tacit.errors import StorageError
 from tacit.views.report.document import Leak, Report, Subject, Worst
 

@@ -14,8 +14,9 @@ from tacit.company import sealed_log, seals
 from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.folder import Folder
-from tacit.company.gate import GATE, decisions
-from tacit.company.run_record import OVERRIDES, overrides
+from tacit.company.gate import decisions
+from tacit.company.run_files import GATE, OVERRIDES
+from tacit.company.run_record import overrides
 from tacit.errors import LimitError, StorageError
 from tacit.views.report.document import Leak, Report, Subject, Worst
 from tacit.views.report.rendering import write

@@ -302,8 +302,8 @@ def test_a_network_learns_without_labels_from_all_rows_that_its_owner_has(compan
     companies.align()
     sound(companies.train())
     folder = companies.folder("airport")
-    rows, contract = aligned(folder), folder.one_shot
-    every, known = every_row(folder, contract, rows, 1200), own_inputs(folder, contract, rows, 1200)
+    rows = aligned(folder)
+    every, known = every_row(folder, rows), own_inputs(folder, rows)
     assert (len(every), len(known)) == (1800, 1500)
     assert all(torch.equal(a[:1500], b) for a, b in zip(every.tensors, known.tensors, strict=True))
     assert (companies.run("airport") / "inputs of all rows").exists(), "it learnt from them"

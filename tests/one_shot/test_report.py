@@ -15,11 +15,10 @@ from typer.testing import CliRunner
 
 from tacit.align.encoder import Inputs
 from tacit.cli.audit import audit
-from tacit.cli.export import export
+from tacit.cli.predict import export
 from tacit.cli.run import status
 from tacit.company import seals
 from tacit.company.doctor import examine
-from tacit.company.one_shot_common import columns_of
 from tacit.company.one_shot_report import _fisher, exchange_report
 from tacit.errors import LimitError, UsageError
 from tacit.one_shot.coins import Coins, counted_keys
@@ -217,12 +216,12 @@ def test_noise_behind_a_smooth_bottom_bounds_unbiased_decoders_and_nothing_else_
     inputs = Inputs(torch.zeros(500, 1, dtype=torch.int64), numbers, (4,))
     bottom = NetworkBottom(_Smooth(), np.eye(2))
     form = {"width": 2, "ranks": 256, "noise": 3.0}
-    bound, why = _fisher(folder, form, bottom, inputs, columns_of(folder), 500)
+    bound, why = _fisher(folder, form, bottom, inputs, 500)
     spread = numbers.std(dim=0, correction=0)
     assert bound == pytest.approx({"wind": float(9 * spread[0] ** 2), "rain": float(9 * spread[1] ** 2)}, rel=1e-4)
     assert why == ""
     for changed, other in (({**form, "noise": 0.0}, bottom), (form, None)):
-        bound, why = _fisher(folder, changed, other, inputs, columns_of(folder), 500)
+        bound, why = _fisher(folder, changed, other, inputs, 500)
         assert bound == {}
         assert why
 

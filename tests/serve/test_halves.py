@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from tacit.company import sealed_log
-from tacit.company.run_record import OVERRIDES, overrides
+from tacit.company.run_files import OVERRIDES
+from tacit.company.run_record import overrides
 from tacit.errors import DataError, LimitError, StorageError, UsageError
 from tacit.serve.halves import load_embedder, load_scorer, pin
 

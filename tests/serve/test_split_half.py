@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from tacit.company import sealed_log
 from tacit.company.folder import Folder
-from tacit.company.gate import GATE
+from tacit.company.run_files import GATE
 from tacit.errors import DataError, ProtocolError, UsageError
 from tacit.serve.halves import load_embedder, load_scorer
 

@@ -12,19 +12,15 @@ from tacit.cli._ending import DEBUG, Verbs, end_with
 from tacit.cli._options import flag
 from tacit.cli.audit import audit
 from tacit.cli.conformance import conformance
-from tacit.cli.dashboard import dashboard
 from tacit.cli.days import days
 from tacit.cli.demo import demo
-from tacit.cli.doctor import doctor
-from tacit.cli.explain import explain
-from tacit.cli.export import export
+from tacit.cli.explain import doctor, explain
 from tacit.cli.ledger import ledger
-from tacit.cli.predict import predict
+from tacit.cli.predict import export, predict, serve
 from tacit.cli.run import align, status, train
-from tacit.cli.serve import serve
 from tacit.cli.setup import contract, init, rotate, trust
 from tacit.cli.sweep import choose, sweep
-from tacit.cli.track import track
+from tacit.cli.watch import dashboard, track
 
 app = typer.Typer(
     name="tacit", cls=Verbs, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False,

@@ -85,8 +85,11 @@ def _told(error: Exception) -> tuple[str, int]:
         return _misuse(error), USAGE
     if isinstance(error, StopError | typer.Abort):
         return str(error) or "interrupted", INTERRUPTED
-    if isinstance(error, OSError):
-        return _refused(error), USAGE
+    if isinstance(error, OSError):  # what the system refuses, to which file, and what to look at
+        where = f"{error.filename}: " if error.filename is not None else ""
+        owned = isinstance(error, PermissionError)
+        remedy = "look at who owns it" if owned else "look at the disk, and at what is there"
+        return f"{where}{error.strerror or error}: {remedy}, then give the same command again", USAGE
     return _bug(error), BUG
 
 
@@ -107,15 +110,7 @@ def _misuse(error: Any) -> str:
     return f"{said}{'' if said.endswith('?') else ';'} see `{path} --help`"
 
 
-def _refused(error: OSError) -> str:
-    """What the system refuses, to which file, and what to look at."""
-    where = f"{error.filename}: " if error.filename is not None else ""
-    remedy = "look at who owns it" if isinstance(error, PermissionError) else "look at the disk, and at what is there"
-    return f"{where}{error.strerror or error}: {remedy}, then give the same command again"
-
-
 def _bug(error: Exception) -> str:
-    """Something that we did not foresee: where, and how to see all of it."""
     frames = traceback.extract_tb(error.__traceback__)
     package = Path(__file__).parents[1]
     ours = [frame for frame in frames if Path(frame.filename).is_relative_to(package)] or frames

@@ -14,8 +14,7 @@ import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._options import flag, option
-from tacit.cli._show import leak, make_folder
-from tacit.cli._tables import print_table
+from tacit.cli._show import leak, make_folder, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
 
@@ -95,7 +94,6 @@ def sweep_exchange(asked: Asked, exchange: Exchange, out: Path, *, as_json: bool
 
 
 def _tried(asked: Asked, search: Search, out: Path, threads: int | None, *, quiet: bool) -> tuple[list[Point], int]:
-    """Load and try, with one bar: the settings over all seeds, and how many training rows there are."""
     make_folder(out)
     kept = f"what was tried is kept in {out}: the same command goes on"
     with interruptible(lambda: kept), one_bar(quiet=quiet, first=f"loading {asked.data}", unit="settings") as show:
@@ -112,7 +110,6 @@ def _show(
     asked: Asked, points: Sequence[Point], rows: int, search: Search, path: Path, advice: Advice | None,
     *, as_json: bool,
 ) -> None:  # fmt: skip
-    """The picture, and a document or a table with the advice."""
     from tacit.lab.one_shot.drawing import draw, draw_page
 
     title = f"{asked.data}, {rows:,} training rows, label limit {search.label_limit:g}"
@@ -128,7 +125,6 @@ def _show(
 
 
 def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
-    """The table, then the advice."""
     from tacit.lab.one_shot.advising import spelled
 
     limit, chosen = (None, None) if advice is None else (advice.feature_limit, advice.chosen)

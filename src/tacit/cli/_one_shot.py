@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli._show import figures, plain
-from tacit.cli._tables import console, print_table
+from tacit.cli._show import console, figures, plain, print_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,28 +20,20 @@ if TYPE_CHECKING:
 _SHOWN = 8  # columns of a table, the most readable first
 
 
-def as_document(outcome: LabelOutcome | FeatureOutcome) -> dict[str, Any]:
-    """Everything as values that JSON has."""
-    from tacit.company.one_shot_label import LabelOutcome
-
-    told = {"run": outcome.folder.name, "mode": "one_shot", "folder": str(outcome.folder), "report": _page(outcome)}
-    if isinstance(outcome, LabelOutcome):
-        return {
-            **told,
-            "figures": outcome.figures,
-            "alone": outcome.alone,
-            "certificate": outcome.certificate.as_dict(),
-            "received_bytes": outcome.received,
-        }
-    return {**told, "audit": outcome.audit, "form": outcome.form, "sent_bytes": outcome.sent, "heard": outcome.heard}
-
-
 def print_outcome(outcome: LabelOutcome | FeatureOutcome, *, as_json: bool, quiet: bool) -> None:
     """Print it for people, or as one document."""
     from tacit.company.one_shot_label import LabelOutcome
 
+    where = outcome.folder
+    told: dict[str, Any] = {"run": where.name, "mode": "one_shot", "folder": str(where), "report": _page(outcome)}
+    if isinstance(outcome, LabelOutcome):
+        certificate = outcome.certificate.as_dict()
+        told |= {"figures": outcome.figures, "alone": outcome.alone, "certificate": certificate}
+        told["received_bytes"] = outcome.received
+    else:
+        told |= {"audit": outcome.audit, "form": outcome.form, "sent_bytes": outcome.sent, "heard": outcome.heard}
     if as_json:
-        typer.echo(json.dumps(as_document(outcome)))
+        typer.echo(json.dumps(told))
     elif isinstance(outcome, LabelOutcome):
         _print_label(outcome, quiet=quiet)
     else:
@@ -66,25 +57,19 @@ def _print_label(outcome: LabelOutcome, *, quiet: bool) -> None:
 
 
 def _print_features(outcome: FeatureOutcome, *, quiet: bool) -> None:
-    from tacit.views.report.words import count
+    from tacit.views.report.words import form_in_words
 
     _print_columns(
         (one["column"], one["question"], one["given"], one["read"]["value"], one["read"]["high"])
         for one in outcome.audit["findings"]  # largest upper end first
         if one["counted"]
     )
-    if quiet:
-        return
-    form = outcome.form
-    screen = console(100)
-    screen.print(
-        f"{outcome.sent:,} bytes were sent, once: {count(int(form['width']), 'number')} a row in {form['ranks']:g}"
-        " ranks"
-        + (f", under noise of {form['noise']:g}." if form["noise"] else ".")
-        + " This is a measurement, by decoders that know some of the rows; the report is"
-        f" {_page(outcome)}",
-        soft_wrap=True,
-    )
+    if not quiet:
+        console(100).print(
+            f"{outcome.sent:,} bytes were sent, once: {form_in_words(outcome.form)}. This is a measurement, by "
+            f"decoders that know some of the rows; the report is {_page(outcome)}",
+            soft_wrap=True,
+        )
 
 
 def _print_columns(findings: Iterable[tuple[str, str, bool, float, float]]) -> None:
@@ -109,7 +94,7 @@ def _page(outcome: LabelOutcome | FeatureOutcome) -> str:
 
 def print_exchange(run: dict[str, Any]) -> None:
     """What a status says of an exchange: the certificate or the form, figures, and what left."""
-    from tacit.views.report.words import count
+    from tacit.views.report.words import form_in_words
 
     told = run.get("certificate")
     if told is not None:
@@ -119,11 +104,7 @@ def print_exchange(run: dict[str, Any]) -> None:
         )
     form = run.get("release")
     if form is not None:
-        noise = f", noise {form['noise']:g}" if form["noise"] else ""
-        typer.echo(
-            f"  embedding: {count(form['width'], 'number')} a row in {form['ranks']} ranks{noise}; decoders read at "
-            f"most {form['worst']:.3f} of anything"
-        )
+        typer.echo(f"  embedding: {form_in_words(form)}; decoders read at most {form['worst']:.3f} of anything")
     for line in run.get("history", []):
         if figures(line):
             typer.echo(plain(f"  private model: {figures(line).replace('_', ' ')}"))

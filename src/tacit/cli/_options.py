@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from tacit.cli._names import complete, complete_list, data_sets, protections
 from tacit.errors import UsageError
+from tacit.plugins import names
 
 if TYPE_CHECKING:
     from tacit.lab.data.rows import Data
@@ -32,6 +32,35 @@ def option(told: str, metavar: str | None = None, *names: str, **more: Any) -> A
 def argument(told: str, metavar: str, **more: Any) -> Any:
     """What stands behind the verb without a name."""
     return typer.Argument(help=told, metavar=metavar, show_default=False, **more)
+
+
+# --- names that the shell completes, listed without importing what they name ------------------------------------------
+
+protections = functools.partial(names, "tacit.protect.gradient")
+attacks = functools.partial(names, "tacit.audit.attacks")
+
+
+def data_sets() -> list[str]:
+    """Those that the lab knows by name."""
+    from tacit.lab.data import SOURCES
+
+    return sorted(SOURCES)
+
+
+def complete(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What typer asks for the values of an option that takes one of these names."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+def complete_list(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """The same for an option that takes several, with commas between them."""
+
+    def found(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        taken = before.split(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last) and name not in taken]
+
+    return found
 
 
 # --- of every verb ---------------------------------------------------------------------------------------------------

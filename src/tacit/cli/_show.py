@@ -1,7 +1,12 @@
-"""What several commands show alike: digests, leaks, reports."""
+"""What several commands show alike: answers, tables, digests, leaks, reports.
+
+Tables fit the terminal: lines are broken between words, figures and names never; else a table has parts.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +14,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tacit.cli._tables import print_table
 from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tacit.lab.trial import Trial
     from tacit.views.report.document import Report
+
+_LONGEST = 30  # a word up to here is never broken
+_SHORTEST = 8  # what is left of a column of words on the smallest screen
+
+
+def tell(document: object, brief: str, words: str, *, as_json: bool, quiet: bool) -> None:
+    """Say something in one of three forms: as JSON, in brief, or in words with advice."""
+    typer.echo(json.dumps(document) if as_json else brief if quiet else words)
 
 
 def make_folder(path: Path) -> None:
@@ -121,3 +135,80 @@ def _words(report: Report) -> str:
     if report.verdict == "held":
         return f"The limit {report.limit:g} holds against everything that was tried"
     return f"Whether the limit {report.limit:g} holds could not be judged: see what was not tested"
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def console(most: int | None = None) -> Console:
+    """The terminal, as wide as it is or at most so wide; numbers keep the colour that they are given."""
+    from rich.console import Console
+
+    made = Console(highlight=False)
+    if most is not None:
+        made.width = min(made.width, most)
+    return made
+
+
+def narrow(spelled: str) -> str:
+    """An attack or protection, as a cell, with its options on lines of their own, for a narrow column."""
+    from rich.markup import escape
+
+    return escape(spelled).replace("(", "\n(").replace(", ", ",\n")
+
+
+def print_table(
+    title: str | None, head: Sequence[str], rows: Sequence[Sequence[str] | None], *, words: Sequence[int] = (0,),
+    on: Console | None = None,
+) -> None:  # fmt: skip
+    """Print a table; where its columns do not fit beside each other, as several that all begin with the first one.
+
+    Cells may hold markup; a row of None is a line between two parts. `words` are the places of columns whose cells are
+    words, on as many lines as it takes; all others hold figures.
+    """
+    from rich import box
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = on or console()
+    first, *rest = range(len(head))
+    widths, least = dict[int, int](), dict[int, int]()
+    for place, name in enumerate(head):
+        cells = [name, *(row[place] for row in rows if row)]
+        lines = [line for cell in cells for line in Text.from_markup(cell).plain.split("\n")]
+        widths[place] = least[place] = max(map(cell_len, lines))
+        if place in words:  # no narrower than the longest word, unless that is longer than any should be
+            found = [word for cell in cells for word in Text.from_markup(_loose(cell)).plain.split()]
+            least[place] = min(_LONGEST, max(map(cell_len, found), default=1))
+
+    def spare(given: dict[int, int], places: Sequence[int]) -> int:
+        """What these columns leave of the screen, with their lines and margins; below 0 where they do not fit."""
+        return screen.width - 1 - sum(given[place] + 3 for place in places)
+
+    parts: list[list[int]] = [[]]
+    for place in rest:
+        if parts[-1] and spare(least, (first, *parts[-1], place)) < 0:
+            parts.append([])
+        parts[-1].append(place)
+    for number, part in enumerate(parts):
+        places, given = [first, *part], dict(least)
+        made = Table(box=box.SIMPLE_HEAD, title=title if number == 0 else None)
+        for place in places:  # what is left goes to the words, from the left; what is missing on a tiny screen, too
+            if place in words:
+                more = min(widths[place] - least[place], spare(given, places))
+                given[place] = max(min(_SHORTEST, least[place]), given[place] + more)
+                made.add_column(head[place], overflow="fold", width=given[place])
+            else:
+                made.add_column(head[place], justify="right", no_wrap=True)
+        for row in rows:
+            if row is None:
+                made.add_section()
+            else:
+                made.add_row(*(row[at] if given[at] == widths[at] else _loose(row[at]) for at in places))
+        screen.print(made)
+
+
+def _loose(cell: str) -> str:
+    """Names with places to break them at: before their options, and between these."""
+    return re.sub(r"(?<=\w)\((?=\w)", " (", re.sub(r",(?=[a-z])", ", ", cell))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from tacit.cli._names import complete
 from tacit.cli._one_shot import print_report as print_exchange_report
-from tacit.cli._options import Folder, Json, Quiet, Run, option
+from tacit.cli._options import Folder, Json, Quiet, Run, complete, option
 from tacit.cli._show import making_folder, print_report
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
@@ -21,17 +19,6 @@ if TYPE_CHECKING:
     from tacit.views.report.document import Report
 
 _SPELLED = "a file, or FILE:NAME where it holds several things"
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What is to be audited: a run of ours, or somebody else's files."""
-
-    where: Path | None
-    files: dict[str, str | None]
-    side: Literal["features", "label"] | None
-    limit: float | None
-    batch_size: int
 
 
 def audit(  # typer reads each option from a parameter
@@ -86,7 +73,12 @@ def audit(  # typer reads each option from a parameter
         "inputs": inputs,
     }  # fmt: skip
     where = _where(run, folder, [name for name, value in files.items() if value is not None], out)
-    report, paths = _audited(_Asked(where, files, _side(side), limit, batch_size), out, quiet=quiet)
+    if side not in (None, "features", "label"):
+        raise UsageError(
+            f"--side {side} is unknown: it is `features`, who is after labels, or `label`, who is after features"
+        )
+    looking = cast('Literal["features", "label"] | None', side)
+    report, paths = _audited(where, {**files, "batch_size": batch_size}, looking, limit, out, quiet=quiet)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     elif report.exchange is not None:
@@ -111,30 +103,21 @@ def _where(run: Path | None, folder: Path | None, given: list[str], out: Path | 
     return where
 
 
-def _audited(asked: _Asked, out: Path | None, *, quiet: bool) -> tuple[Report, tuple[Path, Path]]:
-    """Attack, and write the report."""
+def _audited(
+    where: Path | None, files: dict[str, Any], side: Literal["features", "label"] | None, limit: float | None,
+    out: Path | None, *, quiet: bool,
+) -> tuple[Report, tuple[Path, Path]]:  # fmt: skip
     from tacit.company.audit import audit_files, audit_run, find_run
     from tacit.company.seals import write_report
     from tacit.views.report.rendering import write
 
-    run = None if asked.where is None else find_run(asked.where)[1]
+    run = None if where is None else find_run(where)[1]
     target = out if out is not None else run or Path()
     repeat = (shlex.join(["tacit", *sys.argv[1:]]),)
     with making_folder(target), one_bar(quiet=quiet, first="reading", unit="attacks") as show:
-        if asked.where is None:
-            report = audit_files(
-                side=asked.side or "features", limit=asked.limit, repeat=repeat, progress=show,
-                batch_size=asked.batch_size, **asked.files,
-            )  # fmt: skip
+        if where is None:
+            report = audit_files(side=side or "features", limit=limit, repeat=repeat, progress=show, **files)
         else:
-            report = audit_run(asked.where, side=asked.side, limit=asked.limit, repeat=repeat, progress=show)
+            report = audit_run(where, side=side, limit=limit, repeat=repeat, progress=show)
     own = run is not None and target.resolve() == run.resolve()
     return report, write_report(report, run or target) if own else write(report, target)
-
-
-def _side(side: str | None) -> Literal["features", "label"] | None:
-    if side not in (None, "features", "label"):
-        raise UsageError(
-            f"--side {side} is unknown: it is `features`, who is after labels, or `label`, who is after features"
-        )
-    return cast('Literal["features", "label"] | None', side)

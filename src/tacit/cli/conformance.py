@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli._names import complete
-from tacit.cli._options import Json, Quiet, argument, flag, option
-from tacit.cli._show import attack_rows, leak, make_folder
-from tacit.cli._tables import console, narrow, print_table
+from tacit.cli._options import Json, Quiet, argument, complete, flag, option
+from tacit.cli._show import attack_rows, console, leak, make_folder, narrow, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tacit.lab.conformance import Conformance
-    from tacit.testing import Outcome
 
 
 def conformance(  # typer reads each option from a parameter
@@ -93,44 +90,32 @@ def options_of(pairs: list[str]) -> dict[str, object]:
 
 
 def _print(found: Conformance) -> None:
+    from rich.markup import escape
+
     screen = console(110)
     rows = []
     for one in found.outcomes:
         mark = "[green]passed[/green]" if one.passed else "[red]FAILS[/red]"
-        rows.append([one.name.replace("_", " "), mark, _escaped(one.detail if one.passed else "see below")])
+        rows.append([one.name.replace("_", " "), mark, escape(one.detail if one.passed else "see below")])
     print_table(
-        f"{_escaped(found.loaded.spelled)} and the contract", ["check", "", "what was tried"], rows,
+        f"{escape(found.loaded.spelled)} and the contract", ["check", "", "what was tried"], rows,
         words=(0, 2), on=screen,
     )  # fmt: skip
     _print_attacked(screen, found)
     _print_read(screen, found)
     failed = [one for one in found.outcomes if not one.passed]
     for one in failed:
-        _print_failure(screen, one)
+        screen.print(f"[red bold]{one.name.replace('_', ' ')}[/red bold]")
+        said = {"asked": one.asks, "expected": one.expected, "happened": one.detail, "to do": one.remedy}
+        for name, text in said.items():
+            screen.print(f"  [bold]{name}[/bold]: {escape(text or '')}")
+        screen.print()
     screen.print(
         f"{len(failed)} of {len(found.outcomes)} checks fail." if failed else f"All {len(found.outcomes)} checks pass.",
         style="red" if failed else "green",
     )
     if not failed and found.limit is None and found.data is not None:
         screen.print("Attacks were not judged: give a --limit to hold them against.")
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
-def _print_failure(screen: Console, one: Outcome) -> None:
-    screen.print(f"[red bold]{one.name.replace('_', ' ')}[/red bold]")
-    for name, text in (
-        ("asked", one.asks),
-        ("expected", one.expected),
-        ("happened", one.detail),
-        ("to do", one.remedy),
-    ):
-        screen.print(f"  [bold]{name}[/bold]: {_escaped(text or '')}")
-    screen.print()
 
 
 def _print_attacked(screen: Console, found: Conformance) -> None:
@@ -147,7 +132,7 @@ def _print_attacked(screen: Console, found: Conformance) -> None:
     if limit is not None:
         rows.append([f"[bold]holds {limit:g}", *("yes" if one.holds(limit) else "no" for one in found.attacked)])
     rows.append(["test AUC of the model", *(f"{one.test_auc:.3f}" for one in found.attacked)])
-    head = ["attack", *(_escaped(narrow(one.protection)) for one in found.attacked)]
+    head = ["attack", *(narrow(one.protection) for one in found.attacked)]
     print_table(f"What attacks reach on {found.data} (leak AUC)", head, rows, on=screen)
     if limit is not None:
         beside = found.attacked[1:]
@@ -168,5 +153,5 @@ def _print_read(screen: Console, found: Conformance) -> None:
         for place, finding in enumerate(found.read[0].findings)
     ]
     rows += [None, ["test AUC of the model", *(f"{one.test_auc:.3f}" for one in found.read)]]
-    head = ["attack", *(_escaped(narrow(one.protection)) for one in found.read)]
+    head = ["attack", *(narrow(one.protection) for one in found.read)]
     print_table(f"What decoders read of the inputs of {found.data}, up to", head, rows, on=screen)

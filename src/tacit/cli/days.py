@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli._options import Json, Lab, Protect, Quiet, Seeds, option, spread
-from tacit.cli._show import leak, make_folder
-from tacit.cli._swept import left_out
-from tacit.cli._tables import print_table
+from tacit.cli._show import leak, make_folder, print_table
+from tacit.cli.sweep import left_out
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
 
@@ -65,7 +64,10 @@ def days(
             progress=lambda done, total: show(f"training {len(settings)} settings by day", done, total),
         )  # fmt: skip
     numbers, picture = _written(table, target, loaded.name, period)
-    found = _means(numbers)
+    import polars as pl
+
+    mean = numbers.group_by("setting", maintain_order=True).agg(pl.col("seeds").first(), pl.col(_COLUMNS).mean())
+    found = mean.to_dicts()
     if as_json:
         typer.echo(json.dumps([{**one, "skipped": loaded.skipped} for one in found], indent=2))
         return
@@ -76,7 +78,6 @@ def days(
 
 
 def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple[pl.DataFrame, Path]:
-    """The results and their picture: the numbers that are drawn, and its path."""
     from tacit.disk import replaced
     from tacit.lab.daily import drawn_days, numbers_by_day
     from tacit.lab.sweeping.results import write
@@ -87,14 +88,6 @@ def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple
     picture = drawn_days(numbers, _COLUMNS, f"{data} by day: each tested before it is trained on")
     replaced(target / "days.svg", lambda file: file.write(picture.encode()), durable=False)
     return numbers, target / "days.svg"
-
-
-def _means(numbers: pl.DataFrame) -> list[dict[str, Any]]:
-    """For each setting the means over all days."""
-    import polars as pl
-
-    mean = numbers.group_by("setting", maintain_order=True).agg(pl.col("seeds").first(), pl.col(_COLUMNS).mean())
-    return mean.to_dicts()
 
 
 def _print(found: list[dict[str, Any]], data: str, count: int, period: int) -> None:

@@ -12,8 +12,7 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli._options import Json, Quiet, flag, option
-from tacit.cli._show import attack_rows, leak, make_folder
-from tacit.cli._tables import console, narrow, print_table
+from tacit.cli._show import attack_rows, console, leak, make_folder, narrow, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
 
@@ -122,19 +121,19 @@ def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) 
         ["features: read of its categories, mean", f"{audit['codes']:.1%}"],
         ["features: most read of any one thing, at most", f"{audit['worst']:.1%}"],
         None,
-        *(
-            line
-            for name, value in told["figures"].items()
-            for line in (
-                [f"[bold]{spelled(name)} of the airline's model", f"[bold]{value:.3f}"],
-                ["without the airport", f"{told['alone'][name]:.3f}"],
-            )
-        ),
-        None,
-        ["bytes sent, labels and embedding", f"{sent['labels']:,} + {sent['embedding']:,}"],
     ]
+    for name, value in told["figures"].items():
+        rows.append([f"[bold]{spelled(name)} of the airline's model", f"[bold]{value:.3f}"])
+        rows.append(["without the airport", f"{told['alone'][name]:.3f}"])
+    rows += [None, ["bytes sent, labels and embedding", f"{sent['labels']:,} + {sent['embedding']:,}"]]
     print_table("One exchange between an airline and an airport", ["what", "figure"], rows)
-    _print_scored(told["scored"])
+    known = {True: "an hour late", False: "not late"}
+    scored: list[list[str]] = []
+    for one in told["scored"]:
+        scores = (" ".join(f"{value:.3f}" for value in one[name]) for name in ("score", "alone"))
+        truth = known[one["truth"]] if isinstance(one["truth"], bool) else str(one["truth"])
+        scored.append([f"{one['flight_id']}, {one['carrier']} to {one['dest']}", *scores, truth])
+    print_table("Three flights that nobody trained on", ["flight", "score", "without the airport", "in truth"], scored)
     if quiet:
         return
     form = told["form"]
@@ -157,20 +156,6 @@ def _print_one_exchange(told: dict[str, Any], out: Path | None, *, quiet: bool) 
         f"What left, every coin drawn again: tacit ledger --folder {airline} --check",
     ):
         screen.print(line, markup=False, soft_wrap=True)
-
-
-def _print_scored(flights: list[dict[str, Any]]) -> None:
-    """What both halves say of flights that nobody was trained on, and what came of them."""
-    known = {True: "an hour late", False: "not late"}
-    rows = [
-        [
-            f"{one['flight_id']}, {one['carrier']} to {one['dest']}",
-            *(" ".join(f"{value:.3f}" for value in one[name]) for name in ("score", "alone")),
-            known[one["truth"]] if isinstance(one["truth"], bool) else str(one["truth"]),
-        ]
-        for one in flights
-    ]
-    print_table("Three flights that nobody trained on", ["flight", "score", "without the airport", "in truth"], rows)
 
 
 def _print_two_companies(told: dict[str, Any], out: Path | None, *, quiet: bool) -> None:
@@ -212,10 +197,7 @@ def _print_two_companies(told: dict[str, Any], out: Path | None, *, quiet: bool)
 
 
 def _print_comparison(rows: list[Trial], *, quiet: bool) -> None:
-    head = ["attack"]
-    for row in rows:
-        name, _, options = row.protection.removesuffix(")").partition("(")
-        head.append("\n".join([name, *options.split(", ")]))
+    head = ["attack", *(row.protection.removesuffix(")").replace("(", "\n").replace(", ", "\n") for row in rows)]
     lines = [
         *attack_rows(rows),
         None,

@@ -1,17 +1,17 @@
-"""The verb ledger."""
+"""The verb ledger: the ledger of split training, and the books of what left in one exchange and for predictions."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli._coins import print_coins, print_shipments, shipped_of, told_of
 from tacit.cli._options import Folder, Json, Quiet, Run, flag, party_of
-from tacit.cli._show import leak, plain
-from tacit.cli._tables import console, print_table
+from tacit.cli._show import console, leak, plain, print_table
 from tacit.cli.predict import predicted_of, print_predictions
 from tacit.errors import UsageError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _WIDEST = 40  # signs of the longest bar
 _BARS = 12  # lines of the histogram, at most
+_CHARGES = 6  # lines of charges, the largest first
 
 
 def ledger(
@@ -45,38 +46,30 @@ def ledger(
     from tacit.ledger.ledger import Ledger
 
     party = party_of(run, folder)
-    where = party / "ledger"
-    coins, shipped, predicted = told_of(party, check=check), shipped_of(party), predicted_of(party)
-    if not (where / "log").exists():
-        if coins is None and shipped is None:
-            raise UsageError(f"{party} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
-        if as_json:
-            typer.echo(json.dumps({"coins": coins, "embeddings": shipped, "predictions": predicted}, indent=2))
-        else:
-            _print_books(coins, shipped, predicted, quiet=quiet)
-        return
-    book = Ledger(where)
-    checked = book.check() if check else None
-    found = book.summary()
+    coins, shipped, predicted = _coins_of(party, check=check), _shipped_of(party), predicted_of(party)
+    found: Summary | None = None
+    checked: Checked | None = None
+    if (party / "ledger" / "log").exists():
+        book = Ledger(party / "ledger")
+        checked = book.check() if check else None
+        found = book.summary()
+    elif coins is None and shipped is None:
+        raise UsageError(f"{party} has no ledger yet: `tacit train` makes one; say whose folder with --folder")
     if as_json:
         books = {"coins": coins, "embeddings": shipped, "predictions": predicted}
-        typer.echo(json.dumps({**_plain(found, checked), **books}, indent=2))
+        typer.echo(json.dumps(books if found is None else {**_plain(found, checked), **books}, indent=2))
     else:
-        _print(found, checked, quiet=quiet)
-        _print_books(coins, shipped, predicted, quiet=quiet)
-    if found.budget is not None and found.worst_case is not None and found.worst_case > found.budget:
+        if found is not None:
+            _print(found, checked, quiet=quiet)
+        if coins is not None:
+            _print_coins(coins, quiet=quiet)
+        if shipped is not None:
+            _print_shipments(shipped)
+        if predicted:
+            print_predictions(predicted)
+    worst, budget = (None, None) if found is None else (found.worst_case, found.budget)
+    if worst is not None and budget is not None and worst > budget:
         raise typer.Exit(1)
-
-
-def _print_books(
-    coins: dict[str, Any] | None, shipped: dict[str, Any] | None, predicted: list[dict[str, Any]], *, quiet: bool
-) -> None:
-    if coins is not None:
-        print_coins(coins, quiet=quiet)
-    if shipped is not None:
-        print_shipments(shipped)
-    if predicted:
-        print_predictions(predicted)
 
 
 def _plain(found: Summary, checked: Checked | None) -> dict[str, Any]:
@@ -135,11 +128,71 @@ def _bars(visits: dict[int, int], widest: int) -> list[tuple[str, int, str]]:
     for count, examples in visits.items():
         sums[(count - 1) // width] = sums.get((count - 1) // width, 0) + examples
     most = max(sums.values())
-    return [
-        (
-            str(place + 1) if width == 1 else f"{place * width + 1} to {(place + 1) * width}",
-            examples,
-            "█" * -(-examples * widest // most),
+    lines = []
+    for place, examples in sorted(sums.items()):
+        many = str(place + 1) if width == 1 else f"{place * width + 1} to {(place + 1) * width}"
+        lines.append((many, examples, "█" * -(-examples * widest // most)))
+    return lines
+
+
+# --- the books of one-shot training ----------------------------------------------------------------------------------
+
+
+def _coins_of(party: Path, *, check: bool) -> dict[str, Any] | None:
+    if not (party / "coins").exists():
+        return None
+    from tacit.company.folder import Folder
+    from tacit.one_shot.book import open_book
+
+    opened = Folder(party)
+    with closing(open_book(party / "coins", opened.secret)) as book:
+        checked = dataclasses.asdict(book.check()) if check else None
+        found = book.summary(opened.config.delta)
+    return {**dataclasses.asdict(found), "auc": found.auc, "odds": found.odds, "checked": checked}
+
+
+def _print_coins(told: dict[str, Any], *, quiet: bool) -> None:
+    rows = []
+    for one in told["releases"]:
+        figures = (f"{one['rows']:,}", f"{one['auc']:.4f}", f"{one['odds']:.3f}")
+        rows.append([one["run"], one["label"], ", ".join(one["partners"]), *figures])
+    head = ["run", "label", "to", "rows", "leak AUC", "odds"]
+    print_table("Labels that left, each flipped once for good", head, rows, words=(0, 1, 2))
+    screen = console()
+    screen.print(
+        f"{told['labels']:,} labels are frozen as they were sent. Over all releases together the leak AUC of any "
+        f"{told['unit']} is at most {told['auc']:.4f}, and its odds change by at most a factor of {told['odds']:.4g}: "
+        "a bound, whoever compares notes."
+    )
+    if quiet:
+        return
+    for charge in told["charges"][:_CHARGES]:
+        units = told["unit"] if charge["units"] == 1 else f"{told['unit']}s"
+        screen.print(f"  {charge['units']:>11,} {units}: AUC {charge['auc']:.4f}, odds {charge['odds']:.4g}")
+    if told["checked"] is not None:
+        checked = told["checked"]
+        screen.print(
+            f"Checked: all {checked['bits']:,} bits of {checked['releases']} releases are what the secret and the "
+            "frozen labels give."
         )
-        for place, examples in sorted(sums.items())
+
+
+def _shipped_of(party: Path) -> dict[str, Any] | None:
+    if not (party / "embeddings").exists():
+        return None
+    from tacit.one_shot.shipments import Shipments
+
+    book = Shipments(party / "embeddings")
+    return {"shipments": [dataclasses.asdict(one) for one in book.all()], "versions": book.versions()}
+
+
+def _print_shipments(told: dict[str, Any]) -> None:
+    rows = [
+        [one["run"], one["partner"], f"{one['rows']:,}", one["form"], f"{one['worst']:.3f}"]
+        for one in told["shipments"]
     ]
+    head = ["run", "to", "rows", "form", "read at most"]
+    print_table("Embeddings, groups and sums that left, each attacked or bounded before", head, rows, words=(0, 1, 3))
+    for versions, count in told["versions"].items():
+        many = "" if versions == 1 else ", each attacked together with those before it"
+        console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")

@@ -1,4 +1,4 @@
-"""The verb predict."""
+"""The verbs that use a finished run: predict, serve, export."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._options import Folder, Json, Override, Quiet, Reason, argument, flag, option, party_folder
-from tacit.cli._show import plain
-from tacit.cli._tables import print_table
+from tacit.cli._options import Folder, Json, Override, Quiet, Reason, Run, argument, flag, option, party_folder
+from tacit.cli._show import plain, print_table, tell
 from tacit.cli.run import alarm_of, waiting_of
 from tacit.views.progress import one_bar
 
@@ -104,15 +103,84 @@ def predicted_of(party: Path) -> list[dict[str, Any]]:
 def print_predictions(predicted: list[dict[str, Any]]) -> None:
     """A line for each."""
     head = ("run", "when", "what left", "to", "rows", "known")
-    lines = [
-        (
-            plain(line["run"]),
-            plain(line["time"]).replace("T", " ").removesuffix("+00:00"),
-            plain(line["what"]),
-            plain(line["to"]),
-            f"{line['rows']:,}",
-            f"{line['known']:,}" if "known" in line else "",
-        )
-        for line in predicted
-    ]
+    lines = []
+    for line in predicted:
+        words = [plain(line[name]) for name in ("run", "time", "what", "to")]
+        words[1] = words[1].replace("T", " ").removesuffix("+00:00")
+        lines.append([*words, f"{line['rows']:,}", f"{line['known']:,}" if "known" in line else ""])
     print_table("Predictions: what was sent for them, by UTC", head, lines, words=(0, 1, 2, 3))
+
+
+def serve(
+    folder: Folder = None,
+    also: Annotated[
+        list[Path] | None, option("A folder with another version of the model, live beside the first.", "DIR")
+    ] = None,
+    http: Annotated[
+        str | None,
+        option(
+            "Host and port of HTTP. [default: as party.toml says, or 127.0.0.1:7080; a feature party: none]", "ADDRESS"
+        ),
+    ] = None,
+    override: Override = None,
+    reason: Reason = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Answer with the model of a finished run, row by row, until it is stopped.
+
+    All parties give this command, each in its folder, in any order. A feature party connects to the label party, stays
+    connected, and answers tokens of ids with embeddings. The label party answers POST /score on its own network:
+    {"rows": [{...}]} with the ids of party.toml and its own columns, and says of each score whether it is joint or of
+    the fallback, and why. GET /health, /ready and /metrics tell how it is; a feature party has these where --http is
+    given.
+
+    A feature party learns which of its rows are asked for, and when. Nobody sees a score but who asks the label party.
+    With TACIT_SERVE_TOKEN set, requests need it as a bearer token. SIGTERM or Ctrl-C ends the service, after what is
+    under way; the log, a line of JSON for each event, is on the error stream.
+
+    Examples:
+
+    `tacit serve --folder airline --http 127.0.0.1:7080`
+
+    `tacit serve --folder airport`
+    """
+    from tacit.serve.online import log_to_stderr
+    from tacit.serve.serve import serve as run
+
+    def told(address: str) -> None:
+        typer.echo(json.dumps({"http": address}) if as_json else address)
+
+    run(
+        [party_folder(None, folder), *(also or ())], http=http, told=told, override=override, reason=reason,
+        log=(lambda *_, **__: None) if quiet else log_to_stderr,
+    )  # fmt: skip
+
+
+def export(
+    out: Annotated[Path, option("The safetensors file, or folder, to write.", "FILE", "--out")],
+    run: Run = None,
+    folder: Folder = None,
+    override: Override = None,
+    reason: Reason = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Copy this party's trained half out of its run, with its verdict in the file's metadata.
+
+    Whatever the umask, only its owner can read it. Of a training in one exchange it is a folder: the label party's
+    private model, with and without partners, or the feature party's bottom and ranks; about.json has the metadata.
+    A run that broke its limit, or whose limit nobody has judged, is refused with exit code 1. Who lets it out all the
+    same is on record in the run's folder and in its report.
+
+    Examples:
+
+    `tacit export --folder airline --out top.safetensors`
+
+    `tacit export --folder airline --out top.safetensors --override "A. Owner" --reason "test data only"`
+    """
+    from tacit.company.export import export as let_out
+
+    path = let_out(party_folder(run, folder), out, override=override, reason=reason)
+    words = f"{path} holds this party's half" + ("; the override is on record" if override else "")
+    tell({"file": str(path), "override": override}, str(path), words, as_json=as_json, quiet=quiet)

@@ -12,7 +12,7 @@ import typer
 from tacit.cli._ending import interruptible
 from tacit.cli._one_shot import print_exchange, print_outcome
 from tacit.cli._options import Folder, Json, Quiet, Run, Where, flag, option, party_folder, party_of
-from tacit.cli._show import figures, plain, print_report
+from tacit.cli._show import figures, plain, print_report, tell
 from tacit.errors import TacitError
 from tacit.views.progress import Show, one_bar
 
@@ -41,11 +41,9 @@ def align(
             path, again=again, progress=show, waiting=waiting_of(show), alarm=alarm_of,
             report=lambda text: None if quiet else typer.echo(text, err=as_json),
         )  # fmt: skip
-    if as_json:
-        typer.echo(json.dumps({"run": found.run, "rows": found.count, "alignment": found.id}))
-    else:
-        after = "" if quiet else "; next: tacit train"
-        typer.echo(f"{found.count:,} rows are common to all parties of the run {found.run!r}{after}")
+    told = {"run": found.run, "rows": found.count, "alignment": found.id}
+    words = f"{found.count:,} rows are common to all parties of the run {found.run!r}"
+    tell(told, words, f"{words}; next: tacit train", as_json=as_json, quiet=quiet)
 
 
 def train(  # typer reads each option from a parameter
@@ -78,14 +76,22 @@ def train(  # typer reads each option from a parameter
     """
     path = party_folder(where, folder)
     restored = None if after_restore is None else (after_restore, reason or "")
-    if _in_one_exchange(path):
-        _one_shot(path, restored, as_json=as_json, quiet=quiet)
+    one_shot = _in_one_exchange(path)
+    what = "is done" if one_shot else "was answered"
+    kept = interruptible(lambda: f"what {what} is in {path / 'runs'}: the same command goes on where it was")
+    if one_shot:
+        from tacit.company.train import train_one_shot
+
+        with kept, one_bar(quiet=quiet, first="preparing") as show:
+            outcome = train_one_shot(
+                path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=restored
+            )
+        print_outcome(outcome, as_json=as_json, quiet=quiet)
         return
     from tacit.company.audit import audit_trained
     from tacit.company.seals import write_report
     from tacit.company.train import train as run
 
-    kept = interruptible(lambda: f"what was answered is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="preparing") as show:
         done = [0, 0]
 
@@ -120,17 +126,6 @@ def _in_one_exchange(path: Path) -> bool:
         return load_contract(path / "contract.toml").mode == "one_shot"
     except TacitError:
         return False
-
-
-def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: bool, quiet: bool) -> None:
-    from tacit.company.train import train_one_shot
-
-    kept = interruptible(lambda: f"what is done is in {path / 'runs'}: the same command goes on where it was")
-    with kept, one_bar(quiet=quiet, first="preparing") as show:
-        outcome = train_one_shot(
-            path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=after_restore
-        )
-    print_outcome(outcome, as_json=as_json, quiet=quiet)
 
 
 def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet: Quiet = False) -> None:
@@ -179,8 +174,9 @@ def _print_details(run: dict[str, Any]) -> None:
         typer.echo(plain(f"  {run['part']}{share}"))
     if run.get("mode") == "one_shot":
         print_exchange(run)
-    for line in [] if run.get("mode") == "one_shot" else run.get("history", [])[-1:]:
-        typer.echo(plain(f"  after epoch {int(line['epoch']) + 1}: {figures(line) or 'nothing is shared'}"))
+    elif history := run.get("history"):
+        epoch, told = int(history[-1]["epoch"]) + 1, figures(history[-1])
+        typer.echo(plain(f"  after epoch {epoch}: {told or 'nothing is shared'}"))
     if run["state"] != "paused" and run["gate"] is not None and run["gate"]["limit"] is not None:
         gate = run["gate"]
         typer.echo(plain(f"  limit {gate['limit']:g}, {gate['strength']} (level {gate['level']}): {gate['reason']}"))

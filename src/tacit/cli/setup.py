@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tacit.cli._options import Folder, Json, Quiet, Where, argument, flag, option, party_folder
-from tacit.cli._show import groups
+from tacit.cli._show import groups, tell
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.config import Contract, Exchange, OneShotContract
+    from tacit.config import Contract, OneShotContract
+
+_COMPARED = "Its fingerprint, to be compared on the phone:"
 
 
 def init(
@@ -35,24 +37,13 @@ def init(
     from tacit.wire.certificates import fingerprint
 
     made = create(folder, role=role, name=name)
-    own = made.identity
-    mark = fingerprint(own.cert_pem)
-    if as_json:
-        told = {"name": own.name, "role": role, "folder": str(made.path), "fingerprint": mark}
-        typer.echo(json.dumps({**told, "certificate": str(made.path / f"{own.name}.crt")}))
-    elif quiet:
-        typer.echo(mark)
-    else:
-        typer.echo(_made(made.path, own.name, role, mark))
-
-
-def _made(path: Path, name: str, role: str, mark: str) -> str:
-    """What is in a new folder, and what to do next."""
-    others = "feature parties" if role == "label" else "label party"
-    return (
+    path, name, mark = made.path, made.identity.name, fingerprint(made.identity.cert_pem)
+    others, certificate = "feature parties" if role == "label" else "label party", str(path / f"{name}.crt")
+    told = {"name": name, "role": role, "folder": str(path), "fingerprint": mark, "certificate": certificate}
+    words = (
         f"{name}: {path} is ready, with the role {role!r}.\n"
         f"  {path / 'party.toml'}: settings of this party, to be filled in\n"
-        f"  {path / f'{name}.crt'}: certificate, for the others\n"
+        f"  {certificate}: certificate, for the others\n"
         f"  {path / 'keys'}: private, never to leave this machine\n"
         f"\nFingerprint of the certificate:\n{groups(mark)}\n"
         "\nNext:\n"
@@ -62,6 +53,7 @@ def _made(path: Path, name: str, role: str, mark: str) -> str:
         f"  4. Agree on one contract: tacit contract --new --folder {path}\n"
         f"  5. See whether everything is in place: tacit doctor --folder {path}"
     )
+    tell(told, mark, words, as_json=as_json, quiet=quiet)
 
 
 def trust(
@@ -80,17 +72,9 @@ def trust(
     from tacit.company.folder import Folder as PartyFolder
 
     found = PartyFolder(party_folder(None, folder)).trust(certificate, replace=replace)
-    if as_json:
-        until = found.not_after.isoformat()
-        typer.echo(json.dumps({"name": found.name, "fingerprint": found.fingerprint, "until": until}))
-        return
-    if quiet:
-        typer.echo(found.fingerprint)
-        return
-    typer.echo(
-        f"{found.name} is trusted, until {found.not_after:%Y-%m-%d}.\n"
-        f"\nIts fingerprint, to be compared on the phone:\n{groups(found.fingerprint)}"
-    )
+    told = {"name": found.name, "fingerprint": found.fingerprint, "until": found.not_after.isoformat()}
+    words = f"{found.name} is trusted, until {found.not_after:%Y-%m-%d}.\n\n{_COMPARED}\n{groups(found.fingerprint)}"
+    tell(told, found.fingerprint, words, as_json=as_json, quiet=quiet)
 
 
 def contract(
@@ -117,12 +101,11 @@ def contract(
     opened = PartyFolder(party_folder(where, folder))
     drafted = opened.draft_contract("split" if split else "one_shot") if new else None
     agreed = opened.terms
+    lacks = None
     try:
         opened.check_pair(agreed)
     except TacitError as error:
-        lacks: str | None = str(error)
-    else:
-        lacks = None
+        lacks = str(error)
     if as_json:
         told = {"contract": agreed.model_dump(mode="json"), "digest": agreed.digest, "lacks": lacks}
         typer.echo(json.dumps(told, indent=2))
@@ -137,43 +120,37 @@ def contract(
 
 
 def _print_contract(agreed: Contract | OneShotContract) -> None:
+    from tacit.views.report.words import count
+
     lines = {
         "run": agreed.run,
         "label party": agreed.label_party,
         "feature parties": ", ".join(agreed.feature_parties),
         "test rows": f"{agreed.test_share:.0%} of the common ones",
         "ids of a side": f"{agreed.alignment.smallest_set:,} to {agreed.alignment.largest_set:,}",
-        **(_one_exchange(agreed.exchange) if agreed.mode == "one_shot" else _step_by_step(agreed)),
     }
+    if agreed.mode == "one_shot":
+        told = agreed.exchange
+        numbers = f"numbers from {told.low} to {told.high} in {told.cells} cells"
+        lines |= {
+            "mode": "one-shot: labels are flipped once, embeddings are sent once",
+            "labels": f"{numbers if told.target == 'number' else f'{told.classes} classes'}, as {told.labels}",
+            "rare class": told.rare,
+            "counted by": told.unit,
+            "sent back": f"{count(told.width, 'number')} a row, by each feature party",
+        }
+    else:
+        cuts = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in agreed.cut.widths.items())
+        lines |= {
+            "mode": "split: embeddings go forward and gradients back, step by step",
+            "cut": f"{cuts}, {agreed.cut.dtype}",
+            "training": f"{agreed.epochs} epochs of batches of {agreed.batch_size}, loss {agreed.loss}",
+            "least protection": ", ".join(map(str, (agreed.minimum.gradient, *agreed.minimum.embedding))),
+            "told at epoch ends": ", ".join(agreed.share.metrics) or "nothing",
+        }
     for what, value in lines.items():
         typer.echo(f"{what:<20}{value}")
     typer.echo(f"\nDigest, which must be equal on all sides:\n{groups(agreed.digest)}")
-
-
-def _one_exchange(agreed: Exchange) -> dict[str, str]:
-    """What a contract says of one-shot training."""
-    from tacit.views.report.words import count
-
-    numbers = f"numbers from {agreed.low} to {agreed.high} in {agreed.cells} cells"
-    return {
-        "mode": "one-shot: labels are flipped once, embeddings are sent once",
-        "labels": f"{numbers if agreed.target == 'number' else f'{agreed.classes} classes'}, as {agreed.labels}",
-        "rare class": agreed.rare,
-        "counted by": agreed.unit,
-        "sent back": f"{count(agreed.width, 'number')} a row, by each feature party",
-    }
-
-
-def _step_by_step(agreed: Contract) -> dict[str, str]:
-    """What a contract says of split training."""
-    cuts = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in agreed.cut.widths.items())
-    return {
-        "mode": "split: embeddings go forward and gradients back, step by step",
-        "cut": f"{cuts}, {agreed.cut.dtype}",
-        "training": f"{agreed.epochs} epochs of batches of {agreed.batch_size}, loss {agreed.loss}",
-        "least protection": ", ".join(map(str, (agreed.minimum.gradient, *agreed.minimum.embedding))),
-        "told at epoch ends": ", ".join(agreed.share.metrics) or "nothing",
-    }
 
 
 def rotate(
@@ -201,25 +178,17 @@ def rotate(
 
     opened = PartyFolder(party_folder(where, folder))
     found = switch(opened) if now else prepare(opened, days=days)
-    until = f"{found.not_after:%Y-%m-%d}"
-    if as_json:
-        told = {"name": found.name, "fingerprint": found.fingerprint, "until": until, "in_use": now}
-        typer.echo(json.dumps({**told, "certificate": None if now else str(next_certificate(opened))}))
-        return
-    if quiet:
-        typer.echo(found.fingerprint)
-        return
-    if now:
-        typer.echo(f"{found.name} has a new certificate, until {until}; the old key is gone.")
+    path, until = None if now else next_certificate(opened), f"{found.not_after:%Y-%m-%d}"
+    told = {"name": found.name, "fingerprint": found.fingerprint, "until": until, "in_use": now}
+    compared = f"{_COMPARED}\n{groups(found.fingerprint)}"
+    if path is None:
+        words = f"{found.name} has a new certificate, until {until}; the old key is gone.\n\n{compared}"
     else:
-        typer.echo(
-            f"{next_certificate(opened)} is the next certificate of {found.name}, until {until}. "
-            "Send it to the peers; the present one goes on working."
-        )
-    typer.echo(f"\nIts fingerprint, to be compared on the phone:\n{groups(found.fingerprint)}")
-    if not now:
-        typer.echo(
-            "\nNext, when all have it:\n"
+        words = (
+            f"{path} is the next certificate of {found.name}, until {until}. Send it to the peers; the present one "
+            f"goes on working.\n\n{compared}\n\nNext, when all have it:\n"
             f"  here:  tacit rotate --now --folder {opened.path}\n"
-            f"  peers: tacit trust {next_certificate(opened).name} --replace"
+            f"  peers: tacit trust {path.name} --replace"
         )
+    document = {**told, "certificate": None if path is None else str(path)}
+    tell(document, found.fingerprint, words, as_json=as_json, quiet=quiet)

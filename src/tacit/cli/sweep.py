@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._exchanged import Exchange, FeatureLimit, choose_exchange, sweep_exchange
-from tacit.cli._names import attacks, complete_list
-from tacit.cli._options import Json, Lab, Quiet, flag, option, spread
-from tacit.cli._show import make_folder
-from tacit.cli._swept import about, print_choice, print_files, print_points, title
+from tacit.cli._options import Json, Lab, Quiet, attacks, complete_list, flag, option, spread
+from tacit.cli._show import console, leak, make_folder, print_table
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
 
 if TYPE_CHECKING:
+    from tacit.lab.choosing import Choice, Point
     from tacit.lab.sweeping.results import Sweep
 
 
@@ -73,15 +73,15 @@ def sweep(
     from tacit.lab.sweeping.drawing import draw
 
     found = done.points()
-    picture = draw(found, target / "tradeoff.svg", title=title(done))
+    picture = draw(found, target / "tradeoff.svg", title=_title(done))
     if as_json:
-        typer.echo(json.dumps([{**point.as_dict(), **about(done)} for point in found], indent=2))
+        typer.echo(json.dumps([{**point.as_dict(), **_about(done)} for point in found], indent=2))
         return
-    print_points(done, found)
+    _print_points(done, found)
     untried = not_tried(list(dict.fromkeys(name for point in found for name in point.untried)))
     if untried:
         typer.echo(f"{untried.capitalize()}.")
-    print_files(done, found, picture, quiet=quiet)
+    _print_files(done, found, picture, quiet=quiet)
 
 
 @spread
@@ -126,14 +126,14 @@ def choose(
 
     found, choice = done.points(), done.best(limit, quick=asked.quick)
     make_folder(target)
-    picture = draw(found, target / "choose.svg", title=title(done), choice=choice)
+    picture = draw(found, target / "choose.svg", title=_title(done), choice=choice)
     if as_json:
         notes = [*done.metadata.get("notes", []), *choice.point.notes]
-        typer.echo(json.dumps({**choice.as_dict(), "notes": notes, **about(done)}, indent=2))
+        typer.echo(json.dumps({**choice.as_dict(), "notes": notes, **_about(done)}, indent=2))
     else:
-        print_points(done, found, choice)
-        print_choice(choice)
-        print_files(done, found, picture, quiet=quiet)
+        _print_points(done, found, choice)
+        _print_choice(choice)
+        _print_files(done, found, picture, quiet=quiet)
     if not choice.holds:
         raise typer.Exit(1)
 
@@ -153,7 +153,6 @@ def _found(asked: Asked, source: Path | None, out: Path | None, *, quiet: bool) 
 
 
 def _attacks(text: str | None) -> list[str]:
-    """The attacks of `--attacks`, or the usual ones."""
     from tacit.lab.stack.measuring import CHEAP, EVERY_BATCH
 
     if text is None:
@@ -167,7 +166,6 @@ def _attacks(text: str | None) -> list[str]:
 
 
 def _swept(asked: Asked, out: Path, *, quiet: bool) -> Sweep:
-    """Load and sweep, with one bar."""
     from tacit.lab.sweeping.grids import grid
 
     names, tried = asked.protections, _attacks(asked.attacks)
@@ -189,7 +187,6 @@ def _swept(asked: Asked, out: Path, *, quiet: bool) -> Sweep:
 
 
 def _kept(out: Path) -> str:
-    """What an interrupted sweep leaves behind."""
     finished, training = (list((out / "waves").glob(f"*.{kind}")) for kind in ("parquet", "checkpoint"))
     kept = f"{len(finished)} finished wave{'' if len(finished) == 1 else 's'}"
     if training:
@@ -197,3 +194,81 @@ def _kept(out: Path) -> str:
         kept += f" and the one in training, as it was {ago:.0f} s ago,"
     are = "is" if len(finished) == 1 and not training else "are"
     return f"{kept} {are} kept in {out / 'waves'}: the same command goes on"
+
+
+# --- what is shown when it is done -----------------------------------------------------------------------------------
+
+
+def _title(done: Sweep) -> str:
+    recipe = done.metadata["recipe"]
+    return f"{recipe['data']}, {recipe['training_rows']:,} rows, {recipe['epochs']} epochs"
+
+
+def _about(done: Sweep) -> Mapping[str, Any]:
+    return {"papers": done.metadata.get("papers"), "skipped": done.metadata.get("skipped", 0)}
+
+
+def left_out(rows: int) -> str | None:
+    """A sentence about rows that could not be read; None where there are none."""
+    if not rows:
+        return None
+    many = f"{rows:,} rows could not be read and were" if rows > 1 else "1 row could not be read and was"
+    return f"{many} left out"
+
+
+def _print_points(done: Sweep, found: Sequence[Point], choice: Choice | None = None) -> None:
+    from rich.markup import escape
+
+    rows = []
+    for point in found:
+        cells = [
+            escape(point.setting.spelled), _number(point.test_auc), _number(point.test_loss),
+            escape(point.failed or "") if point.worst is None else leak(point.worst), _number(point.high),
+            escape(_attack(point)),
+        ]  # fmt: skip
+        marked = choice is not None and point == choice.point
+        rows.append([f"[bold reverse]{cell}" if marked else cell for cell in cells])
+    head = ["setting", "test\nAUC", "test\nloss", "worst\nleak", "up\nto", "by attack"]
+    print_table(_title(done), head, rows, words=(0, 5))
+
+
+def _print_choice(choice: Choice) -> None:
+    point = choice.point
+    cost = ""
+    if choice.cost is not None and point != choice.baseline:
+        cost = " (no loss)" if abs(choice.cost) < 5e-5 else f" ({-choice.cost:+.4f} against no protection)"
+    said = f"test AUC {_number(point.test_auc)}{cost}; worst attack {_attack(point)}, up to {_number(point.high)}. "
+    warning = "" if choice.warning is None else f" But {choice.warning}."
+    if choice.holds:
+        typer.echo(f"Take {point.setting.spelled}: {said}".rstrip() + warning)
+    else:
+        typer.echo(
+            f"No setting keeps every attack under {choice.limit:g}. The nearest is {point.setting.spelled}: {said}"
+            f"Try stronger ones, fewer epochs, or a higher limit.{warning}"
+        )
+
+
+def _print_files(done: Sweep, found: Sequence[Point], picture: Path | None, *, quiet: bool = False) -> None:
+    """Notes, which `quiet` leaves out, and where everything is."""
+    screen = console()
+    known: Mapping[str, Any] = done.metadata
+    if not quiet and len(known.get("waves", [])) > 1:
+        sizes = known["waves"]
+        why = "to fit into memory" if known.get("machines") is None else f"shared by {known['machines']} workers"
+        screen.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, {why}.")
+    notes = dict.fromkeys(note for point in found for note in point.notes)
+    for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*known.get("notes", []), *notes][:3]]:
+        if note and not quiet:
+            screen.print(f"Note: {note}.", markup=False, soft_wrap=True)
+    drawn = f"Picture: {picture}." if picture else "No picture was drawn: no setting has both a test AUC and a leak."
+    screen.print(f"Every figure: {done.path}. {drawn}", markup=False, soft_wrap=True)
+
+
+def _attack(point: Point) -> str:
+    """The worst attack by its name, with its layer where that is not the cut, and its part of the training if any."""
+    name = (point.attack or "").removesuffix("@cut")
+    return name if point.part in (None, "whole") else f"{name}, {point.part}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,9 +1,8 @@
 """`tacit align`: which rows of this party's table the others have as well, in an order that all share.
 
-An alignment leaves two files with a party, and no row is used before both are seen to be what was written. `rows.npy`
-says which rows of the party's table are common, in the common order; `alignment.json` says everything else, with a
-digest of the rows and one of itself. A row number that has moved would train on other people's labels without any
-error, so a file that is torn, edited or from another run is never used.
+It leaves the row numbers, and a file with everything else, a digest of the rows and one of itself. A row number that
+has moved would train on other people's labels without any error, so a file that is torn, edited or from another run is
+never used.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from tacit.align import psi, seed
 from tacit.align.arrays import let_go, numbers
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
+from tacit.align.encoder import Columns
 from tacit.align.gathered import Gathered, chosen, filed
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids
@@ -35,12 +35,11 @@ from tacit.config import Terms
 from tacit.contracts import Link
 from tacit.disk import remove, replaced, storing
 from tacit.errors import LinkError, RefusedError, StorageError, UsageError
+from tacit.views.progress import Show
 from tacit.wire.codec import control, read_control
 from tacit.wire.line import Alarm, Waiting, last_words
 
-__all__ = ["FILE", "Aligned", "Found", "Source", "Work", "align", "aligned", "read", "store"]
-
-Progress = Callable[[str, int, int], None]
+__all__ = ["FILE", "Aligned", "Found", "Source", "Work", "align", "aligned", "columns_of", "read", "store"]
 
 FILE = "alignment.json"
 _ROWS = "rows.npy"
@@ -88,7 +87,7 @@ class Aligned:
 
 def aligned(folder: Folder | str | Path) -> Aligned:
     """What was aligned for the contract's run; an error that says what to do where nothing was."""
-    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    folder = Folder.at(folder)
     where = folder.run_folder(folder.terms)
     if not (where / FILE).exists():
         raise UsageError(
@@ -98,13 +97,18 @@ def aligned(folder: Folder | str | Path) -> Aligned:
     return read(where, folder.terms.run)
 
 
+def columns_of(folder: Folder) -> Columns:
+    """The party's own columns."""
+    return Columns(folder.table.categorical, folder.table.numeric, folder.table.flagged)
+
+
 def align(  # the protocol from top to bottom, in the order of its messages
     folder: Folder | str | Path,
     data: Source | None = None,
     *,
     ids: str | Sequence[str] | None = None,
     again: bool = False,
-    progress: Progress = lambda *_: None,
+    progress: Show = lambda *_: None,
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
     report: Callable[[str], None] = lambda _: None,
@@ -127,7 +131,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
         alarm: told what was refused.
         report: told what became of the table's rows.
     """
-    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    folder = Folder.at(folder)
     contract = folder.terms
     folder.check_pair(contract)
     where = folder.run_folder(contract)
@@ -182,20 +186,16 @@ class Work:
     own: Ids  # its ids
     engine: Engine  # multiplies
     history: History  # of what peers have asked before
-    progress: Progress  # told how far it is
+    progress: Show  # told how far it is
     room: Path | None = None  # where large sets are kept on disk, from which they go on after a kill
     answered: list[str] = field(default_factory=list)  # the peers that may know by now which of their ids are common
 
     @classmethod
-    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress, room: Path | None = None) -> Work:
+    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Show, room: Path | None = None) -> Work:
         """That of a party with these ids; every alignment counts, whatever for."""
-        contract, probing = folder.terms, folder.config.align
-        history = History(
-            folder.run_folder(contract).parent / "alignments.jsonl",
-            runs=probing.runs_a_month,
-            allow_edits=probing.allow_edits,
-        )
-        return cls(folder, contract, own, engine, history, progress, room)
+        probing, path = folder.config.align, folder.run_folder(folder.terms).parent / "alignments.jsonl"
+        history = History(path, runs=probing.runs_a_month, allow_edits=probing.allow_edits)
+        return cls(folder, folder.terms, own, engine, history, progress, room)
 
     def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> Found:
         """Where a link breaks, begin again with new keys while no peer has been answered, or go on with the old."""
@@ -245,8 +245,12 @@ class Work:
             self._nothing_goes_on(links)
             agreed = seed.as_features(link, name, nonce)
         digest = seed.rows_digest(agreed.key, Gathered(self.own.hashes, positions)).hex()
-        for link in links.values():
-            _same_end(link, digest)
+        for link in links.values():  # both sides show the digest of the rows that they ended with
+            link.send(control("done", 0, {"rows": digest}))
+            if read_control(expect(link, "done", 0, 60.0)) != {"rows": digest}:
+                raise RefusedError(
+                    "rows", f"{link.peer} ended with other rows than this party: run `tacit align --again` on all sides"
+                )
         said = sorted(agreed.commitments.items())
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
         return Found(identity, agreed.seed, digest, positions)
@@ -298,15 +302,6 @@ class Work:
             )
 
 
-def _same_end(link: Link, digest: str) -> None:
-    """Both sides show the digest of the rows that they ended with."""
-    link.send(control("done", 0, {"rows": digest}))
-    if read_control(expect(link, "done", 0, 60.0)) != {"rows": digest}:
-        raise RefusedError(
-            "rows", f"{link.peer} ended with other rows than this party: run `tacit align --again` on all sides"
-        )
-
-
 # --- what it leaves ---------------------------------------------------------------------------------------------------
 
 
@@ -332,8 +327,7 @@ def read(where: Path, run: str) -> Aligned:
         raise _unusable(path, f"can't be read ({error})") from None
     if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != _TYPES:
         raise _unusable(path, f"does not have the fields {', '.join(_TYPES)}, each of its kind")
-    expected = {name: fields[name] for name in _TYPES if name.endswith("_sha256")}
-    if _digest({name: value for name, value in fields.items() if name != "fields_sha256"}) != expected["fields_sha256"]:
+    if _digest({name: value for name, value in fields.items() if name != "fields_sha256"}) != fields["fields_sha256"]:
         raise _unusable(path, "has changed since it was written")
     if fields["run"] != run:
         raise _unusable(path, f"is that of the run {fields['run']!r}, not of {run!r}")
@@ -342,7 +336,7 @@ def read(where: Path, run: str) -> Aligned:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _unusable(rows, f"can't be read ({error.strerror})") from None
-    if digest != expected["rows_sha256"]:
+    if digest != fields["rows_sha256"]:
         raise _unusable(rows, "has changed since it was written")
     aligned = Aligned(**{name: fields[name] for name in _FIELDS}, folder=where)
     _ = aligned.rows  # as many as were counted

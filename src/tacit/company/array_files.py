@@ -21,11 +21,7 @@ from torch import Tensor
 from tacit.errors import DataError
 
 _BATCH = re.compile(r"(?:batch_|arr_|step_)?(\d+)")
-
 _DAMAGE = (ValueError, zipfile.BadZipFile, SafetensorError, pl.exceptions.PolarsError)
-
-Part = Tensor | NDArray[Any]
-"""A tensor; an array only where it holds text."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Named:
 
     name: str  # of the file, and of the part of it that is meant
     path: Path  # of the file
-    parts: Sequence[Part]  # its rows, in one piece or in several, each (rows, *cut)
+    parts: Sequence[NDArray[Any]]  # its rows, in one piece or in several, each (rows, *cut)
     lengths: tuple[int, ...]  # rows of each batch, or all rows where they are not batched
     # whether the file says where batches begin: a list of them, or a dimension more than rows and columns
     batched: bool
@@ -54,11 +50,12 @@ class Named:
         """Some rows, as numbers, which must be finite."""
         numbers, place = [], 0
         for part in self.parts:
-            if not isinstance(part, Tensor):
+            if part.dtype.kind in "US":
                 raise DataError(f"{self.name} holds text where numbers belong: pass numbers")
             if start < place + len(part) and end > place:
-                some = part[max(0, start - place) : end - place]
-                numbers.append(some if some.is_floating_point() else some.float())
+                exact = part.dtype.kind == "f" and part.dtype.itemsize >= 8
+                some = part[max(0, start - place) : end - place].astype(np.float64 if exact else np.float32)
+                numbers.append(torch.from_numpy(some))
             place += len(part)
         found = torch.cat(numbers)
         wrong = ~torch.isfinite(found.flatten(1)).all(1)
@@ -68,25 +65,52 @@ class Named:
                 f"{self.name}: row {row} (counted from 0) holds a number that is not finite: leave such rows out of "
                 "all files"
             )
-        return found if found.dtype == torch.float64 else found.float()
+        return found
 
     def column(self) -> NDArray[Any]:
         """All rows as one column of numbers or texts."""
-        columns = []
-        for part in self.parts:
-            if isinstance(part, Tensor):
-                part = (part.float() if part.dtype == torch.bfloat16 else part).numpy()
-            columns.append(part.reshape(-1))
-        return np.concatenate(columns)
+        return np.concatenate([part.reshape(-1) for part in self.parts])
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    key: str | None  # of the part that is meant, where somebody said so
+    what: str  # is looked for
+
+    def unnamed(self, content: Any) -> Any:
+        """What a file holds that holds one thing alone."""
+        if self.key is not None:
+            raise DataError(f"{self.path} holds one thing without a name: leave out :{self.key}")
+        return content
+
+    def chosen(self, names: list[str], take: Callable[[str], Any]) -> Any:
+        """The part that is meant, or all of them where their names count batches."""
+        if not names:
+            raise DataError(f"{self.path} holds nothing: save the {self.what} in it")
+        counted = {name: _BATCH.fullmatch(name) for name in names}
+        if self.key is None and len(names) > 1 and all(counted.values()):
+            return [take(name) for name in sorted(names, key=lambda name: int(counted[name][1]))]  # type: ignore[index]
+        return take(self.one(names))
+
+    def one(self, names: list[str]) -> str:
+        """The name that is meant, of several."""
+        for name in [self.what, self.what.removesuffix("s")] if self.key is None else [self.key]:
+            if name in names:
+                return name
+        if self.key is None and len(names) == 1:
+            return names[0]
+        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        if self.key is not None:
+            raise DataError(f"{self.path} holds nothing of the name {self.key!r}, only: {shown}")
+        raise DataError(
+            f"{self.path} holds several things ({shown}): say which are the {self.what}, for example "
+            f"{self.path.name}:{names[0]}"
+        )
 
 
 def read_named(spelled: str | Path, what: str) -> Named:
-    """What a file holds; see `tacit.company.foreign_files` for how it is spelled.
-
-    Args:
-        spelled: the path, with `:name` after it where the file holds several things.
-        what: is looked for: of several things, the one of this name is taken.
-    """
+    """What a file holds, of several things the one that is called `what`; `foreign_files` says how it is spelled."""
     path, key = Path(spelled), None
     if not path.exists() and ":" in str(spelled):
         before, _, key = str(spelled).rpartition(":")
@@ -94,26 +118,30 @@ def read_named(spelled: str | Path, what: str) -> Named:
     if not path.is_file():
         state = "is a folder" if path.is_dir() else "is not there"
         raise DataError(f"{path} {state}: pass the file with the {what}")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
+    if path.suffix.lower() not in _READERS:
         raise DataError(
             f"{path} is none of {', '.join(_READERS)}: write the {what} in one of these forms, with numpy for example"
         )
     try:
-        content = reader(path, key, what)
+        content = _READERS[path.suffix.lower()](_File(path, key, what))
     except DataError:
         raise
     except OSError as error:
         raise DataError(f"{path} can't be read ({error.strerror or error}): check the file") from error
     except _DAMAGE as error:
         cause = str(error).partition("\n")[0][:200]
+        if "Python objects" in cause or "Object arrays" in cause:  # of numpy
+            raise DataError(
+                f"{path} holds Python objects, which only unpickling would bring back, and that runs whatever somebody "
+                "put there: save plain numbers, or batches of different lengths with numpy.savez(path, *batches)"
+            ) from None
         raise DataError(f"{path} can't be read as {path.suffix}: {cause}: write the file anew") from error
     listed = isinstance(content, list | tuple)
     name = str(path) if key is None else f"{path}:{key}"
-    return _rows(name, what, path, [_tensor(part, name) for part in (content if listed else [content])], listed=listed)
+    return _rows(name, what, path, [_array(part, name) for part in (content if listed else [content])], listed=listed)
 
 
-def _rows(name: str, what: str, path: Path, parts: list[Part], *, listed: bool) -> Named:
+def _rows(name: str, what: str, path: Path, parts: list[NDArray[Any]], *, listed: bool) -> Named:
     """Refuse what is empty, or batches that do not belong together; a stack of batches becomes rows."""
     if any(part.ndim == 0 for part in parts):
         raise DataError(f"{name} holds a single number: pass the {what} of all rows")
@@ -134,58 +162,31 @@ def _rows(name: str, what: str, path: Path, parts: list[Part], *, listed: bool) 
     return Named(name, path, parts, lengths, listed or stacked, shape)
 
 
-def _tensor(part: Any, name: str) -> Part:
-    """A tensor of what was read; text stays an array."""
+def _array(part: Any, name: str) -> NDArray[Any]:
     if isinstance(part, Tensor):
-        dense = part.detach().to_dense() if part.layout is not torch.strided else part.detach()
-        if dense.is_complex():
-            raise DataError(f"{name} holds complex numbers: pass real ones")
-        return dense
+        dense = part.detach() if part.layout is torch.strided else part.detach().to_dense()
+        part = (dense.float() if dense.dtype == torch.bfloat16 else dense.resolve_conj()).numpy()  # numpy has no such
     array = np.asarray(part)
-    if array.dtype.kind in "US":
-        return array
-    if array.dtype.kind not in "buif":
+    if array.dtype.kind not in "buifUS":
         raise DataError(f"{name} holds {array.dtype}: pass floating or whole numbers, or texts for labels and ids")
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.int64)
-    if not array.dtype.isnative or array.dtype == np.float128:
-        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    return array
 
 
 # --- forms of files --------------------------------------------------------------------------------------------------
 
 
-def _npy(path: Path, key: str | None, what: str) -> Any:
-    _no_key(path, key)
-    return _without_objects(
-        path, lambda: np.load(path, mmap_mode="c", allow_pickle=False)
-    )  # private: no write goes back
+def _npz(file: _File) -> Any:
+    with np.load(file.path, allow_pickle=False) as held:
+        return file.chosen(held.files, held.__getitem__)
 
 
-def _npz(path: Path, key: str | None, what: str) -> Any:
-    with np.load(path, allow_pickle=False) as file:
-        return _without_objects(path, lambda: _chosen(path, key, what, file.files, file.__getitem__))
+def _safetensors(file: _File) -> Any:
+    with safe_open(file.path, framework="pt") as held:
+        return file.chosen(list(held.keys()), held.get_tensor)
 
 
-def _without_objects(path: Path, read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except ValueError as error:
-        if "Python objects" in str(error) or "Object arrays" in str(error):
-            raise DataError(
-                f"{path} holds Python objects, which only unpickling would bring back, and that runs whatever somebody "
-                "put there: save plain numbers, or batches of different lengths with numpy.savez(path, *batches)"
-            ) from None
-        raise
-
-
-def _safetensors(path: Path, key: str | None, what: str) -> Any:
-    with safe_open(path, framework="pt") as file:
-        return _chosen(path, key, what, list(file.keys()), file.get_tensor)
-
-
-def _pt(path: Path, key: str | None, what: str) -> Any:
+def _pt(file: _File) -> Any:
+    path = file.path
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
@@ -195,41 +196,45 @@ def _pt(path: Path, key: str | None, what: str) -> Any:
         ) from error
     if isinstance(found, Mapping):
         named = {str(name): part for name, part in found.items()}
-        return _chosen(path, key, what, list(named), named.__getitem__)
-    _no_key(path, key)
+        return file.chosen(list(named), named.__getitem__)
     several = isinstance(found, list | tuple) and found and all(isinstance(part, Tensor) for part in found)
     if isinstance(found, Tensor) or several:
-        return found
+        return file.unnamed(found)
     raise DataError(f"{path} holds a {type(found).__name__}: save a tensor, a list or a dict of tensors")
 
 
-def _csv(path: Path, key: str | None, what: str) -> Any:
-    with path.open("rb") as file:
-        first = file.readline(1 << 16).split(b",")[0].strip()
+def _csv(file: _File) -> Any:
+    with file.path.open("rb") as content:
+        first = content.readline(1 << 16).split(b",")[0].strip()
     headed = re.fullmatch(rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?", first) is None
-    return _table(path, key, what, pl.read_csv(path, glob=False, has_header=headed, infer_schema_length=None))
+    return _table(file, pl.read_csv(file.path, glob=False, has_header=headed, infer_schema_length=None))
 
 
-def _table(path: Path, key: str | None, what: str, table: pl.DataFrame) -> Any:
+def _table(file: _File, table: pl.DataFrame) -> Any:
     """A column by name, the one column of lists, or all columns where each is a number."""
     nested = [name for name, kind in table.schema.items() if isinstance(kind, pl.List | pl.Array)]
-    by_name = key is not None or what in ("labels", "ids")
+    by_name = file.key is not None or file.what in ("labels", "ids")
     if by_name or nested:
-        return _column(path, table[_one(path, key, what, table.columns if by_name else nested)])
+        table = table.select(file.one(table.columns if by_name else nested))
+    for column in table.iter_columns():
+        if column.null_count():
+            raise DataError(
+                f"{file.path}:{column.name}: row {int(column.is_null().arg_max() or 0)} (counted from 0) is empty: "
+                "leave such rows out of all files"
+            )
+    if by_name or nested:
+        return _column(file.path, table.to_series())
     wrong = [name for name, kind in table.schema.items() if not kind.is_numeric() and kind != pl.Boolean]
     if wrong:
         raise DataError(
-            f"{path} has a column {wrong[0]!r} of {table.schema[wrong[0]]}: pass numbers alone, or PATH:COLUMN"
+            f"{file.path} has a column {wrong[0]!r} of {table.schema[wrong[0]]}: pass numbers alone, or PATH:COLUMN"
         )
-    for column in table.iter_columns():
-        _full(path, column)
     return table.to_numpy()
 
 
 def _column(path: Path, column: pl.Series) -> Any:
-    _full(path, column)
     if not isinstance(column.dtype, pl.List | pl.Array):
-        return column.cast(pl.String).to_numpy().astype(str) if column.dtype == pl.String else column.to_numpy()
+        return column.to_numpy().astype(str) if column.dtype == pl.String else column.to_numpy()
     lengths = column.list.len() if isinstance(column.dtype, pl.List) else None
     if lengths is not None and lengths.n_unique() != 1:
         raise DataError(
@@ -241,45 +246,12 @@ def _column(path: Path, column: pl.Series) -> Any:
     return inner.to_numpy().reshape(len(column), -1)
 
 
-def _full(path: Path, column: pl.Series) -> None:
-    if column.null_count():
-        row = int(column.is_null().arg_max() or 0)
-        raise DataError(f"{path}:{column.name}: row {row} (counted from 0) is empty: leave such rows out of all files")
-
-
-def _one(path: Path, key: str | None, what: str, names: list[str]) -> str:
-    wanted = [key] if key is not None else [what, what.removesuffix("s")]
-    for name in wanted:
-        if name in names:
-            return name
-    if key is None and len(names) == 1:
-        return names[0]
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    if key is not None:
-        raise DataError(f"{path} holds nothing of the name {key!r}, only: {shown}")
-    raise DataError(
-        f"{path} holds several things ({shown}): say which are the {what}, for example {path.name}:{names[0]}"
-    )
-
-
-def _chosen(path: Path, key: str | None, what: str, names: list[str], take: Callable[[str], Any]) -> Any:
-    """The part that is meant, or all of them where their names count batches."""
-    if not names:
-        raise DataError(f"{path} holds nothing: save the {what} in it")
-    counted = {name: _BATCH.fullmatch(name) for name in names}
-    if key is None and len(names) > 1 and all(counted.values()):
-        order = sorted(names, key=lambda name: int(counted[name][1]))  # type: ignore[index]
-        return [take(name) for name in order]
-    return take(_one(path, key, what, names))
-
-
-def _no_key(path: Path, key: str | None) -> None:
-    if key is not None:
-        raise DataError(f"{path} holds one thing without a name: leave out :{key}")
-
-
-_READERS: dict[str, Callable[[Path, str | None, str], Any]] = {
-    ".npy": _npy, ".npz": _npz, ".safetensors": _safetensors,
-    ".parquet": lambda path, key, what: _table(path, key, what, pl.read_parquet(path, glob=False)),
-    ".csv": _csv, ".pt": _pt, ".pth": _pt,
-}  # fmt: skip
+_READERS: dict[str, Callable[[_File], Any]] = {
+    ".npy": lambda file: file.unnamed(np.load(file.path, mmap_mode="c", allow_pickle=False)),  # no write goes back
+    ".npz": _npz,
+    ".safetensors": _safetensors,
+    ".parquet": lambda file: _table(file, pl.read_parquet(file.path, glob=False)),
+    ".csv": _csv,
+    ".pt": _pt,
+    ".pth": _pt,
+}

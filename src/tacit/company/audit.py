@@ -24,30 +24,16 @@ from tacit.company.label_run import build_label_party
 from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_record import with_records
 from tacit.company.split_run import Trained, plan_of
-from tacit.company.verdict import (
-    Missing,
-    Side,
-    assumptions,
-    input_leaks_of,
-    leaks_of,
-    not_tested,
-    now,
-    skipped,
-    verdict,
-    versions,
-    worst_of,
-)
+from tacit.company.verdict import Missing, Side, input_leaks_of, leaks_of, report_of, run_subject, skipped, versions
 from tacit.contracts import View
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import TensorError, UsageError
 from tacit.protect import ladder
+from tacit.views.progress import Show
 from tacit.views.report.document import Leak, Report, Subject
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.record import RecordedRun
-
-Progress = Callable[[str, int, int], None]
-"""Told which attack runs, how many are done and how many there are."""
 
 _AT_ONCE = 8192  # rows whose inputs are looked up together
 _DECODERS = ("linear_decoder", "decoder")
@@ -59,18 +45,13 @@ def audit_files(
     side: Side = "features",
     limit: float | None = None,
     repeat: Sequence[str] = (),
-    progress: Progress = lambda *_: None,
+    progress: Show = lambda *_: None,
     **files: Any,
 ) -> Report:
-    """Audit what somebody else's system sent, from files.
+    """Audit what somebody else's system sent, from the files of `tacit.company.foreign_files.read_messages`.
 
-    Args:
-        side: "features": the receiver of `gradients` is after `labels`. "label": the receiver of `embeddings` is after
-            `inputs`.
-        limit: that the upper end of no attack may pass.
-        repeat: commands that make this report again.
-        progress: told before each attack.
-        files: as for `tacit.company.foreign_files.read_messages`.
+    On the side "features" the receiver of `gradients` is after `labels`; on the side "label" that of `embeddings` is
+    after `inputs`. The upper end of no attack may pass the limit; `repeat` are commands that make this report again.
     """
     _check_limit(side, limit)
     needed = ("gradients", "labels") if side == "features" else ("embeddings", "inputs")
@@ -104,7 +85,7 @@ def audit_files(
         kind="files", side=side, run=Path(files[needed[0]]).name, rows=int(read.view.rows.max()) + 1,
         width=payload.shape[2], steps=shape[0], versions=versions(), files=read.files,
     )  # fmt: skip
-    return _report(subject, leaks, missing, limit=limit, notes=notes, repeat=repeat)
+    return report_of(subject, leaks, missing, limit=limit, notes=notes, repeat=repeat)
 
 
 def audit_run(
@@ -113,18 +94,13 @@ def audit_run(
     side: Side | None = None,
     limit: float | None = None,
     repeat: Sequence[str] = (),
-    progress: Progress = lambda *_: None,
+    progress: Show = lambda *_: None,
 ) -> Report:
     """Audit what a party recorded of its own run, which may still go on: its gradients, or its embeddings.
 
-    Of a training in one exchange it attacks once more what was sent; see `tacit.company.one_shot_report`.
-
-    Args:
-        path: the run's folder, or that of a party with one run.
-        side: who is looking; a label party can only judge "features", a feature party "label".
-        limit: that the upper end of no attack may pass; that of party.toml if not given.
-        repeat: commands that make this report again.
-        progress: told before each attack.
+    Of a training in one exchange it attacks once more what was sent. The path is the run's folder, or that of a party
+    with one run; a label party can only judge the side "features", a feature party "label". The limit is that of
+    party.toml if none is given.
     """
     folder, where = find_run(path)
     config = folder.config
@@ -152,7 +128,7 @@ def audit_run(
     return _run_report(folder, party, transcript, limit, repeat, progress)
 
 
-def audit_trained(trained: Trained, *, progress: Progress = lambda *_: None) -> Report | None:
+def audit_trained(trained: Trained, *, progress: Show = lambda *_: None) -> Report | None:
     """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded."""
     folder, where = find_run(trained.folder)
     if not isinstance(trained.transcript, RecordedRun):
@@ -167,27 +143,22 @@ def _run_report(
     transcript: RecordedRun,
     limit: float | None,
     repeat: Sequence[str],
-    progress: Progress,
+    progress: Show,
 ) -> Report:
-    """Every attack on what a party recorded, and what the run's folder tells."""
     config, contract, rows = folder.config, folder.contract, aligned(folder)
     plan = plan_of(contract, rows)
     missing = _unseen(transcript, plan)
-    side: Side
     if isinstance(party, LabelParty):
-        side, cuts = "features", list(contract.cut.widths.values())
+        cuts = list(contract.cut.widths.values())
         leaks = _own_labels(party, transcript, plan, missing, progress)
         protection = ladder.described(party.protect)
     else:
-        side, cuts = "label", [contract.cut.widths[config.name]]
+        cuts = [contract.cut.widths[config.name]]
         leaks = _own_inputs(party, transcript, missing, progress)
         protection = ladder.described(party.shield.protect)
-    subject = Subject(
-        kind="run", side=side, run=contract.run, party=config.name, role=config.role, peers=folder.peers(contract),
-        contract=contract.digest, alignment=rows.id, protection=protection, rows=plan.train_count,
-        width=sum(map(math.prod, cuts)), epochs=contract.epochs, steps=transcript.steps, versions=versions(),
-    )  # fmt: skip
-    report = _report(subject, leaks, missing, limit=limit, notes=(), repeat=repeat)
+    width = sum(map(math.prod, cuts))
+    subject = run_subject(folder, protection, plan.train_count, width, epochs=contract.epochs, steps=transcript.steps)
+    report = report_of(subject, leaks, missing, limit=limit, repeat=repeat)
     report = report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
     return with_records(report, folder, folder.run_folder(contract))
 
@@ -214,7 +185,7 @@ def _labels_leak(
     visits: tuple[View, Tensor | None] | None,
     labels: Tensor,
     missing: list[Missing],
-    progress: Progress,
+    progress: Show,
 ) -> tuple[Leak, ...]:
     """Every attack on single messages, and on all visits of an example together where there are any."""
     leaks: tuple[Leak, ...] = ()
@@ -234,7 +205,7 @@ def _labels_leak(
 
 
 def _inputs_leak(
-    view: View, visits: View | None, inputs: Callable[[Tensor], Tensor], missing: list[Missing], progress: Progress
+    view: View, visits: View | None, inputs: Callable[[Tensor], Tensor], missing: list[Missing], progress: Show
 ) -> tuple[Leak, ...]:
     """What decoders read in single messages, and in the mean of all visits where there are any."""
     leaks: tuple[Leak, ...] = ()
@@ -257,7 +228,7 @@ def _inputs_leak(
 
 
 def _own_labels(
-    party: LabelParty, transcript: RecordedRun, plan: Plan, missing: list[Missing], progress: Progress
+    party: LabelParty, transcript: RecordedRun, plan: Plan, missing: list[Missing], progress: Show
 ) -> tuple[Leak, ...]:
     labels = party.labels[: plan.train_count]
     if bool(labels.max() > 1):
@@ -270,7 +241,7 @@ def _own_labels(
 
 
 def _own_inputs(
-    party: FeatureParty, transcript: RecordedRun, missing: list[Missing], progress: Progress
+    party: FeatureParty, transcript: RecordedRun, missing: list[Missing], progress: Show
 ) -> tuple[Leak, ...]:
     if not transcript.recorded:
         return ()
@@ -291,7 +262,6 @@ def _visits(transcript: RecordedRun) -> tuple[View, Tensor | None] | None:
 
 
 def _unseen(transcript: RecordedRun, plan: Plan) -> list[Missing]:
-    """What the run sent and the transcript does not hold."""
     missing = []
     if not transcript.recorded:
         missing.append(Missing("single messages", "no batch was recorded: set last in [record]", matters=True))
@@ -308,27 +278,8 @@ def _unseen(transcript: RecordedRun, plan: Plan) -> list[Missing]:
     return missing
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
-
-
 def _check_limit(side: Side, limit: float | None) -> None:
     least = 0.5 if side == "features" else 0.0
     if limit is not None and not least < limit < 1:
         figure = "leak AUC is 0.5 for a coin flip" if side == "features" else "0 is nothing, 1 is everything"
         raise UsageError(f"limit = {limit:g} is not between {least:g} and 1 ({figure}): choose a number in between")
-
-
-def _report(
-    subject: Subject,
-    leaks: Sequence[Leak],
-    missing: Sequence[Missing],
-    *,
-    limit: float | None,
-    notes: Sequence[str],
-    repeat: Sequence[str],
-) -> Report:
-    return Report(
-        made=now(), subject=subject, limit=limit, verdict=verdict(leaks, limit, missing), worst=worst_of(leaks),
-        leaks=tuple(leaks), not_tested=not_tested(subject.side, missing),
-        assumptions=assumptions(subject.side, notes), repeat=tuple(repeat),
-    )  # fmt: skip

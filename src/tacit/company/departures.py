@@ -46,11 +46,7 @@ def counted_predictions(folder: Folder, restored: Restored | None = None) -> Abs
     """Around whatever puts on record what leaves for predictions; before anything leaves.
 
     The lines of all runs are counted, for rows that are asked for by key count over all of them: with an older copy, or
-    without the record of a run, rows would leave for which there is no room.
-
-    Args:
-        folder: of the party.
-        restored: told what is missing where somebody answers for going on from an older copy of the folder.
+    without the record of a run, rows would leave for which there is no room. `restored` is as above.
     """
 
     def lines() -> int:
@@ -60,24 +56,12 @@ def counted_predictions(folder: Folder, restored: Restored | None = None) -> Abs
 
 
 def served_tally(folder: Folder, where: Path, restored: Restored | None = None) -> Tally:
-    """Counts the different rows of a run that left for serving.
-
-    Args:
-        folder: of the party.
-        where: the run's folder.
-        restored: as above.
-    """
+    """Counts the different rows of a run that left for serving."""
     return Tally(folder.tally_path_of(f"served-{where.name}"), restored, tally.SERVED)
 
 
 def go_on_predicting(folder: Folder, where: Path, restored: Restored | None) -> None:
-    """Count anew from what the folder has, where somebody answers for that; else nothing.
-
-    Args:
-        folder: of the party.
-        where: the run's folder.
-        restored: told what is missing.
-    """
+    """Count anew from what the folder has, where somebody answers for that; else nothing."""
     if restored is None:
         return
     with counted_predictions(folder, restored):

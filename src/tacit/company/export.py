@@ -15,8 +15,8 @@ from tacit.company.align import aligned
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
-from tacit.company.run_files import GATE
-from tacit.company.run_record import OVERRIDES, broken, overrides
+from tacit.company.run_files import GATE, OVERRIDES
+from tacit.company.run_record import broken, overrides
 from tacit.company.split_run import plan_of
 from tacit.company.verdict import now
 from tacit.disk import replaced
@@ -25,42 +25,38 @@ from tacit.one_shot.parts import part, store_json
 from tacit.views.report.document import Report
 from tacit.views.report.rendering import read
 
-_MODEL = "model.safetensors"
-
 
 def clear(
     path: Folder | str | Path, what: str, *, override: str | None = None, reason: str | None = None
 ) -> Report | None:
-    """Return where a run may be let out; a `LimitError` where it broke its limit, or was never judged.
+    """The report of a run that may be let out; a `LimitError` where it broke its limit, or was never judged.
 
-    Args:
-        path: the run's folder, or that of a party with one run.
-        what: is to be done with it, for the record.
-        override: the name of somebody who lets it out all the same, and goes on record for it.
-        reason: why.
-
-    Returns:
-        The run's report; None where there is none, or where it is not as it was sealed.
+    `override` names somebody who lets it out all the same and says why: that goes on record, with `what` is to be done.
+    None comes back where there is no report, or where it is not as it was sealed.
     """
     folder, where = find_run(path)
     report = read(where / "report.json") if (where / "report.json").exists() else None
     judge = _exchange_problem if folder.terms.mode == "one_shot" else _problem
     problem = judge(folder, where, report)
-    if override is not None:
-        if not override.strip() or not (reason or "").strip():
-            raise UsageError("an override is on record with a name and a reason: give both, --override and --reason")
-        if problem is not None:
-            return _overridden(where, report, what, override.strip(), str(reason).strip())
-    if problem is not None:
+    who, why = (override or "").strip(), (reason or "").strip()
+    if override is not None and not (who and why):
+        raise UsageError("an override is on record with a name and a reason: give both, --override and --reason")
+    if problem is None:
+        return report
+    if override is None:
         raise LimitError(
             f"{where}: {problem}. It is not let out; who answers for it all the same says so with --override NAME "
             "--reason WHY, which stays on record and in the report"
         )
+    sealed_log.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": why})
+    if report is None or not seals.holds(where / "report.json"):  # one that was changed is not sealed again
+        return None
+    report = report.model_copy(update={"overrides": overrides(where)})
+    seals.write_report(report, where)
     return report
 
 
 def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
-    """What speaks against letting a run out; None where nothing does."""
     gone = [name for name in (GATE, OVERRIDES) if not sealed_log.begun(where / name)]
     if gone:
         return f"{gone[0]} has no seal: the run's records were removed, or are of a version before seals"
@@ -103,27 +99,11 @@ def _exchange_problem(folder: Folder, where: Path, report: Report | None) -> str
     return None
 
 
-def _overridden(where: Path, report: Report | None, what: str, who: str, reason: str) -> Report | None:
-    """Put it on record, and into the report; one that was changed since it was sealed is not sealed again."""
-    sealed_log.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
-    if report is None or not seals.holds(where / "report.json"):
-        return None
-    report = report.model_copy(update={"overrides": overrides(where)})
-    seals.write_report(report, where)
-    return report
-
-
 def export(path: Folder | str | Path, out: Path, *, override: str | None = None, reason: str | None = None) -> Path:
     """Copy the party's trained half out of its run, with what is known about it in the file's metadata.
 
     Of a training in one exchange it is a folder: the label party's heads, or the feature party's bottom and ranks, with
-    the same in `about.json`.
-
-    Args:
-        path: the run's folder, or that of a party with one run.
-        out: the safetensors file or the folder to write, for its owner alone; never over another one.
-        override: see `clear`.
-        reason: see `clear`.
+    the same in `about.json`. It is its owner's alone, and never over another one; see `clear` for overrides.
     """
     folder, where = find_run(path)
     if out.exists():
@@ -184,7 +164,7 @@ def _copied(where: Path, fresh: Path, parts: tuple[str, ...], about: dict[str, s
 
 def weights_of(where: Path) -> dict[str, Tensor]:
     """A party's half of a split training; an error where that is not over."""
-    path = where / _MODEL
+    path = where / "model.safetensors"
     if not path.exists():
         raise UsageError(f"{path} is missing: the training is not over; `tacit train` goes on where it was")
     return load_file(path)

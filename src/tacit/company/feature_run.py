@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -10,24 +11,22 @@ from torch import Tensor
 
 from tacit.align.batches import Plan, Task
 from tacit.align.cache import prepare
-from tacit.align.tables import Columns
-from tacit.company.align import Aligned
+from tacit.company.align import Aligned, columns_of
 from tacit.company.departures import go_on_predicting
-from tacit.company.embedding_gate import EmbeddingGate
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate
+from tacit.company.gates import EmbeddingGate
 from tacit.company.guard import Guard, look_at_embeddings
 from tacit.company.meeting import dial, make_room, training_limits
 from tacit.company.models import Half, build, cuts_of, first_seed, optimizer, try_out
 from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
-from tacit.config import Protect, meets_embedding
+from tacit.config import meets_embedding
 from tacit.contracts import Event, Link
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import greet_label_party
 from tacit.cut.session import FeatureSession
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.embedding import embedding_protection
-from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.exactly_once import AskingChannel
 from tacit.wire.line import Dialer
 from tacit.wire.tally import Tally
@@ -40,19 +39,18 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     party, facts = build_feature_party(folder, run.rows, plan, own)
     durable = run.durable(facts)
     go_on_predicting(folder, run.where, run.restored)
-    guard = FeaturePartyGuard(folder, run.rows, plan, party, run.ledger_tally())
-    run.stack.callback(guard.close)
-    noise = KeyedNoise(run.secret, "embedding")
+    guard = run.stack.enter_context(closing(FeaturePartyGuard(folder, run.rows, plan, party, run.ledger_tally())))
     session = FeatureSession(
-        party, plan, durable, noise=noise, shared=contract.share.metrics, guard=guard, depth=contract.depth
-    )
+        party, plan, durable, noise=run.noise("embedding"), shared=contract.share.metrics, guard=guard,
+        depth=contract.depth,
+    )  # fmt: skip
     (exchange,) = session.exchanges([peer], "features", limits)
     hello = run.hello(", ".join(one.name for one in party.shield.protect) or "none")
 
     def greet(link: Link) -> None:
         make_room(link, contract, limits)
         greet_label_party(link, hello, exchange)
-        run.connected(link, exchange)
+        run.telling.status.log("connected", peer=link.peer, turn=exchange.complete)
 
     line = Dialer(peer, lambda: dial(folder, contract, limits), greet, waiting=run.telling.waiting)
     run.stack.callback(line.close)
@@ -105,10 +103,7 @@ def build_feature_party(
     folder: Folder, rows: Aligned, plan: Plan, own: FeatureParty | None = None
 ) -> tuple[FeatureParty, dict[str, str]]:
     """The party that trains, its caller's own or one made of the settings, and what must be the same at every start."""
-    if own is None:
-        party, data = _from_settings(folder, rows, plan)
-    else:
-        party, data = own, _checked(folder, rows, own)
+    party, data = _from_settings(folder, rows, plan) if own is None else (own, _checked(folder, rows, own))
     facts = facts_of(folder, rows, party.bottom, party.optimizer, data, own=own is not None)
     facts["protection"] = ", ".join(map(repr, party.shield.protect)) or "none"
     facts["hidden"] = party.shield.hide or "the inputs"
@@ -118,10 +113,9 @@ def build_feature_party(
 
 
 def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[FeatureParty, bytes]:
-    config, table, contract = folder.config, folder.table, folder.contract
-    assert config.protect is not None  # the settings were checked
-    columns, cache = Columns(table.categorical, table.numeric, table.flagged), folder.run_folder(contract) / "inputs"
-    prepared = prepare(folder.data, rows.rows, columns, cache, train=plan.train_count)
+    config, contract = folder.config, folder.contract
+    cache = folder.run_folder(contract) / "inputs"
+    prepared = prepare(folder.data, rows.rows, columns_of(folder), cache, train=plan.train_count)
     bottom = build(folder, config, contract, prepared.inputs)
     protect = [embedding_protection(one.name, **one.options()) for one in config.protect.embedding or ()]
     with torch.random.fork_rng(devices=[]):
@@ -140,5 +134,5 @@ def _checked(folder: Folder, rows: Aligned, own: FeatureParty) -> bytes:
     try_out(own.bottom, Half("features", (), 0, cuts_of(folder.contract, [folder.config.name]), 1), own.features)
     protected = [(one.event.mechanism, one.event.parameters) for one in own.shield.protect]
     meets_embedding(folder.contract.minimum.embedding, protected)
-    meets_embedding((folder.config.protect or Protect()).embedding or (), protected, whose="party.toml's")
+    meets_embedding(folder.config.protect.embedding or (), protected, whose="party.toml's")
     return data

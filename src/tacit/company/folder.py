@@ -27,18 +27,8 @@ from typing import TYPE_CHECKING, Literal
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
-from tacit.config import (
-    Contract,
-    Data,
-    OneShotContract,
-    Party,
-    Terms,
-    contract_template,
-    load_contract,
-    meets,
-    meets_embedding,
-    party_template,
-)
+from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract, meets, meets_embedding
+from tacit.config.templates import contract_template, party_template
 from tacit.disk import no_strangers, private, replaced
 from tacit.errors import DataError, UsageError
 from tacit.views.progress import on_terminal
@@ -109,6 +99,11 @@ class Folder:
         private(self.path / "keys" / "secret")
         for inner in ("", "keys", "trusted", "runs"):
             no_strangers(self.path / inner)
+
+    @classmethod
+    def at(cls, folder: Folder | str | Path) -> Folder:
+        """One that is open already, or that at a path."""
+        return folder if isinstance(folder, Folder) else cls(folder)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -240,22 +235,19 @@ class Folder:
         return hmac.new(self.secret, run_id, hashlib.sha256).digest()
 
     def tally_path(self, contract: Terms, run_id: bytes) -> Path:
-        """Where is counted what left in a run: apart from this folder, so that an older copy of it is known as one.
-
-        In the folder that TACIT_STATE names, else in `tacit` under XDG_STATE_HOME, else in `~/.local/state/tacit`.
-        """
+        """Where is counted what left in a run: apart from this folder, so that an older copy of it is known as one."""
         return self._counted_apart(contract.run, run_id)
 
     def tally_path_of(self, book: str) -> Path:
         """Where the entries of one of the party's books are counted, beside what left in its runs.
 
-        Args:
-            book: "ledger"; "coins", the releases of its labels; "embeddings", those that it sent, and groups;
-                "predictions", what left for them; "served-RUN", the rows of a run that left for serving.
+        They are "ledger"; "coins", the releases of its labels; "embeddings", those that it sent, and groups;
+        "predictions", what left for them; "served-RUN", the rows of a run that left for serving.
         """
         return self._counted_apart(book, f" of the {book}".encode())
 
     def _counted_apart(self, name: str, what: bytes) -> Path:
+        """In the folder that TACIT_STATE names, else `tacit` under XDG_STATE_HOME, else `~/.local/state/tacit`."""
         named, state = os.environ.get("TACIT_STATE"), os.environ.get("XDG_STATE_HOME")
         try:
             where = Path(named) if named else (Path(state) if state else Path.home() / ".local" / "state") / "tacit"
@@ -302,9 +294,13 @@ class Folder:
 
     def train(self, party: LabelParty | FeatureParty | None = None, *, quiet: bool = False) -> Trained:
         """Train with the other parties; see `tacit.company.train.train`. Started again, it goes on where it was."""
-        from tacit.company.train import train_with_bar
+        from tacit.company.train import train
 
-        return train_with_bar(self, party, quiet=quiet)
+        with on_terminal(quiet=quiet, first="preparing") as show:
+            return train(
+                self, party, progress=lambda turn, turns, _: show("training", turn, turns),
+                waiting=lambda peer, seconds, _: show(f"waiting for {peer}, {seconds:.0f} s", 0, 0),
+            )  # fmt: skip
 
     def audit(self, *, limit: float | None = None, quiet: bool = False) -> Report:
         """Attack what this party recorded of its run with all attacks; see `tacit.company.audit.audit_run`."""
@@ -328,12 +324,10 @@ class Folder:
         name, role = self.config.name, self.config.role
         parties = (contract.label_party,) if role == "label" else contract.feature_parties
         if name not in parties:
-            listed = (
-                f"the label party is {contract.label_party}, feature parties: {', '.join(contract.feature_parties)}"
-            )
             raise UsageError(
-                f"this party is {name!r} with the role {role!r}, and the contract has none such ({listed}): correct "
-                "party.toml or contract.toml"
+                f"this party is {name!r} with the role {role!r}, and the contract has none such (the label party is "
+                f"{contract.label_party}, feature parties: {', '.join(contract.feature_parties)}): correct party.toml "
+                "or contract.toml"
             )
         trusted = self.trusted
         peers = self.peers(contract)
@@ -349,14 +343,13 @@ class Folder:
             self._check_minimum(contract)
 
     def _check_minimum(self, contract: Contract) -> None:
-        """Refuse protections that are not there, or below what the contract demands."""
         missing = self.config.split_problem()
         if missing is not None:
             raise UsageError(f"{self.path / 'party.toml'} can't be used as it is: {missing}")
         protect = self.config.protect
-        if protect is not None and protect.gradient is not None:
+        if protect.gradient is not None:
             meets(contract.minimum.gradient, protect.gradient, epochs=contract.epochs)
-        if protect is not None and protect.embedding is not None:
+        if protect.embedding is not None:
             from tacit.protect.embedding import embedding_protection  # PyTorch, which a folder does without else
 
             made = [embedding_protection(one.name, **one.options()) for one in protect.embedding]

@@ -88,10 +88,12 @@ def read_messages(
         view = View.of(batched["gradients"], rows=rows, embedding=batched.get("embeddings"))
     else:
         view = View.of_embeddings(batched["embeddings"], rows=rows)
-    return Messages(
-        view, truth, batched.get("clean"), hidden, bool(rows.numel() > rows.unique().numel()), (*cuts.notes, *notes),
-        {file.path.name: _digest(file.path) for file in (*sent.values(), *owned.values())},
-    )  # fmt: skip
+    digests = {}
+    for named in (*sent.values(), *owned.values()):
+        with named.path.open("rb") as file:
+            digests[named.path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    revisited = bool(rows.numel() > rows.unique().numel())
+    return Messages(view, truth, batched.get("clean"), hidden, revisited, (*cuts.notes, *notes), digests)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,6 @@ class _Cuts:
 
     @property
     def rows(self) -> int:
-        """Rows of the file in all."""
         return sum(self.lengths)
 
     def places(self) -> NDArray[np.int64]:
@@ -190,9 +191,8 @@ def _labels(
     kinds, where = np.unique(values, return_inverse=True)
     if len(kinds) != 2:
         shown = ", ".join(str(kind) for kind in kinds[:5]) + (", ..." if len(kinds) > 5 else "")
-        remedy = (
-            "pass rows of both classes" if len(kinds) < 2 else "leak AUC is about two classes; pass one against all"
-        )
+        several = "leak AUC is about two classes; pass one against all"
+        remedy = "pass rows of both classes" if len(kinds) < 2 else several
         raise DataError(f"{named.name} holds {len(kinds)} kinds of labels ({shown}) where there must be two: {remedy}")
     truth = _of_each_id(torch.from_numpy(where.ravel().astype(np.int64)), named, codes, seen)
     plain = kinds.dtype.kind in "buif" and kinds.astype(np.float64).tolist() == [0.0, 1.0]
@@ -200,7 +200,6 @@ def _labels(
 
 
 def _of_each_id(values: Tensor, named: Named, codes: NDArray[np.int64], seen: NDArray[np.int64]) -> Tensor:
-    """One value for each id; an example that has two is an error."""
     ids = torch.from_numpy(codes)
     found = torch.empty(int(codes.max()) + 1, *values.shape[1:], dtype=values.dtype)
     found[ids] = values
@@ -212,8 +211,3 @@ def _of_each_id(values: Tensor, named: Named, codes: NDArray[np.int64], seen: ND
             "ids and rows"
         )
     return found
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

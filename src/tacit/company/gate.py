@@ -1,12 +1,8 @@
 """The gate of a run: every so many steps its owner's limit is held against what attacks say, and a strength is set.
 
 Strengths change in public steps (`tacit.protect.ladder`) and at public moments alone, because a peer can see them
-change: where an epoch begins, and four times in it where that is long. What was decided is written down and on the disk
-(`gate.jsonl`) before anything is sent under it: a run that is killed takes the same decisions from there, and its owner
-finds the reasons.
-
-Before the first message leaves there is nothing to look back on; there the first batch is tried out at home. So is the
-one that is due at later decisions until a batch was kept whole; what was followed up to then is attacked beside it.
+change. What was decided is on the disk before anything is sent under it: a run that is killed takes the same decisions
+from there. Until a batch was kept whole, the one that is due is tried out at home.
 """
 
 from __future__ import annotations
@@ -27,11 +23,6 @@ from tacit.company.verdict import now
 from tacit.errors import LimitError
 from tacit.protect import ladder
 from tacit.wire.record import RecordedRun
-
-__all__ = ["GATE", "Gate", "decisions"]
-
-BATCHES = 12
-"""Recorded batches that are tried at another strength."""
 
 _QUIET = 2  # epochs after a raise before less is tried
 
@@ -54,6 +45,12 @@ class Gate(ABC):
     level: int = 0  # of the strength now
     _decided: int = -1  # the turn of the last decision, or of the point at which none was due
     _seen: tuple[int, list[Figure]] = (-1, [])  # the turn and what was seen before it
+
+    @property
+    def kept(self) -> RecordedRun:
+        """What was sent, as far as it was recorded; there is no limit without."""
+        assert self.recorder is not None
+        return self.recorder
 
     @property
     def stopped(self) -> bool:

@@ -2,11 +2,6 @@
 
 Each side has its own `Guard`, in `label_run` and `feature_run`, with the two methods that a session calls: `before`
 anything is done to a message, and when it is `leaving`.
-
-`Watch` records every message, and attacks some while training runs. What is found stays here: in `live.jsonl` of the
-run's folder, a line for each look. A run that is killed forgets the lines after its checkpoint and writes them again,
-bit for bit, when it repeats those steps. `RunLedger` is the party's ledger, into which every message is entered before
-it leaves.
 """
 
 from __future__ import annotations
@@ -46,8 +41,6 @@ from tacit.ledger.summary import auc_of
 from tacit.wire.record import RecordedRun
 from tacit.wire.tally import Tally
 
-__all__ = ["LIVE", "Guard", "Look", "RunLedger", "Watch", "look_at_embeddings", "look_at_gradients", "looks"]
-
 Look = Callable[[Tensor, Mapping[str, Any], int], tuple[dict[str, float], dict[str, Any]]]
 """Attacks one's own message: its rows, the step's figures and its number; what was reached, and what else is told."""
 
@@ -71,7 +64,7 @@ class Guard(ABC):
         try:
             self._observer = self._measuring(folder, held)
         except BaseException:
-            self.books.close()
+            self.books.ledger.close()
             raise
         # holds the limit; None where there is neither a limit nor a budget, and never was
         self.gate = self._observer if held or decisions(where) else None
@@ -107,22 +100,16 @@ class Guard(ABC):
     def resume(self, turn: int, step: int) -> None:
         """Go on from the checkpoint of a turn, before which so many steps were trained."""
         self.watch.resume(turn, step)
-        self._check_recorded()
-        self.books.resume(turn)
-        if self.gate is not None:
-            self.gate.resume(turn)
-
-    def _check_recorded(self) -> None:
-        """Where a limit is to be held, refuse to go on without what was sent before: visits add up over all of it."""
-        recorder = self.watch.recorder
-        if self.gate is None or self.gate.limit is None or recorder is None:
-            return
-        if recorder.unrecorded:
+        recorder, held = self.watch.recorder, self.gate is not None and self.gate.limit is not None
+        if held and recorder is not None and recorder.unrecorded:  # visits add up over all that was sent before
             raise LimitError(
                 f"{recorder.folder}: {recorder.unrecorded} of {recorder.steps} steps that were sent are not recorded, "
                 "or damaged, and what all visits of an example add up to can't be told without them: bring the folder "
                 "back, or remove limit from party.toml to go on without it"
             )
+        self.books.entries.resume(turn)  # every message before it must be in the ledger
+        if self.gate is not None:
+            self.gate.resume(turn)
 
     def turned(self, turned: Turned) -> None:
         """A turn is over: record it, look at it, and bring to the disk what belongs to a checkpoint."""
@@ -148,17 +135,17 @@ class Guard(ABC):
 
     def close(self) -> None:
         """Let another process use the ledger."""
-        self.books.close()
+        self.books.ledger.close()
 
 
 # --- what is sent, recorded and looked at ----------------------------------------------------------------------------
 
 
 class Watch:
-    """Records what a party sends, and looks at some of it.
+    """Records what a party sends, and attacks some of it: a line of `live.jsonl` for each look, which stays here.
 
     The secret says which examples are followed, which batches kept and which looked at: a peer that knew it could
-    behave just there.
+    behave just there. A run that is killed writes the lines after its checkpoint again, bit for bit.
     """
 
     def __init__(
@@ -273,69 +260,53 @@ class RunLedger:
     def __init__(self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, tally: Tally) -> None:
         self.budget = folder.config.spendable
         self.plan = plan
-        self._ledger, self._tally = Ledger(folder.path / "ledger"), tally
-        tally.begin(begun=self._ledger.records > 0)
-        tally.check(self._ledger.records, 0)  # what is not yet on the disk for sure is counted with a checkpoint
+        self.ledger, self._tally = Ledger(folder.path / "ledger"), tally
+        tally.begin(begun=self.ledger.records > 0)
+        tally.check(self.ledger.records, 0)  # what is not yet on the disk for sure is counted with a checkpoint
         self._run = Run(
             **vars(plan), name=contract.run, contract=contract.digest, alignment=rows.id, role=folder.config.role
         )
         keys = self._keys(folder, rows)
         if self.budget is not None:
-            remaining(self._ledger, self._run, keys, self.budget)
+            remaining(self.ledger, self._run, keys, self.budget)
         # the sumKL that former runs have left, at most, of the most exposed row of this one; infinite where one of them
         # has no bound for a row
-        self.former = float(self._ledger.spent_by(keys, but=self._run).max(initial=0.0))
-        self._entries = self._ledger.begin(self._run, keys, budget=self.budget)
+        self.former = float(self.ledger.spent_by(keys, but=self._run).max(initial=0.0))
+        self.entries = self.ledger.begin(self._run, keys, budget=self.budget)
 
     def _keys(self, folder: Folder, rows: Aligned) -> Keys | None:
         """Keys of the aligned rows: those that the run was declared with, or made of the party's ids."""
-        for declared in self._ledger.runs():
+        for declared in self.ledger.runs():
             if declared.run == self._run and declared.keys:
-                return load_keys(self._ledger.folder, declared.keys)
+                return load_keys(self.ledger.folder, declared.keys)
         if folder.config.data is None:
             return None
         ids = folder.config.data.ids
-        return keys_of(rows.table(folder.data, ids).select(pl.col(*ids)), self._ledger.secret)
-
-    def resume(self, turn: int) -> None:
-        """Go on from the checkpoint of a turn; every message before it must be in the ledger."""
-        self._entries.resume(turn)
+        return keys_of(rows.table(folder.data, ids).select(pl.col(*ids)), self.ledger.secret)
 
     def keep(self) -> None:
         """Bring to the disk what belongs to a checkpoint, and count what is there."""
-        self._entries.sync()
-        self._tally.reach(self._ledger.records)
+        self.entries.sync()
+        self._tally.reach(self.ledger.records)
         self._tally.sync()
 
     def entered(self, step: int) -> bool:
         """Whether a training step that is about to be sent is in the ledger already, from before a kill."""
-        return step < self._entries.answered("train")
+        return step < self.entries.answered("train")
 
     def enter(self, task: Task, step: int, event: Event, figures: Mapping[str, float] | None = None) -> None:
         """A message about the rows of a task is about to leave."""
-        self._entries.answer(task.what, step, task.turn, task.digest, event, figures)
-
-    def tell(self, epoch: int) -> None:
-        """Figures of an epoch are about to be told, over the labels of all rows for testing."""
-        self._entries.tell(epoch, len(self.plan.tested()))
+        self.entries.answer(task.what, step, task.turn, task.digest, event, figures)
 
     def foreseen(self, epoch: int, protect: Protection) -> float | None:
         """The worst case of the most exposed row at the end of the run, as a leak AUC: former runs, this one, the rest.
 
-        Args:
-            epoch: whose steps are yet to be sent, all or some of them.
-            protect: what will be done to them, and to those of all later epochs.
-
-        Returns:
-            None where the protection has no bound for a row.
+        From this epoch on, of which some steps may have been sent, everything is sent under this protection; None where
+        it has no bound for a row.
         """
         row_kl = getattr(protect, "row_kl", None)
         if row_kl is None:
             return None
-        sent = self._entries.row_kl()
+        sent = self.entries.row_kl()
         to_come = [max(sent.get(one, 0.0), float(row_kl)) for one in range(epoch, self.plan.epochs)]
         return auc_of(self.former + sum(sent.get(one, 0.0) for one in range(epoch)) + sum(to_come))
-
-    def close(self) -> None:
-        """Let another process add to the ledger."""
-        self._ledger.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -10,17 +11,16 @@ from torch import Tensor
 
 from tacit.align.batches import Plan, Task
 from tacit.align.cache import prepare
-from tacit.align.tables import Columns
 from tacit.audit.metrics.leak_auc import auc
-from tacit.company.align import Aligned
+from tacit.company.align import Aligned, columns_of
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate
-from tacit.company.gradient_gate import GradientGate
+from tacit.company.gates import GradientGate
 from tacit.company.guard import Guard, look_at_gradients
 from tacit.company.meeting import make_room, server, training_limits
 from tacit.company.models import Half, build, cuts_of, optimizer, try_out
 from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
-from tacit.config import Contract, Gradient, Protect
+from tacit.config import Contract, Gradient
 from tacit.contracts import Link, Protected, Protection
 from tacit.cut.handshake import greet_feature_party
 from tacit.cut.label_party import LabelParty
@@ -29,7 +29,6 @@ from tacit.cut.tensors import LOSSES
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.facts import options_of
 from tacit.protect.gradient import Chain, chain, protection
-from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.exactly_once import AnsweringChannel
 from tacit.wire.line import Desk
 from tacit.wire.tally import Tally
@@ -49,10 +48,9 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     if contract.share.metrics:
         _check_share(party.labels[plan.tested()])
     durable = run.durable(facts)
-    guard = LabelPartyGuard(folder, run.rows, plan, party, run.ledger_tally())
-    run.stack.callback(guard.close)
+    guard = run.stack.enter_context(closing(LabelPartyGuard(folder, run.rows, plan, party, run.ledger_tally())))
     session = LabelSession(
-        party, plan, durable, noise=KeyedNoise(run.secret, "gradient"), measure=partial(_measure, contract),
+        party, plan, durable, noise=run.noise("gradient"), measure=partial(_measure, contract),
         shared=contract.share.metrics, guard=guard, depth=contract.depth,
     )  # fmt: skip
     exchanges = {name: session.exchanges([name], "label", limits[name])[0] for name in names}
@@ -63,7 +61,7 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
         link.limits = limits[link.peer]  # type: ignore[attr-defined]
         make_room(link, contract, limits[link.peer])
         greet_feature_party(link, hello, exchanges[link.peer])
-        run.connected(link, exchanges[link.peer])
+        run.telling.status.log("connected", peer=link.peer, turn=exchanges[link.peer].complete)
 
     desk = Desk(door.accept, greet, names, waiting=run.telling.waiting, alarm=run.telling.refused)
     run.stack.callback(desk.close)
@@ -134,7 +132,7 @@ class LabelPartyGuard(Guard):
     def leaving(self, task: Task, sent: Protected | None) -> None:
         """Enter into the ledger what is about to be sent: a gradient, or figures of an epoch."""
         if sent is None:
-            self.books.tell(task.epoch)
+            self.books.entries.tell(task.epoch, len(self._plan.tested()))  # over the labels of all rows for testing
             return
         figures = {name: float(sent.report[name].sum()) for name in _FIGURES if name in sent.report}
         self.books.enter(task, self._party.steps, sent.event, figures)
@@ -147,10 +145,7 @@ def build_label_party(
     folder: Folder, rows: Aligned, plan: Plan, own: LabelParty | None = None
 ) -> tuple[LabelParty, dict[str, str]]:
     """The party that trains, its caller's own or one made of the settings, and what must be the same at every start."""
-    if own is None:
-        party, data = _from_settings(folder, rows, plan)
-    else:
-        party, data = own, _checked(folder, rows, own)
+    party, data = _from_settings(folder, rows, plan) if own is None else (own, _checked(folder, rows, own))
     facts = facts_of(folder, rows, party.top, party.optimizer, data, own=own is not None)
     facts["loss"] = next(name for name, function in LOSSES.items() if function is party.loss)
     facts["protection"] = repr(party.protect)
@@ -159,11 +154,10 @@ def build_label_party(
 
 
 def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[LabelParty, bytes]:
-    config, table, contract = folder.config, folder.table, folder.contract
-    assert config.protect is not None  # the settings were checked
+    config, contract = folder.config, folder.contract
     prepared = prepare(
-        folder.data, rows.rows, Columns(table.categorical, table.numeric, table.flagged),
-        folder.run_folder(contract) / "inputs", train=plan.train_count, label=table.label, loss=contract.loss,
+        folder.data, rows.rows, columns_of(folder), folder.run_folder(contract) / "inputs", train=plan.train_count,
+        label=folder.table.label, loss=contract.loss,
     )  # fmt: skip
     labels, gradient = prepared.labels, config.protect.gradient
     assert labels is not None
@@ -184,7 +178,7 @@ def _checked(folder: Folder, rows: Aligned, own: LabelParty) -> bytes:
     """A digest of a caller's own tensors; the party must do what contract and settings promise, tried on two rows."""
     if not isinstance(own, LabelParty):
         raise UsageError(f"a {type(own).__name__} does not go with the role 'label' of this folder")
-    contract, promised = folder.contract, (folder.config.protect or Protect()).gradient
+    contract, promised = folder.contract, folder.config.protect.gradient
     data = digest_of([*own.features, own.labels], rows.count)
     logits = 1 if contract.loss == "binary" else own.classes
     half = Half("label", (), 0, cuts_of(contract, contract.feature_parties), logits)

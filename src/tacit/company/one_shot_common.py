@@ -7,7 +7,7 @@ import hmac
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -17,21 +17,22 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.align.cache import prepare
-from tacit.align.encoder import Columns, Inputs
+from tacit.align.encoder import Inputs
 from tacit.align.ids import Ids, read_ids
-from tacit.company.align import Aligned
+from tacit.company.align import Aligned, columns_of
 from tacit.company.folder import Folder
 from tacit.company.models import load_factory
 from tacit.company.status import Telling
-from tacit.config import Head, Learn, OneShotContract
+from tacit.config import OneShotContract
 from tacit.errors import DataError, UsageError
+from tacit.views.progress import Show
 
 
 @dataclass(frozen=True)
 class ExchangeTelling(Telling):
     """Where a run stands, part by part."""
 
-    progress: Callable[[str, int, int], None]  # told what is being done, how much of it is done and how much there is
+    progress: Show  # told what is being done, how much of it is done and how much there is
     _now: list[str] = field(default_factory=lambda: [""])
     _left: set[tuple[str, str]] = field(default_factory=set)
     _since: dict[str, float] = field(default_factory=dict)
@@ -75,7 +76,7 @@ def seed_of(folder: Folder) -> int:
 def check_at_home(folder: Folder) -> None:
     """See that what learns at home is here, before anything is flipped, asked for or sent."""
     config = folder.config
-    label, head, learn = config.role == "label", config.head or Head(), config.learn or Learn()
+    label, head, learn = config.role == "label", config.head, config.learn
     factory = head.factory if label else learn.factory
     if factory is not None:
         load_factory(folder.path, factory, "[head]" if label else "[learn]")
@@ -112,23 +113,15 @@ def _ids_of(folder: Folder, columns: tuple[str, ...], duplicates: Literal["drop"
     return read_ids(folder.data, columns, duplicates=duplicates)
 
 
-def columns_of(folder: Folder) -> Columns:
-    """The party's own columns."""
-    table = folder.table
-    return Columns(table.categorical, table.numeric, table.flagged)
-
-
-def own_inputs(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Inputs:
+def own_inputs(folder: Folder, rows: Aligned) -> Inputs:
     """The party's own columns in the common order; a label party may have none."""
-    columns = columns_of(folder)
-    if not columns.names:
+    if not columns_of(folder).names:
         empty = torch.empty(rows.count, 0)
         return Inputs(empty.long(), empty, ())
-    cache = folder.run_folder(contract) / "inputs"
-    return prepare(folder.data, rows.rows, columns, cache, train=train).inputs
+    return _encoded(folder, rows, rows.rows, "inputs")
 
 
-def every_row(folder: Folder, contract: OneShotContract, rows: Aligned, train: int) -> Inputs:
+def every_row(folder: Folder, rows: Aligned) -> Inputs:
     """The party's own columns of all its rows, the aligned ones first: some learning needs no label.
 
     They are encoded as the aligned ones are, by what the training rows say.
@@ -136,5 +129,10 @@ def every_row(folder: Folder, contract: OneShotContract, rows: Aligned, train: i
     total = read_ids(folder.data, folder.table.ids, duplicates="drop").report.total
     others = np.setdiff1d(np.arange(total, dtype=np.int64), rows.rows)
     numbers = np.concatenate([np.asarray(rows.rows, dtype=np.int64), others])
-    cache = folder.run_folder(contract) / "inputs of all rows"
-    return prepare(folder.data, numbers, columns_of(folder), cache, train=train).inputs
+    return _encoded(folder, rows, numbers, "inputs of all rows")
+
+
+def _encoded(folder: Folder, rows: Aligned, numbers: NDArray[np.int64], cache: str) -> Inputs:
+    contract = folder.one_shot
+    kept, train = folder.run_folder(contract) / cache, contract.train_count(rows.count)
+    return prepare(folder.data, numbers, columns_of(folder), kept, train=train).inputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,30 +16,23 @@ from numpy.typing import NDArray
 from tacit._version import __version__
 from tacit.align.encoder import Inputs
 from tacit.align.tables import inputs_digest
-from tacit.company.align import Aligned, aligned
+from tacit.company import one_shot_common as common
+from tacit.company.align import Aligned, aligned, columns_of
 from tacit.company.departures import book_of, counted_book, go_on_predicting, row_keys
 from tacit.company.folder import Folder
-from tacit.company.hidden_groups import hidden_sums
 from tacit.company.meeting import dial
 from tacit.company.models import load_factory
-from tacit.company.one_shot_common import (
-    ExchangeTelling,
-    check_at_home,
-    columns_of,
-    every_row,
-    id_hashes,
-    own_inputs,
-    run_id,
-    seed_of,
-    threads_of,
-)
+from tacit.company.one_shot_common import ExchangeTelling
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.errors import ProtocolError
+from tacit.hidden_sums.feature_side import FeatureSide
+from tacit.hidden_sums.points import base
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
 from tacit.one_shot.forms import Form
 from tacit.one_shot.forms import shown as without
 from tacit.one_shot.grouping import Averages, averages, partitions
+from tacit.one_shot.hiding import agreement, bits_shown, check_enough_rows, hidden_answers
 from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
@@ -48,6 +42,7 @@ from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
 from tacit.one_shot.shipments import Shipment, version_of
 from tacit.one_shot.sums import Sums
+from tacit.views.progress import Show
 from tacit.wire.line import Dialer
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
@@ -62,11 +57,6 @@ class FeatureOutcome:
     form: dict[str, float]  # how many numbers of the learnt ones were sent, in how many ranks, under how much noise
     sent: int  # bytes of the embedding
     heard: bool  # whether the label party said that it has everything
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Figures for the status: a feature party has none."""
-        return []
 
 
 @dataclass(frozen=True)
@@ -85,10 +75,13 @@ class _Side:
 
     @property
     def learn(self) -> Learn:
-        return self.folder.config.learn or Learn()
+        return self.folder.config.learn
+
+    @property
+    def run(self) -> str:
+        return common.run_id(self.contract, self.rows)
 
     def part(self, name: str, make: Callable[[Path], None]) -> Path:
-        """A part of the run: made once, then from the disk."""
         return part(self.folder.run_folder(self.contract), name, make, self.telling.trace)
 
 
@@ -102,12 +95,22 @@ def train_features(
     with counted_book(folder, restored):
         pass  # it knows of everything that left
     go_on_predicting(folder, where, restored)
-    check_at_home(folder)
-    check_enough(rows.count, (folder.config.learn or Learn()).known)
-    inputs = own_inputs(folder, contract, rows, train)
+    common.check_at_home(folder)
+    check_enough(rows.count, folder.config.learn.known)
+    inputs = common.own_inputs(folder, rows)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
     side = _Side(folder, rows, train, inputs, telling)
-    guard(where / "guard.json", _facts(side))
+    config = folder.config
+    facts = {
+        "version": __version__,
+        "contract": contract.digest,
+        "alignment": rows.id,
+        "data": inputs_digest(inputs).hex(),
+        "learn": json.dumps(config.learn.model_dump(mode="json"), sort_keys=True),
+        "limit": str(config.limit),
+        "seed": str(config.training.seed),
+    }
+    guard(where / "guard.json", facts)  # what must be the same whenever the run goes on
     asking = _asking(side)
     try:
         sent, mechanism = _answered(side, asking)
@@ -120,24 +123,10 @@ def train_features(
     return FeatureOutcome(where, audit, form, codes.nbytes, heard)
 
 
-def _facts(side: _Side) -> dict[str, str]:
-    config = side.folder.config
-    return {
-        "version": __version__,
-        "contract": side.contract.digest,
-        "alignment": side.rows.id,
-        "data": inputs_digest(side.inputs).hex(),
-        "learn": json.dumps(side.learn.model_dump(mode="json"), sort_keys=True),
-        "limit": str(config.limit),
-        "seed": str(config.training.seed),
-    }
-
-
 # --- what comes ------------------------------------------------------------------------------------------------------
 
 
 def _asking(side: _Side) -> Asking:
-    """The conversation with the label party; it connects when something is asked."""
     folder, contract, rows, telling = side.folder, side.contract, side.rows, side.telling
     limits = feature_limits(side.train, contract.exchange)
 
@@ -158,8 +147,7 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
 
     def ask(path: Path) -> None:
         if exchange.labels == "hidden_sums":
-            seen = shown(side.folder, inputs)
-            sent = hidden_sums(asking, side.folder, run_id(side.contract, side.rows), seen, side.telling, side.part)
+            sent = _hidden_sums(side, asking)
         elif exchange.labels == "sums":
             groups = _grouped(side)
             side.telling.part("asking for sums")
@@ -190,7 +178,7 @@ def _grouped(side: _Side) -> NDArray[np.int64]:
     def make(path: Path) -> None:
         exchange, inputs = side.contract.exchange, side.inputs
         side.telling.part("grouping rows that are alike")
-        seen, seed = shown(side.folder, inputs[: side.train]), seed_of(side.folder)
+        seen, seed = shown(side.folder, inputs[: side.train]), common.seed_of(side.folder)
         groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
         side.telling.trace("groups drawn")
         home = home_of(side.folder, side.rows, inputs, side.telling.part)
@@ -205,6 +193,52 @@ def _grouped(side: _Side) -> NDArray[np.int64]:
 
     groups: NDArray[np.int64] = np.load(_leaving(side, "groups", make, entered) / "groups.npy")
     return groups
+
+
+def _hidden_sums(side: _Side, asking: Asking) -> NDArray[np.float64]:
+    """What sums over groups that nobody sees tell about each training row.  (rows,)"""
+    folder, contract, exchange, telling = side.folder, side.contract, side.contract.exchange, side.telling
+    seen = shown(folder, side.inputs[: side.train])
+    base()  # the library is there, or its absence is told before anybody is asked
+    check_enough_rows(exchange.group_size, len(seen), "rows")
+
+    def mine(mechanism: Sums) -> FeatureSide:
+        check_agreed(mechanism, exchange)
+        units = exchange.unit != "row"
+        agreed = agreement(mechanism, contract.digest, f"{side.run} {folder.config.name}", len(seen), units=units)
+        return FeatureSide(folder.run_folder(contract) / "hidden", folder.secret, agreed, trace=telling.trace)
+
+    def grouped(taking_part: NDArray[np.bool_]) -> NDArray[np.int64]:
+        def make(path: Path) -> None:
+            telling.part("grouping rows that are alike")
+            size, count, seed = exchange.group_size, exchange.partitions, common.seed_of(folder)
+            store_array(path / "groups.npy", partitions(seen, size, count, seed=seed, taking_part=taking_part))
+
+        groups: NDArray[np.int64] = np.load(side.part("hidden groups", make) / "groups.npy")
+        telling.part("asking for sums of hidden groups")
+        return groups
+
+    def leaving(groups: NDArray[np.int64], labels: bytes, size: int) -> None:
+        _enter_sums(side, groups, labels)
+        telling.trace("sums entered")
+        telling.left("shuffled ciphertexts", asking.line.peer, len(seen), size)
+
+    telling.part("asking for encrypted labels")
+    return averages(*hidden_answers(asking, mine, grouped, leaving))
+
+
+def _enter_sums(side: _Side, groups: NDArray[np.int64], labels: bytes) -> None:
+    """Write down, before a batch leaves, what its sums can show; once for the labels that were encrypted."""
+    contract, count = side.contract, int(groups[:, 0].max() + 1)
+    size, partitions_of = contract.exchange.group_size, contract.exchange.partitions
+    bits = math.ceil(bits_shown(count * size, size, partitions_of))
+    shipment = Shipment(
+        contract.run, contract.label_party, version_of(side.run, np.frombuffer(labels, np.uint8)),
+        f"sums of {count:,} hidden groups in {partitions_of} partitions: of all rows together {bits:,} bits at most",
+        len(groups), 0.0, kind="hidden sums",
+    )  # fmt: skip
+    with counted_book(side.folder) as book:
+        book.enter(side.run, np.zeros((0, 16), np.uint8), shipment, groups[:0])
 
 
 def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
@@ -228,10 +262,10 @@ def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> 
 
     def fitted() -> Bottom:
         unlabelled = side.learn.factory is None and side.learn.learner == "network" and side.learn.pretrain
-        every = every_row(folder, side.contract, side.rows, side.train) if unlabelled else side.inputs[: side.train]
+        every = common.every_row(folder, side.rows) if unlabelled else side.inputs[: side.train]
         return _learner(side).fit(
             shown(folder, every), sent, mechanism, side.contract.exchange.width,
-            seed=seed_of(folder), threads=threads_of(folder), progress=side.telling.part,
+            seed=common.seed_of(folder), threads=common.threads_of(folder), progress=side.telling.part,
         )  # fmt: skip
 
     if side.learn.factory is not None:  # of an object of the party's own only what it sends is kept: no pickle
@@ -248,7 +282,7 @@ def _learner(side: _Side) -> Learner:
 
 def shown(folder: Folder, inputs: Inputs) -> Inputs:
     """The inputs without the columns that the owner withholds."""
-    return without(inputs, columns_of(folder), (folder.config.learn or Learn()).withheld)
+    return without(inputs, columns_of(folder), folder.config.learn.withheld)
 
 
 def _released(
@@ -279,21 +313,21 @@ def _released(
     return read(_leaving(side, "release", make, entered))
 
 
-def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Callable[[str, int, int], None]) -> Home:
+def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Show) -> Home:
     """All that decoders attack with: the rows, what has left of them before, and groups where sums are asked for."""
-    contract, learn, book = folder.one_shot, folder.config.learn or Learn(), book_of(folder)
+    contract, book = folder.one_shot, book_of(folder)
     seen = folder.run_folder(contract) / "groups" / "groups.npy"  # by the label party: they tell who is alike
     return Home(
         shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
-        folder.secret, limit=folder.config.limit, known=learn.known, seed=seed_of(folder), threads=threads_of(folder),
-        progress=progress, groups=_for_all(np.load(seen), len(inputs)) if seen.exists() else None,
-        before=book.before(_row_keys(folder, rows), run_id(contract, rows)),
+        folder.secret, limit=folder.config.limit, known=folder.config.learn.known, seed=common.seed_of(folder),
+        threads=common.threads_of(folder), progress=progress,
+        groups=_for_all(np.load(seen), len(inputs)) if seen.exists() else None,
+        before=book.before(_row_keys(folder, rows), common.run_id(contract, rows)),
         notes=tuple(f"besides, {one.form} (run {one.run})" for one in book.all() if one.kind == "hidden sums"),
     )  # fmt: skip
 
 
 def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Groups of the training rows and of all others: these are in one of their own."""
     return np.concatenate([groups, np.full((count - len(groups), groups.shape[1]), -1)])
 
 
@@ -301,7 +335,7 @@ def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
-    return row_keys(folder, id_hashes(folder, rows, folder.table.ids, duplicates="drop"))
+    return row_keys(folder, common.id_hashes(folder, rows, folder.table.ids, duplicates="drop"))
 
 
 def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Callable[[Path], bool]) -> Path:
@@ -322,12 +356,11 @@ def _enter(
     side: _Side, leaving: NDArray[Any], form: str, worst: float, seen: list[str], kind: Literal["embedding", "groups"]
 ) -> bool:
     """Write down what is about to be sent of which rows, the first ones; whether the audit has seen all before it."""
-    folder, contract, rows = side.folder, side.contract, side.rows
-    run, count = run_id(contract, rows), len(leaving)
-    version, keys = version_of(run, leaving), _row_keys(folder, rows)[:count]
+    contract, count = side.contract, len(leaving)
+    version, keys = version_of(side.run, leaving), _row_keys(side.folder, side.rows)[:count]
     shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
-    with counted_book(folder) as book:
-        return book.enter(run, keys, shipment, leaving, seen)
+    with counted_book(side.folder) as book:
+        return book.enter(side.run, keys, shipment, leaving, seen)
 
 
 def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: ExchangeTelling) -> bool:

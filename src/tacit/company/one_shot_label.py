@@ -18,20 +18,13 @@ from numpy.typing import NDArray
 
 from tacit._version import __version__
 from tacit.align.ids import read_ids
+from tacit.company import one_shot_common as common
 from tacit.company.align import Aligned, aligned
 from tacit.company.folder import Folder
 from tacit.company.meeting import server
 from tacit.company.models import load_factory
-from tacit.company.one_shot_common import (
-    ExchangeTelling,
-    check_at_home,
-    id_hashes,
-    own_inputs,
-    run_id,
-    seed_of,
-    threads_of,
-)
-from tacit.config import ODDS_BUDGET, Head, OneShotContract
+from tacit.company.one_shot_common import ExchangeTelling
+from tacit.config import OneShotContract
 from tacit.contracts import Link, Message
 from tacit.errors import DataError, ProtocolError, RefusedError, UsageError
 from tacit.hidden_sums.label_side import LabelSide
@@ -70,11 +63,6 @@ class LabelOutcome:
     certificate: Certificate  # of what was sent of the labels
     received: int  # bytes of embeddings
 
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Figures for the status."""
-        return [{"epoch": 0, **self.figures}]
-
 
 def train_label(
     folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
@@ -83,9 +71,18 @@ def train_label(
     contract = folder.one_shot
     where = folder.run_folder(contract)
     telling.part("preparing")
-    check_at_home(folder)
+    common.check_at_home(folder)
     answers = Answers.of(folder, restored)
-    guard(where / "guard.json", _facts(answers))
+    config = folder.config
+    facts = {
+        "version": __version__,
+        "contract": contract.digest,
+        "alignment": answers.rows.id,
+        "mechanism": json.dumps(answers.mechanism.parameters(), sort_keys=True),
+        "head": json.dumps(config.head.model_dump(), sort_keys=True),
+        "seed": str(config.training.seed),
+    }
+    guard(where / "guard.json", facts)  # what must be the same whenever the run goes on
     answers.prepare()
     answers.trace = telling.trace
     telling.trace("flips entered")
@@ -99,19 +96,6 @@ def train_label(
     brief = {name: getattr(certificate, name) for name in ("auc", "odds", "total_auc", "total_odds", "rows", "unit")}
     telling.status.update(certificate=brief, at_once=True)
     return _fit(answers, received, certificate, telling)
-
-
-def _facts(answers: Answers) -> dict[str, str]:
-    """What must be the same whenever the run goes on."""
-    config = answers.folder.config
-    return {
-        "version": __version__,
-        "contract": answers.contract.digest,
-        "alignment": answers.rows.id,
-        "mechanism": json.dumps(answers.mechanism.parameters(), sort_keys=True),
-        "head": json.dumps((config.head or Head()).model_dump(), sort_keys=True),
-        "seed": str(config.training.seed),
-    }
 
 
 # --- what is said about labels ---------------------------------------------------------------------------------------
@@ -152,16 +136,16 @@ class Answers:
         with self._book() as book:
             keys, units = _keys(self.folder, self.contract, self.rows, book)
             labels = np.where(self.target.known, self._cells(), -1).astype(np.int64)
-            self._asked = Rows(keys[: self.train], units[: self.train], labels[: self.train])
+            self.asked = Rows(keys[: self.train], units[: self.train], labels[: self.train])
             terms = self._terms(self.contract.feature_parties)
             if isinstance(self.mechanism, Sums):
                 if self.contract.exchange.labels == "hidden_sums":
                     base()  # the library is there, or its absence is told now
                     check_enough_rows(self.contract.exchange.group_size, self.units or self.train, "rows or units")
                 names = [f"{self._run_id} {name}" for name in self.contract.feature_parties]
-                book.afford(names, self._asked, self.mechanism, terms)
+                book.afford(names, self.asked, self.mechanism, terms)
                 return
-            self.sent = book.release(self._run_id, self._asked, self.mechanism, terms)
+            self.sent = book.release(self._run_id, self.asked, self.mechanism, terms)
             self._flips = packed(self.sent, outcomes(self.mechanism))
 
     def tell(self, name: str, message: Message) -> Message:
@@ -173,7 +157,7 @@ class Answers:
         release, groups = f"{self._run_id} {name}", message.payload.numpy()
         try:
             with self._book() as book:
-                sent = book.release(release, self._asked, self.mechanism, self._terms((name,)), groups=groups)
+                sent = book.release(release, self.asked, self.mechanism, self._terms((name,)), groups=groups)
         except ProtocolError as error:
             raise RefusedError("groups", str(error)) from None
         return Message(message.step, "sums", torch.from_numpy(sent.copy()), b"")
@@ -184,9 +168,9 @@ class Answers:
         if name not in self._sides:
             assert isinstance(self.mechanism, Sums)
             with self._book() as book:
-                book.release(run, self._asked, self.mechanism, self._terms((name,)), groups=none)
+                book.release(run, self.asked, self.mechanism, self._terms((name,)), groups=none)
                 labels = np.maximum(book.frozen(run), 0)  # a row without a label adds nothing
-            units = None if self.units is None else np.unique(self._asked.units, axis=0, return_inverse=True)[1]
+            units = None if self.units is None else np.unique(self.asked.units, axis=0, return_inverse=True)[1]
             self._sides[name] = LabelSide(
                 self.folder.run_folder(self.contract) / "hidden" / name, self.folder.secret,
                 agreement(self.mechanism, self.contract.digest, run, self.train, units=units is not None), labels,
@@ -215,11 +199,11 @@ class Answers:
     @property
     def units(self) -> int | None:
         """How many units the rows trained on belong to; None where each row is its own."""
-        return None if self.contract.exchange.unit == "row" else len(np.unique(self._asked.units, axis=0))
+        return None if self.contract.exchange.unit == "row" else len(np.unique(self.asked.units, axis=0))
 
     @property
     def _run_id(self) -> str:
-        return run_id(self.contract, self.rows)
+        return common.run_id(self.contract, self.rows)
 
     @contextmanager
     def _book(self) -> Iterator[Book]:
@@ -237,12 +221,11 @@ class Answers:
         return Terms(
             run=self.contract.run, partners=partners, label=table.label, definition=self.target.definition,
             unit=self.contract.exchange.unit, coin_id=table.coin_id or table.ids, budget=config.spendable,
-            odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget, delta=config.delta,
+            odds_budget=config.odds_budget, delta=config.delta,
             epoch=table.coin_epoch,
         )  # fmt: skip
 
     def _cells(self) -> NDArray[np.int64] | NDArray[np.float64]:
-        """Class numbers, or the cells of numbers."""
         values, exchange = self.target.values, self.contract.exchange
         if isinstance(self.mechanism, NumberFlips):
             return self.mechanism.cell_of(values)
@@ -274,10 +257,9 @@ def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
 def _keys(
     folder: Folder, contract: OneShotContract, rows: Aligned, book: Book
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """By what each aligned row is known for good, and its unit."""
     names = list(folder.table.coin_id or folder.table.ids)
     try:
-        hashes = id_hashes(folder, rows, names)  # of the whole table: coins are for good
+        hashes = common.id_hashes(folder, rows, names)  # of the whole table: coins are for good
     except DataError as error:
         told = f"by coin_id = {names} a row is known for good, and {error}"
         raise DataError(told + ", or write other columns for coin_id in party.toml") from None
@@ -343,16 +325,16 @@ def _meet(answers: Answers, received: Received, telling: ExchangeTelling) -> set
 def _fit(answers: Answers, received: Received, certificate: Certificate, telling: ExchangeTelling) -> LabelOutcome:
     """Fit the head, and the one that does without the feature parties; say how good each is on the test rows."""
     folder, contract, train, target = answers.folder, answers.contract, answers.train, answers.target
-    where, head = folder.run_folder(contract), folder.config.head or Head()
-    own = own_inputs(folder, contract, answers.rows, train)
+    where, head = folder.run_folder(contract), folder.config.head
+    own = common.own_inputs(folder, answers.rows)
     codes = np.concatenate([received.codes(name) for name in contract.feature_parties], axis=1)
 
     def fitted(what: str, given: NDArray[np.uint8] | None) -> Fitted:
         telling.part(what)
         return fit_head(
             head.kind if head.factory is None else load_factory(folder.path, head.factory, "[head]")(),
-            given, own, target.values, classes=target.classes or None, train=train, seed=seed_of(folder),
-            threads=threads_of(folder), progress=lambda _, done, total: telling.part(what, done, total),
+            given, own, target.values, classes=target.classes or None, train=train, seed=common.seed_of(folder),
+            threads=common.threads_of(folder), progress=lambda _, done, total: telling.part(what, done, total),
         )  # fmt: skip
 
     def judged(name: str, what: str, given: NDArray[np.uint8] | None) -> dict[str, float]:

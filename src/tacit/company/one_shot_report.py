@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.align.encoder import Columns, Inputs
-from tacit.company.align import aligned
+from tacit.company.align import aligned, columns_of
 from tacit.company.departures import counted_book
 from tacit.company.folder import Folder
-from tacit.company.one_shot_common import columns_of, own_inputs, seed_of
+from tacit.company.one_shot_common import own_inputs, seed_of
 from tacit.company.one_shot_features import home_of, shown
 from tacit.company.one_shot_label import Answers
 from tacit.company.run_record import overrides
-from tacit.company.verdict import now, versions
-from tacit.config import ODDS_BUDGET, Learn
+from tacit.company.verdict import now, run_subject
 from tacit.errors import UsageError
 from tacit.one_shot import measured
 from tacit.one_shot.book import Book, open_book
@@ -32,18 +32,15 @@ from tacit.one_shot.fisher import fisher_bound
 from tacit.one_shot.learn import Bottom, load_bottom
 from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
-from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.sums import Sums
-from tacit.views.report.document import NotTested, Report, Subject, Worst
+from tacit.views.progress import Show
+from tacit.views.report.document import NotTested, Report, Worst
 from tacit.views.report.exchanged import Certified, Charged, ColumnRead, Departure, Exchanged, Figure, Released
-from tacit.views.report.words import count, spelled
+from tacit.views.report.words import count, form_in_words, spelled
 from tacit.views.status import read_run
-
-Progress = Callable[[str, int, int], None]
 
 _CHARGES = 12  # lines about units, the most first
 _CANARIES = 100_000  # rows that do not exist, at most
-_CERTIFIED = "certified bound"
 
 
 def exchange_report(
@@ -52,16 +49,12 @@ def exchange_report(
     limit: float | None = None,
     again: bool = False,
     repeat: Sequence[str] = (),
-    progress: Progress = lambda *_: None,
+    progress: Show = lambda *_: None,
 ) -> Report:
     """The report of a party's run, which is over.
 
-    Args:
-        folder: the party's.
-        limit: of a feature party, in the place of that in party.toml; a label party's limit was built into its coins.
-        again: whether to attack what was sent once more, and to draw every flipped label of the book again.
-        repeat: commands that make this report again.
-        progress: told what is being done, how much of it is done and how much there is.
+    A limit takes the place of that in party.toml; a label party's was built into its coins. `again` attacks what was
+    sent once more, and draws every flipped label of the book again. `repeat` are commands that make this report again.
     """
     where = folder.run_folder(folder.one_shot)
     label = folder.config.role == "label"
@@ -76,15 +69,6 @@ def exchange_report(
     )
 
 
-def _subject(folder: Folder, protection: str, rows: int, width: int) -> Subject:
-    contract, config = folder.one_shot, folder.config
-    return Subject(
-        kind="run", side="features" if config.role == "label" else "label", run=contract.run, party=config.name,
-        role=config.role, peers=folder.peers(contract), contract=contract.digest, alignment=aligned(folder).id,
-        protection=protection, rows=rows, width=width, versions=versions(),
-    )  # fmt: skip
-
-
 def _departures(where: Path) -> tuple[Departure, ...]:
     return tuple(Departure(**one) for one in read_run(where).get("left", ()))
 
@@ -92,33 +76,26 @@ def _departures(where: Path) -> tuple[Departure, ...]:
 # --- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Report:
+def _label(folder: Folder, where: Path, again: bool, progress: Show) -> Report:
     progress("measuring what was sent", 0, 1)
     answers = Answers.of(folder)
     answers.prepare()
     certificate, limit = answers.certificate(), folder.config.limit
-    train, target, mechanism = answers.train, answers.target, answers.mechanism
-    cells = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values
-    labels = np.where(target.known, cells, -1).astype(np.int64)[:train]
-    book = open_book(folder.path / "coins", folder.secret)
-    try:
-        column = folder.table.label
-        assert column is not None  # a label party's settings were checked
-        drawn = None
+    train, mechanism, labels = answers.train, answers.mechanism, answers.asked.labels
+    column, checked = folder.table.label, ""
+    drawn: measured.Area | None = None
+    assert column is not None  # a label party's settings were checked
+    with closing(open_book(folder.path / "coins", folder.secret)) as book:
         if not isinstance(mechanism, Sums):
-            coins = book.coins(column, target.definition, folder.table.coin_epoch)
+            coins = book.coins(column, answers.target.definition, folder.table.coin_epoch)
             drawn = measured.canaries(coins, mechanism, min(_CANARIES, max(1000, train)), folder.secret)
         certified = _certified(folder, certificate, book)
-        checked = ""
         if again:
-            drawn_again = book.check()
+            found = book.check()
             checked = (
-                f"All {drawn_again.bits:,} flipped labels of {count(drawn_again.releases, 'exchange')} were drawn "
-                "again, and "
-                "are what the secret and the labels as they were first sent give."
+                f"All {found.bits:,} flipped labels of {count(found.releases, 'exchange')} were drawn again, and are "
+                "what the secret and the labels as they were first sent give."
             )
-    finally:
-        book.close()
     told_truth = None if answers.sent is None else measured.told_truth(mechanism, answers.sent, labels)
     figures = [
         _area(
@@ -137,10 +114,10 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
     over = any(one.held is False for one in told) or (limit is not None and certificate.auc > limit + 1e-9)
     return Report(
         made=now(),
-        subject=_subject(folder, described(mechanism), train, 1),
+        subject=run_subject(folder, described(mechanism), train, 1),
         limit=limit,
         verdict="broken" if over else "held",
-        worst=Worst(attack=_CERTIFIED, value=certificate.auc, low=certificate.auc, high=certificate.auc),
+        worst=Worst(attack="certified bound", value=certificate.auc, low=certificate.auc, high=certificate.auc),
         exchange=Exchanged(certificate=certified, figures=told, departures=_departures(where), checked=checked),
         not_tested=_NEVER_LABELS,
         assumptions=_ASSUMED_LABELS if not certificate.assumed else _assumed_hidden(certificate),
@@ -162,7 +139,7 @@ def _certified(folder: Folder, certificate: Certificate, book: Book) -> Certifie
     return Certified(
         **{**certificate.as_dict(), "parameters": json.dumps(certificate.parameters)},
         budget=config.spendable,
-        odds_budget=ODDS_BUDGET if config.odds_budget is None else config.odds_budget,
+        odds_budget=config.odds_budget,
         releases=len(total.releases),
         labels=total.labels,
         charges=tuple(
@@ -209,7 +186,6 @@ def _beyond_columns(folder: Folder, where: Path, answers: Answers, labels: NDArr
 
 
 def _private(where: Path) -> list[Figure]:
-    """How good the private model is, with what partners sent and without it."""
     told = json.loads((where / "figures.json").read_bytes())
     sides = (("figures", "with partners"), ("alone", "without partners"))
     return [
@@ -224,13 +200,12 @@ def _private(where: Path) -> list[Figure]:
 # --- features --------------------------------------------------------------------------------------------------------
 
 
-def _features(folder: Folder, where: Path, limit: float | None, again: bool, progress: Progress) -> Report:
+def _features(folder: Folder, where: Path, limit: float | None, again: bool, progress: Show) -> Report:
     contract, rows = folder.one_shot, aligned(folder)
     train = contract.train_count(rows.count)
-    inputs, columns = own_inputs(folder, contract, rows, train), columns_of(folder)
+    inputs = own_inputs(folder, rows)
     told = json.loads((where / "release" / "release.json").read_bytes())
     audit, form = told["audit"], told["form"]
-    learn = folder.config.learn or Learn()
     if again:
         with counted_book(folder):  # one that has forgotten something would let less be attacked together
             pass
@@ -239,41 +214,34 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
     progress("measuring what came", 0, 1)
     sent = np.load(where / "flips" / "sent.npy")
     mechanism = read_mechanism(json.loads((where / "flips" / "mechanism.json").read_bytes()))
-    bottom = None if learn.factory else load_bottom(where / "learned")
     held_out = _held_out(shown(folder, inputs)[:train], sent, mechanism, seed_of(folder))
     held = limit is None or audit["worst"] <= limit
     return Report(
         made=now(),
-        subject=_subject(folder, _form(form), train, form["width"]),
+        subject=run_subject(folder, form_in_words(form), train, form["width"]),
         limit=limit,
         verdict="no limit" if limit is None else "held" if held else "broken",
         worst=_worst(audit),
         exchange=Exchanged(
-            release=_released(folder, told, audit, bottom, inputs, columns, train),
+            release=_released(folder, told, audit, inputs, train),
             figures=tuple(one for one in held_out if one is not None),
             departures=_departures(where),
         ),
         not_tested=_NEVER_FEATURES,
         assumptions=(
-            f"Decoders know {learn.known:.0%} of the rows, with all their columns; somebody who knows more may read "
-            "more.",
+            f"Decoders know {folder.config.learn.known:.0%} of the rows, with all their columns; somebody who knows "
+            "more may read more.",
             *_ASSUMED_FEATURES,
         ),
     )
 
 
-def _form(form: dict[str, Any]) -> str:
-    noise = f", noise {form['noise']:g}" if form["noise"] else ""
-    return f"{count(form['width'], 'number')} a row in {form['ranks']} ranks{noise}"
-
-
 def _worst(audit: dict[str, Any]) -> Worst | None:
-    counted = [one for one in audit["findings"] if one["counted"]]  # largest upper end first
-    if not counted:
-        return None
-    first = counted[0]
-    name = f"{first['decoder']} on {first['column']}, {first['question']}"
-    return Worst(attack=name, measure="variance_read", **first["read"])
+    for one in audit["findings"]:  # largest upper end first
+        if one["counted"]:
+            name = f"{one['decoder']} on {one['column']}, {one['question']}"
+            return Worst(attack=name, measure="variance_read", **one["read"])
+    return None
 
 
 def _held_out(inputs: Inputs, sent: Any, mechanism: Mechanism, seed: int) -> list[Figure | None]:
@@ -292,21 +260,14 @@ def _held_out(inputs: Inputs, sent: Any, mechanism: Mechanism, seed: int) -> lis
     ]  # fmt: skip
 
 
-def _released(
-    folder: Folder,
-    told: dict[str, Any],
-    audit: dict[str, Any],
-    bottom: Bottom | None,
-    inputs: Inputs,
-    columns: Columns,
-    train: int,
-) -> Released:
+def _released(folder: Folder, told: dict[str, Any], audit: dict[str, Any], inputs: Inputs, train: int) -> Released:
     worst: dict[tuple[str, bool], dict[str, Any]] = {}
     for one in audit["findings"]:
         if one["counted"]:
             worst.setdefault((one["column"], one["given"]), one)
-    form = told["form"]
-    fisher, why = _fisher(folder, form, bottom, inputs, columns, train)
+    form, learned = told["form"], folder.run_folder(folder.one_shot) / "learned"
+    bottom = None if folder.config.learn.factory else load_bottom(learned)
+    fisher, why = _fisher(folder, form, bottom, inputs, train)
     names = ("column", "question", "decoder", "rows", "given", "members")
     return Released(
         width=form["width"], agreed=folder.one_shot.exchange.width, ranks=form["ranks"], noise=form["noise"],
@@ -331,7 +292,7 @@ class _Mixed(nn.Module):
 
 
 def _fisher(
-    folder: Folder, form: dict[str, Any], bottom: Bottom | None, inputs: Inputs, columns: Columns, train: int
+    folder: Folder, form: dict[str, Any], bottom: Bottom | None, inputs: Inputs, train: int
 ) -> tuple[dict[str, float], str]:
     """The least error of unbiased decoders of each number, where noise behind a smooth bottom bounds it; or why not."""
     if not form["noise"]:
@@ -339,9 +300,10 @@ def _fisher(
     if not isinstance(bottom, NetworkBottom):
         what = "what you brought" if bottom is None else f"the learner {bottom.name!r}"
         return {}, f"{what} has no slope that could be bounded: rely on the decoders"
-    seen, withheld = shown(folder, inputs), set((folder.config.learn or Learn()).withheld)
+    seen, withheld = shown(folder, inputs), set(folder.config.learn.withheld)
     kept = bottom.embed(seen)[:train, : form["width"]].std(axis=0)
     scale = torch.from_numpy(form["noise"] * np.where(kept > 0, kept, 1.0)).float()
+    columns = columns_of(folder)
     names = [
         tuple(one for one in some if one not in withheld)
         for some in (columns.categorical, columns.numeric, columns.flagged)

@@ -1,9 +1,7 @@
 """A new key and certificate for a party that has runs, pinned peers and a noise secret, none of which change.
 
-In two acts, because between them people have to talk: the new certificate is made and sent while the old one goes on
-working, and on a day that all parties agree on it takes the old one's place. The order of the writes is such that the
-folder holds one whole pair, the old one or the new one, whenever the machine stops: the certificate that counts is the
-one that belongs to `keys/party.key`.
+In two acts, because between them people have to talk. The order of the writes is such that the folder holds one whole
+pair, the old one or the new one, whenever the machine stops: the certificate that counts is that of `keys/party.key`.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from tacit.wire.certificates import Certificate
 
 def next_certificate(folder: Folder | str | Path) -> Path:
     """Where the certificate of the next pair is, from `prepare` until `switch`."""
-    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    folder = Folder.at(folder)
     return folder.path / f"{folder.identity.name}-next.crt"
 
 
 def prepare(folder: Folder | str | Path, *, days: int = certificates.DAYS) -> Certificate:
     """Make the next key and certificate, beside the present ones, which go on working; never over a prepared pair."""
-    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    folder = Folder.at(folder)
     key, path = _next_key(folder), next_certificate(folder)
     if key.exists():
         raise UsageError(
@@ -44,10 +42,9 @@ def prepare(folder: Folder | str | Path, *, days: int = certificates.DAYS) -> Ce
 def switch(folder: Folder | str | Path) -> Certificate:
     """Put the prepared pair into the place of the present one; the old key is gone after that.
 
-    Args:
-        folder: the party's folder. No command that connects may run in it: it would go on with the old key.
+    No command that connects may run in the folder: it would go on with the old key.
     """
-    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    folder = Folder.at(folder)
     key, path = _next_key(folder), next_certificate(folder)
     in_use = folder.path / "keys" / "party.key"
     if not path.exists() or not (key.exists() or belong_together(in_use.read_bytes(), path.read_bytes())):

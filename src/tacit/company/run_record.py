@@ -10,15 +10,13 @@ from typing import Any
 from tacit.company import sealed_log
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
-from tacit.company.guard import LIVE, looks
-from tacit.company.run_files import OVERRIDES
+from tacit.company.guard import looks
+from tacit.company.run_files import LIVE, OVERRIDES
 from tacit.company.verdict import now, worst_of
 from tacit.errors import UsageError
 from tacit.views.ledger import summed_up
 from tacit.views.report.document import Decision, LedgerSummary, LiveCurve, Measured, Moment, Override, Report, Worst
 from tacit.views.series import folded
-
-__all__ = ["OVERRIDES", "broken", "overrides", "restored", "with_records"]
 
 
 def with_records(report: Report, folder: Folder, where: Path) -> Report:
@@ -72,7 +70,11 @@ def _moments(
     where: Path, decided: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measured, report: Report
 ) -> Iterator[Moment]:
     """An epoch each: the strength that was decided for it, the worst that was seen, and how good the model was then."""
-    history = _history(where)
+    try:
+        said = json.loads((where / "status.json").read_bytes()).get("history", [])
+    except (OSError, ValueError, AttributeError, RecursionError):
+        said = []
+    history = [line for line in said if isinstance(line, dict) and "epoch" in line]
     # what the audit found after the last epoch; not of an attacker who knew something anyway, which is told apart
     final = worst_of([leak for leak in report.leaks if leak.baseline is None])
     epochs = sorted({look["epoch"] for look in seen} | {int(line["epoch"]) for line in history})
@@ -123,14 +125,6 @@ def _curves(seen: Sequence[dict[str, Any]], measure: Measured) -> Iterator[LiveC
 
 def _folded(value: float, measure: Measured) -> float:
     return folded(value) if measure == "leak_auc" else value
-
-
-def _history(where: Path) -> list[dict[str, float]]:
-    try:
-        history = json.loads((where / "status.json").read_bytes()).get("history", [])
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return []
-    return [line for line in history if isinstance(line, dict) and "epoch" in line]
 
 
 def _ledger(folder: Folder, report: Report) -> LedgerSummary | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.company import seals
-from tacit.disk import storing, sync_folder
+from tacit.disk import opened, sync_folder
 from tacit.errors import StorageError
 
 _FIRST = "0" * 64
@@ -43,16 +43,12 @@ def append(path: Path, content: dict[str, Any]) -> None:
     lines, whole = _lines(path)
     before = _digest(lines[-1]) if lines else _FIRST
     text = _sealed(path, json.dumps({**content, "before": before}).encode()) + b"\n"
-    with storing(path):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.ftruncate(fd, whole)
-            os.pwrite(fd, text, whole)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        if not lines:
-            sync_folder(path.parent)
+    with opened(path, os.O_WRONLY | os.O_CREAT, "written") as fd:
+        os.ftruncate(fd, whole)
+        os.pwrite(fd, text, whole)
+        os.fsync(fd)
+    if not lines:
+        sync_folder(path.parent)
     _count(path, len(lines) + 1)
 
 
@@ -71,13 +67,12 @@ def read(path: Path, *, shown: bool = False) -> list[dict[str, Any]]:
         if sealed and not hmac.compare_digest(_sealed(path, text), line):
             raise _damaged(path, number, "is not as it was written")
         try:
-            content = json.loads(text)
-            follows = content.pop("before") == before
+            contents.append(json.loads(text))
+            follows = contents[-1].pop("before") == before
         except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
             raise _damaged(path, number, "is not as it was written") from None
         if not follows:
             raise _damaged(path, number, "does not follow the line before it")
-        contents.append(content)
         before = _digest(line)
     if len(lines) < least:
         raise StorageError(f"{path}: {least - len(lines)} of its {least} lines are missing: {_REMEDY}")
@@ -91,7 +86,6 @@ def _lines(path: Path) -> tuple[list[bytes], int]:
 
 
 def _count(path: Path, lines: int) -> None:
-    """Seal that there are so many lines, or more."""
     seals.put(path, f"{lines} {seals.seal(path, str(lines).encode())}")
 
 

@@ -1,8 +1,7 @@
 """Seals on what a run's folder says about itself: nobody without the party's secret can make one.
 
-They show that a file was changed by somebody who can write in the run's folder and can't read `keys/secret`: by hand,
-or from a backup's disk. Whoever has the secret can seal anything, the owner above all; and who kept an earlier state of
-the folder, seals and all, can put that back.
+They show that a file was changed by somebody who can write there and can't read `keys/secret`. Whoever has the secret
+can seal anything, the owner above all; and who kept an earlier state of the folder, seals and all, can put that back.
 """
 
 from __future__ import annotations

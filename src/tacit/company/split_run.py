@@ -6,7 +6,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +25,7 @@ from tacit.company.guard import Guard
 from tacit.company.run_files import GATE, OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.status import Status, Telling
-from tacit.config import Contract
-from tacit.contracts import Link
+from tacit.config import Contract, Terms
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello
@@ -34,8 +33,8 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.session import FeatureSession, LabelSession
 from tacit.disk import replaced
 from tacit.errors import LimitError, StorageError, UsageError
+from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
-from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.record import Recorder
 from tacit.wire.tally import LEDGER, Restored, Tally
@@ -75,16 +74,21 @@ def plan_of(contract: Contract, rows: Aligned) -> Plan:
     return Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
 
 
+def begin(folder: Folder, contract: Terms) -> Path:
+    """What every start of a training begins with; returns the run's folder."""
+    folder.check_pair(contract)
+    if folder.config.training.threads:
+        torch.set_num_threads(folder.config.training.threads)
+    return folder.run_folder(contract)
+
+
 @contextmanager
 def started(
     folder: Folder, telling: Callable[[Status], Telling], progress: Progress, after_restore: tuple[str, str] | None
 ) -> Iterator[SplitRun]:
     """One start of a training, which no other process may run; a limit that is passed in it is told in its status."""
     contract, rows = folder.contract, aligned(folder)
-    folder.check_pair(contract)
-    if folder.config.training.threads:
-        torch.set_num_threads(folder.config.training.threads)
-    where, plan = folder.run_folder(contract), plan_of(contract, rows)
+    where, plan = begin(folder, contract), plan_of(contract, rows)
     status = Status(
         where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps
     )
@@ -125,21 +129,19 @@ class SplitRun:
 
     @cached_property
     def _id(self) -> bytes:
-        """Of this run alone: of this contract over this alignment."""
         return hashlib.sha256(f"{self.contract.digest} {self.rows.id}".encode()).digest()
 
-    @property
-    def secret(self) -> bytes:
-        """Of this run's noise."""
-        return self.folder.run_secret(self._id)
+    def noise(self, of: str) -> KeyedNoise:
+        """This run's noise on what the party sends."""
+        return KeyedNoise(self.folder.run_secret(self._id), of)
 
     def durable(self, facts: Mapping[str, str]) -> Durable:
         """Where this run's state is kept, and which facts must be the same at every start."""
         tally = Tally(self.folder.tally_path(self.contract, self._id), self.restored)
-        self.stack.callback(tally.close)
         durable = Durable(
             self.journal, Checkpoints(self.where / "checkpoints"), facts,
-            every=self.folder.config.training.checkpoint_every, trace=self.telling.trace, tally=tally,
+            every=self.folder.config.training.checkpoint_every, trace=self.telling.trace,
+            tally=self.stack.enter_context(closing(tally)),
         )  # fmt: skip
         for path in (self.where / GATE, self.where / OVERRIDES):  # they say what was decided
             if durable.begun and not sealed_log.begun(path):
@@ -152,9 +154,7 @@ class SplitRun:
 
     def ledger_tally(self) -> Tally:
         """Counts the records of the party's ledger."""
-        tally = Tally(self.folder.tally_path_of("ledger"), self.restored, LEDGER)
-        self.stack.callback(tally.close)
-        return tally
+        return self.stack.enter_context(closing(Tally(self.folder.tally_path_of("ledger"), self.restored, LEDGER)))
 
     @property
     def restored(self) -> Restored | None:
@@ -170,10 +170,6 @@ class SplitRun:
             asked=0, complete=0, transcript="", before="",
         )  # fmt: skip
 
-    def connected(self, link: Link, exchange: Exchange) -> None:
-        """Log a link."""
-        self.telling.status.log("connected", peer=link.peer, turn=exchange.complete)
-
     def turns(self, session: LabelSession | FeatureSession, guard: Guard) -> None:
         """All turns that are left."""
         guard.check()
@@ -186,9 +182,8 @@ class SplitRun:
             done = turned.task.turn + 1
             self._tell(done, turned.task, session.history, "catching up" if turned.replayed else "training")
             self.progress(done, self.plan.turns, session.history[-1] if session.history else {})
-        looked, taken = guard.watch.seconds, time.perf_counter() - started
-        if looked:
-            share = f"{looked / taken:.2%} of this training's time"
+        if looked := guard.watch.seconds:
+            share = f"{looked / (time.perf_counter() - started):.2%} of this training's time"
             self.telling.status.log("looked", seconds=round(looked, 2), share=share)
 
     def _tell(self, done: int, task: Task, history: list[dict[str, float]], state: str) -> None:

@@ -97,7 +97,6 @@ class Status:
         self._append()
 
     def _append(self) -> None:
-        """Write the lines that wait for it, as far as the disk takes them."""
         path = self._folder / _LOG
         with suppress(StorageError):
             while self._unwritten:

@@ -7,11 +7,8 @@ A contract says which of two ways it is: step by step (`train`: see `label_run` 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
-
-import torch
 
 from tacit.company import feature_run, label_run, one_shot_features, one_shot_label, sealed_log
 from tacit.company.folder import Folder
@@ -22,17 +19,17 @@ from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_files import OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.seals import write_report
-from tacit.company.split_run import Progress, Trained, silent, started
+from tacit.company.split_run import Progress, Trained, begin, silent, started
 from tacit.company.status import Status, Telling
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.disk import locked
 from tacit.errors import TacitError
-from tacit.views.progress import on_terminal
+from tacit.views.progress import Show
 from tacit.wire.exactly_once import Trace
 from tacit.wire.line import Alarm, Waiting
 
-__all__ = ["Trained", "train", "train_one_shot", "train_with_bar"]
+__all__ = ["Trained", "train", "train_one_shot"]
 
 
 def train(
@@ -59,53 +56,29 @@ def train(
         after_restore: who lets the run go on from a folder that is an older copy, or whose count of what left is gone,
             and why; what it sends again is then answered again. It stays on record.
     """
-    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    folder = Folder.at(folder)
     with started(folder, lambda status: Telling(status, waiting, alarm, trace), progress, after_restore) as run:
         if folder.config.role == "label":
             return label_run.train_label(run, cast("LabelParty | None", party))
         return feature_run.train_features(run, cast("FeatureParty | None", party))
 
 
-def train_with_bar(folder: Folder, party: LabelParty | FeatureParty | None, *, quiet: bool) -> Trained:
-    """The same with a bar, where there is a terminal."""
-    with on_terminal(quiet=quiet, first="preparing") as show:
-        return train(
-            folder,
-            party,
-            progress=lambda turn, turns, _: show("training", turn, turns),
-            waiting=lambda peer, seconds, _: show(f"waiting for {peer}, {seconds:.0f} s", 0, 0),
-        )
-
-
 def train_one_shot(
     folder: Folder | str | Path,
     *,
-    progress: Callable[[str, int, int], None] = lambda *_: None,
+    progress: Show = lambda *_: None,
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
-    trace: Trace = lambda _: None,
+    trace: Trace = silent,
     after_restore: tuple[str, str] | None = None,
 ) -> LabelOutcome | FeatureOutcome:
-    """Train with the other parties of the contract in one exchange. All run this at the same time, each in its folder.
+    """The same in one exchange; at the end it writes the party's report into the run's folder.
 
-    Started again after whatever ended it, the same call goes on where it was. At the end it writes the party's report
-    into the run's folder.
-
-    Args:
-        folder: the party's folder, aligned.
-        progress: told what is being done, how much of it is done and how much there is.
-        waiting: told while a peer lets us wait.
-        alarm: told of everything that was refused: the peer, the field, the reason.
-        trace: told of each point that the run passes.
-        after_restore: who lets the run go on from a folder that is an older copy, or whose count of what left is gone,
-            and why. It stays on record.
+    `progress` is told what is being done, how much of it is done and how much there is.
     """
-    folder = folder if isinstance(folder, Folder) else Folder(folder)
+    folder = Folder.at(folder)
     contract = folder.one_shot
-    folder.check_pair(contract)
-    if folder.config.training.threads:
-        torch.set_num_threads(folder.config.training.threads)
-    where = folder.run_folder(contract)
+    where = begin(folder, contract)
     lock = locked(where / "lock")
     try:
         status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
@@ -121,7 +94,8 @@ def train_one_shot(
             raise
         telling.part("writing the report")
         write_report(exchange_report(folder, progress=progress), where)
-        status.update(state="finished", history=outcome.history, at_once=True)
+        history = [{"epoch": 0, **outcome.figures}] if isinstance(outcome, LabelOutcome) else []
+        status.update(state="finished", history=history, at_once=True)
         return outcome
     finally:
         os.close(lock)

@@ -14,7 +14,9 @@ from tacit._version import __version__
 from tacit.audit.attacks import describe
 from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
-from tacit.views.report.document import Leak, NotTested, Worst
+from tacit.company.align import aligned
+from tacit.company.folder import Folder
+from tacit.views.report.document import Leak, NotTested, Report, Subject, Worst
 from tacit.views.report.measures import upper_end, without_messages
 
 Side = Literal["features", "label"]
@@ -110,9 +112,26 @@ def not_tested(side: Side, missing: Sequence[Missing] = ()) -> tuple[NotTested, 
     return tuple(NotTested(what=what, why=why) for what, why in untried)
 
 
-def assumptions(side: Side, notes: Sequence[str] = ()) -> tuple[str, ...]:
-    """Under which the figures hold."""
-    return (*_ALWAYS[side], *notes)
+def run_subject(folder: Folder, protection: str, rows: int, width: int, **more: Any) -> Subject:
+    """What a report on a party's own run is about."""
+    contract, config = folder.terms, folder.config
+    return Subject(
+        kind="run", side="features" if config.role == "label" else "label", run=contract.run, party=config.name,
+        role=config.role, peers=folder.peers(contract), contract=contract.digest, alignment=aligned(folder).id,
+        protection=protection, rows=rows, width=width, versions=versions(), **more,
+    )  # fmt: skip
+
+
+def report_of(
+    subject: Subject, leaks: Sequence[Leak], missing: Sequence[Missing], *, limit: float | None,
+    notes: Sequence[str] = (), repeat: Sequence[str] = (),
+) -> Report:  # fmt: skip
+    """The report on what attacks reached, under the assumptions of its side and these notes."""
+    return Report(
+        made=now(), subject=subject, limit=limit, verdict=verdict(leaks, limit, missing), worst=worst_of(leaks),
+        leaks=tuple(leaks), not_tested=not_tested(subject.side, missing),
+        assumptions=(*_ALWAYS[subject.side], *notes), repeat=tuple(repeat),
+    )  # fmt: skip
 
 
 def _described(finding: Finding | InputFinding, value: float, low: float, high: float) -> dict[str, Any]:

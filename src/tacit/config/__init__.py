@@ -19,68 +19,27 @@ all errors of a file are told at once, each with its place and the next act.
 
 from __future__ import annotations
 
-from tacit.config.contract import (
-    METRICS,
-    Alignment,
-    Contract,
-    Cut,
-    Exchange,
-    Minimum,
-    OneShotContract,
-    Share,
-    Terms,
-    load_contract,
-    read_contract,
-)
-from tacit.config.party import (
-    LEARNING_RATES,
-    ODDS_BUDGET,
-    Align,
-    Data,
-    Head,
-    Learn,
-    Live,
-    Model,
-    Network,
-    Party,
-    Protect,
-    Record,
-    Training,
-)
-from tacit.config.protections import Embedding, Gradient, meets, meets_embedding
-from tacit.config.serving import Serve
-from tacit.config.templates import contract_template, party_template
-
-__all__ = [
-    "LEARNING_RATES",
-    "METRICS",
-    "ODDS_BUDGET",
-    "Align",
-    "Alignment",
-    "Contract",
-    "Cut",
-    "Data",
-    "Embedding",
-    "Exchange",
-    "Gradient",
-    "Head",
-    "Learn",
-    "Live",
-    "Minimum",
-    "Model",
-    "Network",
-    "OneShotContract",
-    "Party",
-    "Protect",
-    "Record",
-    "Serve",
-    "Share",
-    "Terms",
-    "Training",
-    "contract_template",
-    "load_contract",
-    "meets",
-    "meets_embedding",
-    "party_template",
-    "read_contract",
-]
+from tacit.config.contract import METRICS as METRICS
+from tacit.config.contract import Contract as Contract
+from tacit.config.contract import Exchange as Exchange
+from tacit.config.contract import OneShotContract as OneShotContract
+from tacit.config.contract import Terms as Terms
+from tacit.config.contract import load_contract as load_contract
+from tacit.config.contract import read_contract as read_contract
+from tacit.config.party import LEARNING_RATES as LEARNING_RATES
+from tacit.config.party import ODDS_BUDGET as ODDS_BUDGET
+from tacit.config.party import Data as Data
+from tacit.config.party import Head as Head
+from tacit.config.party import Learn as Learn
+from tacit.config.party import Live as Live
+from tacit.config.party import Party as Party
+from tacit.config.party import Protect as Protect
+from tacit.config.party import Record as Record
+from tacit.config.party import Training as Training
+from tacit.config.protections import Embedding as Embedding
+from tacit.config.protections import Gradient as Gradient
+from tacit.config.protections import meets as meets
+from tacit.config.protections import meets_embedding as meets_embedding
+from tacit.config.serving import Serve as Serve
+from tacit.config.templates import contract_template as contract_template
+from tacit.config.templates import party_template as party_template

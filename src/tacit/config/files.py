@@ -57,6 +57,8 @@ Names = Annotated[tuple[Text, ...], AfterValidator(_once)]
 Shape = Annotated[tuple[int, ...], BeforeValidator(_shape)]
 Visits = Annotated[int | Literal["epochs"], BeforeValidator(_visits)]
 Address = Annotated[str, AfterValidator(_address)]
+Switch = Annotated[bool, Strict()]
+Factory = Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")]
 Problem = tuple[str, str]  # place and message
 
 
@@ -87,20 +89,16 @@ class File(Section):
         """From the text of the file; `where` is what messages call it."""
         where = where or cls.FILE
         try:
-            return cls._checked(text, where)
+            return cls.of(tomllib.loads(text), where)
         except RecursionError:  # of the parser, of the check, or of showing what is wrong
             raise UsageError(
                 f"{where} is nested too deeply: no setting has more than a few tables and lists in each other, take "
                 "the others out"
             ) from None
-
-    @classmethod
-    def _checked(cls, text: str, where: str | Path) -> Self:
-        try:
-            content = tomllib.loads(text)
+        except UsageError:
+            raise
         except ValueError as error:  # of TOML, or of a number with thousands of digits
             raise UsageError(f"{where} is not valid TOML: {error}: correct that line") from None
-        return cls.of(content, where)
 
     @classmethod
     def of(cls, content: Mapping[str, Any], where: str | Path | None = None) -> Self:

@@ -51,7 +51,6 @@ def _spell(model: type[BaseModel], place: tuple[str, ...]) -> str:
 
 
 def _section(model: type[BaseModel], place: tuple[str, ...]) -> type[BaseModel] | None:
-    """The model of the table at this place, if there is one."""
     for part in place:
         if part.isdigit():  # an entry of a list, whose model is that of the list
             continue

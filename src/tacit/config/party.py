@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, Strict
+from pydantic import Field
 
-from tacit.config.files import Address, Count, File, Name, Names, Number, Positive, Problem, Section, Text, Whole
+from tacit.config.files import (
+    Address,
+    Count,
+    Factory,
+    File,
+    Name,
+    Names,
+    Number,
+    Positive,
+    Problem,
+    Section,
+    Switch,
+    Text,
+    Whole,
+)
 from tacit.config.protections import Embedding, Gradient
-from tacit.config.serving import FEATURES_ONLY, LABEL_ONLY, Serve
+from tacit.config.serving import Serve
 
 
 class Network(Section):
@@ -78,8 +92,8 @@ class Model(Section):
     name: Literal["wide_deep"] | None = None
     layers: Count | None = None
     embedding: Whole | None = None
-    sparse: Annotated[bool, Strict()] | None = None
-    factory: Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")] | None = None
+    sparse: Switch | None = None
+    factory: Factory | None = None
 
     def _problems(self) -> Iterator[Problem]:
         if self.name is None and self.factory is None:
@@ -98,7 +112,7 @@ BUDGET = 0.75
 """Of a label party that does not set one: seven runs of `matched(leak_auc=0.6)` over the same rows."""
 
 ODDS_BUDGET = 20.0
-"""Of a label party that does not set one, in one-shot training: the factor that all releases together may reach."""
+"""The factor that all releases of one-shot training together may reach, where a label party does not set one."""
 
 
 class Training(Section):
@@ -154,13 +168,13 @@ class Learn(Section):
     """
 
     learner: Literal["trees", "network", "linear"] = "trees"
-    factory: Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")] | None = None
-    pretrain: Annotated[bool, Strict()] = True
+    factory: Factory | None = None
+    pretrain: Switch = True
     withheld: Names = ()
     ranks: Annotated[Whole, Field(ge=2, le=256)] = 256
     noise: Annotated[Number, Field(ge=0)] = 0.0
     known: Annotated[Number, Field(gt=0, lt=1)] = 0.5
-    floor: Annotated[bool, Strict()] = True
+    floor: Switch = True
 
 
 class Head(Section):
@@ -173,7 +187,7 @@ class Head(Section):
     """
 
     kind: Literal["trees", "network"] = "trees"
-    factory: Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")] | None = None
+    factory: Factory | None = None
 
 
 class Align(Section):
@@ -188,7 +202,7 @@ class Align(Section):
     """
 
     runs_a_month: Whole = 10
-    allow_edits: Annotated[bool, Strict()] = False
+    allow_edits: Switch = False
     keyed_rows_a_month: Whole = 10_000_000
 
 
@@ -241,7 +255,7 @@ class Party(File):
         delta: of a label party that answers with sums, whose noise has no odds that hold for every row: the probability
             with which odds may be passed; 0.005 if not given.
         odds_budget: of a label party: the factor that the odds of any label may change by over all releases of one-shot
-            trainings; 20 if not given.
+            trainings.
         network: the address.
         data: the party's table.
         model: the party's half.
@@ -263,18 +277,18 @@ class Party(File):
     on_limit: Literal["raise noise", "pause", "stop"] = "raise noise"
     budget: Number | None = Field(default=None, examples=["0.7"])
     odds: Number | None = Field(default=None, examples=["3.0"])
-    odds_budget: Number | None = Field(default=None, examples=["20.0"])
+    odds_budget: Number = Field(default=ODDS_BUDGET, examples=["20.0"])
     delta: Annotated[Number, Field(gt=1e-9, lt=0.5)] = 0.005
     network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
     data: Data | None = Field(default=None, examples=['with path = "data.parquet" and ids = ["flight_id"]'])
     model: Model = Model(name="wide_deep")
     training: Training = Training()
-    protect: Protect | None = None
+    protect: Protect = Protect()
     align: Align = Align()
     record: Record = Record()
     live: Live = Live()
-    learn: Learn | None = None
-    head: Head | None = None
+    learn: Learn = Learn()
+    head: Head = Head()
     serve: Serve = Serve()
 
     @property
@@ -303,18 +317,11 @@ class Party(File):
         if not label and self.model.layers == 0:
             yield "model.layers", "a feature party's half has at least one layer: write 1 or more"
         yield from self._limit_problems(least=0.5 if label else 0.0)
-        protect = self.protect or Protect()
-        for key in ("embedding",) if label else ("gradient", "label_distance_correlation"):
-            if getattr(protect, key) is not None:
-                yield f"protect.{key}", f"is not for a party with the role {self.role!r}: remove it"
-        if label and "keyed_rows_a_month" in self.align.model_fields_set:
-            yield "align.keyed_rows_a_month", "is not for a party with the role 'label', which asks: remove it"
-        for key in ("learn",) if label else ("head", "odds", "odds_budget"):
-            if getattr(self, key) is not None:
-                yield key, f"is not for a party with the role {self.role!r}: remove it"
-        for key in FEATURES_ONLY if label else LABEL_ONLY:
-            if key in self.serve.model_fields_set:
-                yield f"serve.{key}", f"is not for a party with the role {self.role!r}: remove it"
+        for place in _FEATURES_ONLY if label else _LABEL_ONLY:
+            table, _, key = place.rpartition(".")
+            section: Section = getattr(self, table) if table else self
+            if key in section.model_fields_set and getattr(section, key) is not None:
+                yield place, f"is not for a party with the role {self.role!r}: remove it"
 
     def _limit_problems(self, *, least: float) -> Iterator[Problem]:
         for key in ("limit", "budget"):
@@ -323,10 +330,8 @@ class Party(File):
                 yield key, f"{value} is not between {least:g} and 1: choose a number in between"
         if self.odds is not None and not 1 < self.odds <= ODDS_BUDGET:
             yield "odds", f"{self.odds:g} is not above 1 and at most 20: write a factor such as 3.0"
-        if self.odds_budget is not None and self.odds_budget <= 1:
+        if self.odds_budget <= 1:
             yield "odds_budget", f"{self.odds_budget:g} is not above 1: write a factor such as 20.0"
-        if self.role == "features" and self.budget is not None:
-            yield "budget", "is not for a party with the role 'features': remove it, or set a limit"
         if self.limit is not None and not self.record.last:
             yield "record.last", "a limit is held by attacks on recorded batches, and none are kept: write 24"
         if self.limit is not None and not self.record.follow:
@@ -348,15 +353,14 @@ class Party(File):
 
         A party that trains from Python, without `[data]`, brings its protection with it.
         """
-        protect = self.protect or Protect()
         if self.data is None:
             return None
-        if self.role == "label" and protect.gradient is None:
+        if self.role == "label" and self.protect.gradient is None:
             return (
                 '[protect] gradient is missing: write { name = "matched", leak_auc = 0.6 }, or { name = "none" } to '
                 "send bare gradients"
             )
-        if self.role == "features" and protect.embedding is None:
+        if self.role == "features" and self.protect.embedding is None:
             return (
                 '[protect] embedding is missing: write [{ name = "gaussian", snr = 4.0, clip = 8.0 }], or [] to send '
                 "bare embeddings"
@@ -365,3 +369,12 @@ class Party(File):
 
 
 _ADDRESSES = {"listen": "0.0.0.0:7443", "connect": "airline.example.com:7443"}
+_SERVE_FEATURES = ("rows_a_minute", "rows_in_all", "different_rows", "refresh_seconds", "rows")
+_FEATURES_ONLY = (
+    *("protect.embedding", "align.keyed_rows_a_month", "learn"),
+    *(f"serve.{name}" for name in _SERVE_FEATURES),
+)
+_LABEL_ONLY = (
+    *("protect.gradient", "protect.label_distance_correlation", "head", "budget", "odds", "odds_budget"),
+    *(f"serve.{name}" for name in Serve.model_fields if name not in (*_SERVE_FEATURES, "http")),
+)

@@ -169,11 +169,6 @@ def meets(minimum: Gradient, protection: Gradient, *, epochs: int) -> None:
 
     Only like is compared with like: the same mechanism, in the same spelling of its strength. Which of two mechanisms
     is the stronger one is a matter of attacks, not of configuration.
-
-    Args:
-        minimum: the least that was agreed; anything meets "none".
-        protection: what the label party is going to do.
-        epochs: how often an example is visited, where one of them says "epochs".
     """
     if minimum.name == "none":
         return
@@ -199,13 +194,8 @@ def meets_embedding(
 ) -> None:
     """Refuse protections that are less than what was agreed; a `UsageError` says in what.
 
-    Like is compared with like: each protection of the minimum must be there under its name, with every option that
-    the minimum spells out at least as strong.
-
-    Args:
-        minimum: the least that was agreed; an empty list demands nothing.
-        own: what the feature party is going to do: name and options of each protection, defaults filled in.
-        whose: minimum it is, for the message.
+    Each protection of the minimum must be there under its name, with every option that the minimum spells out at least
+    as strong. `own` has the name and the options of each protection of the feature party, defaults filled in.
     """
     for least in minimum:
         there = [options for name, options in own if name == least.name]

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field, Strict
+from pydantic import AfterValidator, Field
 
-from tacit.config.files import Address, Count, Positive, Section, Whole
-from tacit.config.rows import RowSource
+from tacit.config.files import Address, Count, Factory, Positive, Problem, Section, Switch, Text, Whole
+
+
+def _variable(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):  # what stands there may be a password: it is not repeated
+        raise ValueError(
+            'what stands there is no name of an environment variable: write for example "TACIT_ROWS_URL", and put the '
+            "connection string into that variable, never into this file"
+        )
+    return value
+
+
+class RowSource(Section):
+    """Where a feature party's service gets its rows from; if nothing is said, from the table under [data].
+
+    Attributes:
+        path: a Parquet or CSV file, relative to the party's folder, which is held in memory, and read again when it has
+            changed.
+        query: an SQL query in its place, whose columns are those of [data], ids included.
+        url_from: the environment variable that holds the connection string of the query's database, as SQLAlchemy
+            spells it.
+        factory: "file:function" or "module:function" in their place, which is called with the names of the id columns
+            and of the others, and gives an object with the methods `ids()` and `fetch(ids)`.
+    """
+
+    path: Text | None = None
+    query: Text | None = None
+    url_from: Annotated[str, AfterValidator(_variable)] = "TACIT_ROWS_URL"
+    factory: Factory | None = None
+
+    def _problems(self) -> Iterator[Problem]:
+        ways = [key for key in ("path", "query", "factory") if getattr(self, key) is not None]
+        for key in ways[1:]:
+            yield key, f"does not go with {ways[0]}: rows come from one place, keep one of them"
+        if "url_from" in self.model_fields_set and self.query is None:
+            yield "url_from", "is for a query alone: add query, or remove it"
 
 
 class Serve(Section):
@@ -35,7 +71,7 @@ class Serve(Section):
 
     http: Address | None = None
     deadline_ms: Whole = 500
-    fallback: Annotated[bool, Strict()] = True
+    fallback: Switch = True
     batch_ms: Annotated[Positive, Field(le=1000)] = 2.0
     cache_seconds: Count = 60
     cache_rows: Whole = 100_000
@@ -47,10 +83,3 @@ class Serve(Section):
     different_rows: Whole = 1_000_000
     refresh_seconds: Count = 300
     rows: RowSource = RowSource()
-
-
-FEATURES_ONLY = ("rows_a_minute", "rows_in_all", "different_rows", "refresh_seconds", "rows")
-"""Settings that a label party has no use for."""
-
-LABEL_ONLY = tuple(name for name in Serve.model_fields if name not in (*FEATURES_ONLY, "http"))
-"""Settings that a feature party has no use for."""

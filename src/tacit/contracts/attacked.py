@@ -70,12 +70,10 @@ class View:
         """
         _stacked("gradient", gradient)
         steps, batch = gradient.shape[:2]
-        if embedding is not None:
-            _stacked("embedding", embedding, (steps, batch))
-        before = {}
-        if own_embedding is not None:
-            _stacked("own_embedding", own_embedding, (steps, batch))
-            before = {"embedding": own_embedding}
+        for name, value in (("embedding", embedding), ("own_embedding", own_embedding)):
+            if value is not None:
+                _stacked(name, value, (steps, batch))
+        before = {} if own_embedding is None else {"embedding": own_embedding}
         if rows is None:
             rows = torch.arange(steps * batch, device=gradient.device).reshape(steps, batch)
         elif not isinstance(rows, Tensor) or rows.is_floating_point():

@@ -94,7 +94,7 @@ def _threads(folder: Folder, table: pl.DataFrame) -> int:
 
 def shown_names(folder: Folder) -> tuple[str, ...]:
     """The columns that the learner was not shown."""
-    return () if folder.config.learn is None else folder.config.learn.withheld
+    return folder.config.learn.withheld
 
 
 @dataclass(frozen=True)

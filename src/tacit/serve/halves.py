@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from tacit.align.cache import MANIFEST
 from tacit.align.encoder import Encoder, Inputs
+from tacit.company.align import columns_of
 from tacit.company.audit import find_run
 from tacit.company.export import clear, parts_of, weights_of
 from tacit.company.folder import Folder
-from tacit.company.one_shot_common import columns_of
 from tacit.errors import DataError, StorageError, UsageError
 from tacit.one_shot.parts import store_json
 

@@ -61,7 +61,6 @@ class SplitEmbedder:
     def load(cls, folder: Folder, where: Path) -> Self:
         """From a finished run."""
         encoder, version, config = _encoder(folder, where), _version(folder), folder.config
-        assert config.protect is not None  # the settings were checked
         inputs = _two_rows(encoder)
         bottom = _with_weights(build(folder, config, folder.contract, inputs, seed=0), where)
         protect = [embedding_protection(one.name, **one.options()) for one in config.protect.embedding or ()]

@@ -137,7 +137,7 @@ def test_a_browser_gets_the_token_by_a_file_of_its_owner(tacit, monkeypatch):
 
 
 def test_it_starts_without_pytorch():
-    code = "import sys, tacit.cli.dashboard, tacit.views.web.serving; print('torch' in sys.modules)"
+    code = "import sys, tacit.cli.watch, tacit.views.web.serving; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT)
     assert done.stdout == "False\n", done.stderr
 

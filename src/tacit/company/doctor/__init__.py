@@ -7,27 +7,33 @@ port is taken and let go, and the peer sees a TLS handshake and no more.
 from __future__ import annotations
 
 import math
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tacit.align.ids import read_ids
 from tacit.align.sources import check_columns
-from tacit.company.doctor.finding import Finding, of_error, ok, problem, warning
-from tacit.company.doctor.machine import clock, disk, extras, gpu, versions
-from tacit.company.doctor.network import port, reach
-from tacit.company.doctor.one_shot import exchange_checks
+from tacit.company.doctor import machine
+from tacit.company.doctor.machine import Finding, of_error, ok, problem, warning
 from tacit.company.folder import Folder
-from tacit.config import Contract, OneShotContract, Party
-from tacit.errors import TacitError
+from tacit.company.one_shot_common import check_at_home
+from tacit.company.one_shot_label import mechanism_of
+from tacit.config import Contract, OneShotContract
+from tacit.errors import DataError, TacitError
+from tacit.one_shot.book import Book
+from tacit.one_shot.mechanisms import described
+from tacit.views.progress import Show
 from tacit.views.status import read
 from tacit.wire import certificates
 
 __all__ = ["Finding", "examine"]
 
-Progress = Callable[[str, int, int], None]
 Check = Callable[[], Finding]
 T = TypeVar("T")
 
@@ -36,7 +42,7 @@ _FOLLOWED = 64 * 2**20  # bytes of examples that are followed, at most
 _SEGMENTS = 3  # of the journal, between two checkpoints each: the last two and a spare one
 
 
-def examine(folder: str | Path | None = None, *, progress: Progress = lambda *_: None) -> list[Finding]:
+def examine(folder: str | Path | None = None, *, progress: Show = lambda *_: None) -> list[Finding]:
     """Check this machine and, if one is named, a party's folder."""
     findings: list[Finding] = []
     for name, check in _checks(None if folder is None else Path(folder)):
@@ -50,12 +56,12 @@ def examine(folder: str | Path | None = None, *, progress: Progress = lambda *_:
 
 
 def _checks(path: Path | None) -> Iterator[tuple[str, Check]]:
-    yield "versions", versions
-    yield "extras", extras
-    yield "GPU", gpu
-    yield "clock", clock
+    yield "versions", machine.versions
+    yield "extras", machine.extras
+    yield "GPU", machine.gpu
+    yield "clock", machine.clock
     if path is None:
-        yield "disk", partial(disk, Path())
+        yield "disk", partial(machine.disk, Path())
         return
     try:
         opened = Folder(path)
@@ -75,23 +81,23 @@ def _party(opened: Folder) -> Iterator[tuple[str, Check]]:
     for name, pem in trusted.items():
         do = f"let {name} make a new one and send it: tacit trust --replace"
         yield f"pinned peer {name}", partial(_dates, pem, do)
-    yield "party.toml", lambda: _settings(opened.config)
+    yield "party.toml", lambda: _settings(opened)
     yield "contract.toml", lambda: _contract(opened)
     config, contract = _or_none(lambda: opened.config), _or_none(lambda: opened.terms)
     counted = config is not None and isinstance(contract, Contract)
-    yield "disk", lambda: disk(opened.path, _needed(opened, opened.contract) if counted else None)
+    yield "disk", lambda: machine.disk(opened.path, _needed(opened, opened.contract) if counted else None)
     yield from _runs(opened)
     if config is None:
         return
     if config.data is not None:
         yield "data", lambda: _data(opened)
     if isinstance(contract, OneShotContract):
-        yield from exchange_checks(opened, contract)
+        yield from _exchange_checks(opened, contract)
     if config.role == "label":
-        yield "port", lambda: port(config.address, _alive(opened))
+        yield "port", lambda: machine.port(config.address, _alive(opened))
     elif contract is not None and contract.label_party in trusted:
         peer = contract.label_party
-        yield f"the way to {peer}", lambda: reach(config.address, opened.identity, peer, trusted[peer])
+        yield f"the way to {peer}", lambda: machine.reach(config.address, opened.identity, peer, trusted[peer])
 
 
 def _or_none(ask: Callable[[], T]) -> T | None:
@@ -129,7 +135,8 @@ def _dates(pem: bytes, do: str) -> Finding:
     return ok(f"{valid}, and the clock here lies within")
 
 
-def _settings(config: Party) -> Finding:
+def _settings(opened: Folder) -> Finding:
+    config = opened.config
     limit = "no limit is set" if config.limit is None else f"limit {config.limit:g}"
     return ok(f"{config.name}, role {config.role}, {config.address}, {limit}")
 
@@ -182,3 +189,81 @@ def _run(run: dict[str, Any]) -> Finding:
 
 def _alive(opened: Folder) -> list[int]:
     return [run["pid"] for run in read(opened.path) if run["alive"] and run["state"] != "finished"]
+
+
+# --- one-shot training: learner, limit, coins, budget, and where is counted ------------------------------------------
+
+
+def _exchange_checks(opened: Folder, agreed: OneShotContract) -> Iterator[tuple[str, Check]]:
+    """Each check with its name; none changes anything but for a probe file that is removed."""
+    yield "learner", lambda: _learner(opened)
+    yield "limit", lambda: _limit(opened, agreed)
+    yield "state outside the folder", lambda: _state(opened)
+    if opened.config.role == "label":
+        if opened.config.data is not None and opened.data.is_file():
+            yield "coin_id", lambda: _coin_id(opened)
+        yield "budget", lambda: _budget(opened)
+
+
+def _learner(opened: Folder) -> Finding:
+    check_at_home(opened)  # which says what is missing
+    head, learn = opened.config.head, opened.config.learn
+    kind, own = (head.kind, head.factory) if opened.config.role == "label" else (learn.learner, learn.factory)
+    return ok(f"{kind}, and all that it needs is here" if own is None else f"your own: {own}")
+
+
+def _limit(opened: Folder, agreed: OneShotContract) -> Finding:
+    """What is certified of labels, or that a feature party has something to hold its embedding against."""
+    limit = opened.config.limit
+    if opened.config.role == "label":
+        made = mechanism_of(opened, agreed)  # which says what is wrong
+        why = getattr(made, "why", "")
+        return ok(f"certified: {described(made)}" + (f"; {why}" if why else ""))
+    if limit is None:
+        seen = "none is set: the embedding is attacked before it leaves, and leaves whatever was read"
+        return warning(seen, "write limit = 0.6, the most that may be read of a column, or another")
+    if agreed.exchange.labels == "sums":
+        seen = f"at most {limit:g} may be read of any column, and groups of rows that are alike tell more: in none of "
+        seen += "our trials, from 2 groups to 1024, did they pass a limit of 0.6; nothing would leave"
+        return warning(seen, 'agree on labels = "flips", or set no limit if your columns are no secret')
+    return ok(f"at most {limit:g} may be read of any column, else nothing leaves")
+
+
+def _state(opened: Folder) -> Finding:
+    """Whether there is a place apart from the folder in which is counted what left."""
+    where, named = opened.tally_path_of("ledger").parent, bool(os.environ.get("TACIT_STATE"))
+    above = next(one for one in (where, *where.parents) if one.exists())
+    with tempfile.TemporaryFile(dir=above):  # an OSError where that can't be written
+        pass
+    if named:
+        return ok(f"TACIT_STATE = {where}, which can be written")
+    seen = f"{where}, which can be written; TACIT_STATE names no other place"
+    return ok(seen, "in a container, let TACIT_STATE name a volume that lasts")
+
+
+def _coin_id(opened: Folder) -> Finding:
+    names = list(opened.table.coin_id or opened.table.ids)
+    try:
+        found = read_ids(opened.data, names, duplicates="error")
+    except DataError as error:
+        return problem(f"{names}: {error}", "name columns that tell every row from all others")
+    return ok(f"{', '.join(names)}: {len(found.rows):,} rows, each its own")
+
+
+def _budget(opened: Folder) -> Finding:
+    path, budget, odds_budget = (
+        opened.path / "coins" / "book.sqlite",
+        opened.config.spendable,
+        opened.config.odds_budget,
+    )
+    most = f"budget {'none' if budget is None else f'{budget:g}'}, odds_budget {odds_budget:g}"
+    if not path.exists():
+        return ok(f"nothing has left yet; {most}")
+    with closing(Book(path, opened.secret)) as book:
+        book.claim()
+        spent = book.summary()
+    seen = f"spent: leak AUC {spent.auc:.3f}, odds {spent.odds:.3g} in {len(spent.releases)} exchanges; {most}"
+    if (budget is not None and spent.auc >= budget - 1e-9) or spent.odds >= odds_budget - 1e-9:
+        do = "labels that left can be sent again at the same limit; new limits need another budget in party.toml"
+        return warning(f"{seen}: nothing is left for the labels told most about", do)
+    return ok(seen)

@@ -1,23 +1,31 @@
-"""What the doctor looks at on the machine itself: versions, extras, GPU, clock and disk."""
+"""What the doctor looks at on the machine itself: versions, extras, GPU, clock, disk, and the way to the peer."""
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import platform
 import shutil
+import socket
+import ssl
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 import torch
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tacit._version import __version__
-from tacit.company.doctor.finding import Finding, ok, problem, warning
+from tacit.errors import TacitError
+from tacit.wire import certificates
+from tacit.wire.certificates import Identity
 
 EXTRAS = {
     "cluster": ("ray", "sweeps on many machines"),
@@ -32,6 +40,35 @@ EXTRAS = {
 _OLDEST = datetime(2026, 1, 1, tzinfo=UTC)  # no clock that is right shows a time before this
 _SLOW = 0.05  # seconds of an fsync, from which on a training waits for its disk
 _TRIES = 5
+_SECONDS = 5.0  # for each step on the way to the peer
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check came to."""
+
+    name: str  # what was checked; `examine` writes it in
+    # "ok"; "warning" where it works but should be looked at; "problem" where something will not work
+    verdict: Literal["ok", "warning", "problem"]
+    seen: str  # what was found
+    do: str = ""  # what to do about it; empty where there is nothing to do
+
+
+ok, warning, problem = partial(Finding, "", "ok"), partial(Finding, "", "warning"), partial(Finding, "", "problem")
+
+
+def of_error(error: TacitError | OSError) -> Finding:
+    """A problem, from an error whose message says what happened and after its last colon what to do."""
+    if not isinstance(error, TacitError):
+        return problem(f"{error.filename}: {error.strerror or error}", "look at who owns it")
+    seen, colon, do = str(error).rpartition(": ")
+    if colon and "\n" not in str(error):
+        return problem(seen, do)
+    first, *rest = str(error).splitlines()
+    return problem(" ".join([first, "; ".join(line.strip() for line in rest)]).rstrip(), "correct it as is said there")
+
+
+# --- this machine ----------------------------------------------------------------------------------------------------
 
 
 def versions() -> Finding:
@@ -53,6 +90,11 @@ def versions() -> Finding:
     return ok(f"{here}; every package is within its bounds")
 
 
+def fits(version: str, bounds: SpecifierSet) -> bool:
+    """Whether a version lies within bounds; what was built for testing counts as well."""
+    return bounds.contains(version, prereleases=True)
+
+
 def required() -> list[Requirement]:
     """The packages that are always needed, each with its bounds."""
     try:
@@ -60,11 +102,6 @@ def required() -> list[Requirement]:
     except metadata.PackageNotFoundError:
         return []
     return [needed for needed in declared if needed.marker is None or needed.marker.evaluate({"extra": ""})]
-
-
-def fits(version: str, bounds: SpecifierSet) -> bool:
-    """Whether a version lies within bounds; what was built for testing counts as well."""
-    return bounds.contains(version, prereleases=True)
 
 
 def extras() -> Finding:
@@ -111,10 +148,10 @@ def disk(folder: Path, needed: int | None = None) -> Finding:
     seen = f"{_size(free)} free in {folder}, a write is safe after {1000 * taken:.1f} ms"
     if needed is not None:
         seen += f"; a run takes up to about {_size(needed)}"
-    if needed is not None and free < needed:
-        return problem(seen, "make room, or move the folder to a larger disk")
-    if needed is not None and free < 2 * needed:
-        return warning(seen, "make room before a second run begins")
+        if free < needed:
+            return problem(seen, "make room, or move the folder to a larger disk")
+        if free < 2 * needed:
+            return warning(seen, "make room before a second run begins")
     if taken > _SLOW:
         return warning(seen, "every step waits for the disk: put the folder on a local SSD")
     return ok(seen)
@@ -143,3 +180,87 @@ def _installed(package: str) -> bool:
 
 def _size(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+# --- the way to the peer: name, connection, TLS, its certificate, and whether it takes ours --------------------------
+
+
+def reach(address: str, identity: Identity, peer: str, pinned: bytes, *, seconds: float = _SECONDS) -> Finding:
+    """Try a TLS handshake with the label party, and say which step fails; nothing is sent beyond that."""
+    host, _, number = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        socket.getaddrinfo(host, int(number), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # the latter for what no name can be, as "a..b"
+        seen = f"the name {host} is not known here ({getattr(error, 'strerror', None) or 'it is no name'})"
+        return problem(seen, "correct [network] connect in party.toml, or look at the DNS")
+    try:
+        plain = socket.create_connection((host, int(number)), seconds)
+    except ConnectionRefusedError:
+        do = f"let {peer} start `tacit align` or `tacit train`, and compare the port"
+        return problem(f"{address} answers, but nothing listens there", do)
+    except TimeoutError:
+        return problem(f"{address} does not answer", "look at the firewalls on both sides, and at the address")
+    except OSError as error:
+        return problem(f"{address}: {error.strerror or error}", "look at the network and at the address")
+    with plain:
+        return _handshake(plain, address, identity, peer, pinned)
+
+
+def port(address: str, runs: list[int]) -> Finding:
+    """Whether the label party can listen at its address."""
+    host, _, number = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        ((family, kind, _, _, where), *_) = socket.getaddrinfo(host, int(number), type=socket.SOCK_STREAM)
+        with socket.socket(family, kind) as door:
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            door.bind(where)
+            door.listen(1)
+    except (OSError, UnicodeError) as error:
+        return _taken(address, runs, error if isinstance(error, OSError) else OSError(f"{host} is no name"))
+    seen = f"{address} is free; whether the peers can reach it, only they can tell"
+    return ok(seen, "let each feature party run `tacit doctor` while `tacit align` or train waits here")
+
+
+def _taken(address: str, runs: list[int], error: OSError) -> Finding:
+    if error.errno == errno.EADDRINUSE and runs:
+        return ok(f"{address} is in use, by this party's own run (process {runs[0]})")
+    do = {
+        errno.EADDRINUSE: "unless it is this party's own `tacit align`, end what listens there (ss -ltnp shows it), or "
+        "take another port, also at the peers",
+        errno.EADDRNOTAVAIL: "name an address of this machine in [network] listen, as 0.0.0.0 for all of them",
+        errno.EACCES: "take a port from 1024 on",
+    }.get(error.errno or 0, "correct [network] listen in party.toml")
+    return problem(f"{address} can't be listened at ({error.strerror or error})", do)
+
+
+def _handshake(plain: socket.socket, address: str, identity: Identity, peer: str, pinned: bytes) -> Finding:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
+    certificates.show(context, identity)
+    try:
+        with context.wrap_socket(plain) as secured:
+            shown = secured.getpeercert(binary_form=True) or b""
+            if certificates.fingerprint(ssl.DER_cert_to_PEM_cert(shown).encode()) != certificates.fingerprint(pinned):
+                seen = f"{address} shows another certificate than the one that is pinned for {peer}"
+                do = f"ask {peer} on the phone whether it made a new one; if so, tacit trust it with --replace"
+                return problem(seen, do)
+            taken = bool(secured.recv(1))  # a peer that takes our certificate speaks first, another hangs up
+    except TimeoutError:
+        seen = f"{address} takes the connection, but no TLS handshake comes to an end"
+        return problem(seen, "look for a proxy in between: it must let TLS through as it is")
+    except ssl.SSLError as error:
+        if "CERTIFICATE" in (error.reason or "") or "ALERT" in (error.reason or ""):
+            taken = False
+        else:
+            seen = f"what listens at {address} does not speak TLS ({error.reason})"
+            return problem(seen, "compare the address with the peer's, and look for a proxy in between")
+    except ConnectionError:
+        taken = False
+    if not taken:
+        seen = f"{peer} at {address} hangs up when it sees our certificate"
+        do = f"let {peer} run tacit trust with {identity.name}.crt from here, and compare the clocks"
+        return problem(seen, do)
+    return ok(f"{peer} at {address} shows the pinned certificate and takes ours")

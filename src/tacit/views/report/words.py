@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -65,6 +66,12 @@ def over_limit(report: Report) -> list[Leak]:
 def count(number: int, noun: str) -> str:
     """A number with its noun, thousands apart."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def form_in_words(form: Mapping[str, float]) -> str:
+    """In which form an embedding is sent."""
+    noise = f", noise {form['noise']:g}" if form["noise"] else ""
+    return f"{count(int(form['width']), 'number')} a row in {form['ranks']:g} ranks{noise}"
 
 
 _SPELLED = {"auc": "AUC", "r2": "R²", "rmse": "RMSE"}

@@ -1,4 +1,4 @@
-"""The label party's gate: leak AUC of its labels, in the gradients that it sends, and the budget of its ledger."""
+"""What the gates of the two sides measure: the label party's in its gradients, a feature party's in its embeddings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from tacit.align.batches import Task
 from tacit.audit import foresight
 from tacit.audit.foresight import Sent
 from tacit.audit.gate import Figure, grown
-from tacit.company.gate import BATCHES, Gate
+from tacit.audit.inputs import attack_inputs, mean_visits
+from tacit.company.gate import Gate
 from tacit.company.guard import RunLedger
-from tacit.contracts import View
+from tacit.contracts import EmbeddingProtection, View, noise_source
+from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import UsageError
 from tacit.ledger.summary import auc_of, sum_kl_of
 from tacit.protect import ladder
+
+_BATCHES = 12  # recorded batches that are tried at another strength
 
 
 class GradientGate(Gate):
@@ -58,9 +62,8 @@ class GradientGate(Gate):
 
     def look(self, seed: int) -> list[Figure]:
         """The quick attacks on the batches that were kept, and on all visits so far, those of former runs counted."""
-        assert self.recorder is not None  # there is no limit without
-        found = foresight.on_batches(self._last(None), self.labels, seed=seed) if self.recorder.recorded else []
-        if not self.recorder.visited:
+        found = foresight.on_batches(self._last(), self.labels, seed=seed) if self.kept.recorded else []
+        if not self.kept.visited:
             return found
         return found + self._with_former(foresight.on_visits(self._visits(), self.labels, seed=seed))
 
@@ -73,13 +76,12 @@ class GradientGate(Gate):
         bound = self._bound(task.epoch, level)
         if self.limit is None:
             return bound
-        assert self.recorder is not None
         protect, seed = self.at(level), task.turn
         noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
-        if self.recorder.recorded:
-            some = self._last(BATCHES).under(protect, self.party.state, self.labels, noise)
+        if self.kept.recorded:
+            some = self._last(_BATCHES).under(protect, self.party.state, self.labels, noise)
             found += foresight.on_batches(some, self.labels, seed=seed)
-        if not self.recorder.visited:
+        if not self.kept.visited:
             return found and found + bound
         visits = self._visits()
         so_far, planned = len(visits.view.rows), self.plan.epochs
@@ -131,15 +133,81 @@ class GradientGate(Gate):
             return figures
         return [replace(one, value=added(one.value), low=added(one.low), upper=added(one.upper)) for one in figures]
 
-    def _last(self, count: int | None) -> Sent:
-        assert self.recorder is not None
-        transcript = self.recorder.batches()
-        first = 0 if count is None else max(0, len(transcript.view.rows) - count)
-        embedding = transcript.view.embedding[first:]
-        view = View.of(transcript.view.gradient[first:], rows=transcript.view.rows[first:], embedding=embedding)
-        return Sent(view, transcript.clean[first:], embedding)
+    def _last(self, count: int = 0) -> Sent:
+        """So many of the batches that were kept, the last ones; all where no number is given."""
+        transcript = self.kept.batches()
+        view, z = transcript.view, transcript.view.embedding[-count:]
+        return Sent(View.of(view.gradient[-count:], rows=view.rows[-count:], embedding=z), transcript.clean[-count:], z)
 
     def _visits(self) -> Sent:
-        assert self.recorder is not None
-        transcript = self.recorder.visits()
+        transcript = self.kept.visits()
         return Sent(transcript.view, transcript.clean, transcript.view.embedding)
+
+
+class EmbeddingGate(Gate):
+    """A feature party's: the share of its columns' variance that can be read in the embeddings that it sends."""
+
+    def __init__(self, party: FeatureParty, **common: Any) -> None:
+        super().__init__(**common)
+        self.party = party
+        self.base = party.shield.protect
+
+    def at(self, level: int) -> list[EmbeddingProtection] | None:
+        """The protections as they are at a level."""
+        return ladder.stronger_embedding(self.base, level)
+
+    def apply(self, level: int) -> None:
+        """Protect at this level."""
+        self.party.shield.steer(self._protections(level))
+
+    def look(self, seed: int) -> list[Figure]:
+        """A decoder that knows half of the rows, on the batches that were kept and on the mean of all visits."""
+        found = self._read(self.kept.batches().view, "batches", seed) if self.kept.recorded else []
+        if not self.kept.visited:
+            return found
+        return found + self._read(mean_visits(self.kept.visits().view), "visits", seed)
+
+    def foreseen(self, level: int, task: Task) -> list[Figure]:
+        """The same under another strength, with the visits to come."""
+        seed = task.turn
+        noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
+        if self.kept.recorded:
+            batches = self.kept.batches().view
+            sent = torch.stack([self._passed(z, level, noise) for z in batches.own_embedding[-_BATCHES:]])
+            found += self._read(View.of_embeddings(sent, rows=batches.rows[-_BATCHES:]), "batches", seed)
+        if not self.kept.visited:
+            return found
+        visits = self.kept.visits().view
+        last = visits.own_embedding[-1]
+        more = [self._passed(last, level, noise) for _ in range(self.plan.epochs - len(visits.rows))]
+        every = torch.cat([visits.embedding, torch.stack(more)]) if more else visits.embedding
+        together = View.of_embeddings(every, rows=visits.rows[-1].expand(len(every), -1))
+        return found + self._read(mean_visits(together), "visits", seed)
+
+    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+        """The mean of as many visits of the first batch as are planned."""
+        rows, z = batch
+        noise = torch.Generator().manual_seed(level)
+        visits = torch.stack([self._passed(z.flatten(1), level, noise) for _ in range(self.plan.epochs)])
+        together = View.of_embeddings(visits, rows=rows.expand(len(visits), -1))
+        return self._read(mean_visits(together), "visits", 0)
+
+    def _protections(self, level: int) -> list[EmbeddingProtection]:
+        protections = self.at(level)
+        assert protections is not None  # a level above 0 is only tried where there is one
+        return protections
+
+    def _passed(self, z: Tensor, level: int, noise: torch.Generator) -> Tensor:
+        source = noise_source(noise)
+        for protection in self._protections(level):
+            z = protection.transform(z, source)
+        return z
+
+    def _read(self, view: View, on: Any, seed: int) -> list[Figure]:
+        rows, places = view.rows.unique(return_inverse=True)
+        hidden = torch.cat([self.party.hidden(some) for some in rows.split(8192)])
+        seen = View.of_embeddings(view.embedding, rows=places)
+        noise, skipped = torch.Generator().manual_seed(seed), dict[str, str]()  # a few rows are too few for a decoder
+        found = attack_inputs(seen, hidden, ["linear_decoder"], noise=noise, skipped=skipped)
+        read = [(one.attack, one.relative) for one in found if one.relative is not None]
+        return [Figure(name, on, 1 - error.value, 1 - error.high, 1 - error.low) for name, error in read]
