@@ -14,8 +14,7 @@ import numpy as np
 
 from benchmarks._measure import Result
 from tacit.errors import UsageError
-from tacit.hidden_sums.decryption import decrypt_sums
-from tacit.hidden_sums.encryption import check_labels, encrypt, secret_key
+from tacit.hidden_sums.encryption import check_labels, decrypt_sums, encrypt, secret_key
 from tacit.hidden_sums.messages import bytes_of
 from tacit.hidden_sums.points import decode
 from tacit.hidden_sums.shuffle import Input, check_shuffle_proof, gen_shuffle, shuffle_generators
@@ -58,6 +57,6 @@ def run() -> Iterator[Result]:
         yield Result("hidden_sums", f"{name}, {rows:,} rows, a row", seconds * 1e6, "us")
     whole = FLIGHTS * (once + PARTITIONS * each)
     yield Result("hidden_sums", f"{FLIGHTS:,} rows, {PARTITIONS} partitions, both parties, one core", whole, "s", GOAL)
-    yield Result("hidden_sums", "sent by the label party, once, a row", len(bytes_of(made, rows)) / rows, "bytes")
-    sent = len(bytes_of(shuffle, rows)) / rows
+    yield Result("hidden_sums", "sent by the label party, once, a row", len(bytes_of(made)) / rows, "bytes")
+    sent = len(bytes_of(shuffle)) / rows
     yield Result("hidden_sums", "sent by the feature party for each partition, a row", sent, "bytes")

@@ -106,6 +106,8 @@ class Text:
             inside, _, after = block.partition("\n\n")
             words += f"\n\n{after}" if after else ""
             named[head] = dict(_entries(inside)) if head in ("Args", "Attributes", "Raises") else {"": _flat(inside)}
+        if inspect.isclass(described) and "Attributes" not in named and (beside := dict(_beside(described))):
+            named["Attributes"] = beside
         return cls(_without_examples(words), named)
 
     @cached_property
@@ -116,6 +118,20 @@ class Text:
 def _entries(block: str) -> Iterator[tuple[str, str]]:
     for name, text in re.findall(r"^    (\w+): ((?:.|\n {8}|\n\n {8})*)", block, re.MULTILINE):
         yield name, _flat(text)
+
+
+def _beside(described: type) -> Iterator[tuple[str, str]]:
+    """What comments say of the fields of a class: behind each, or in the lines above it."""
+    above: list[str] = []
+    for line in inspect.getsource(described).split("\n"):
+        if comment := re.fullmatch(r" {4}# (.*)", line):
+            above.append(comment[1])
+            continue
+        if found := re.fullmatch(r" {4}(\w+): [^#]*?(?:  # (.*))?", line):
+            said = " ".join([*above, *([found[2]] if found[2] else [])])
+            if said:
+                yield found[1], said if said.endswith(")") else f"{said}."
+        above = []
 
 
 def _flat(text: str) -> str:

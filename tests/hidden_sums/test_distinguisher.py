@@ -15,8 +15,7 @@ from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
 from tacit.hidden_sums import shuffle
-from tacit.hidden_sums.decryption import decrypt_sums
-from tacit.hidden_sums.encryption import secret_key
+from tacit.hidden_sums.encryption import decrypt_sums, secret_key
 from tacit.hidden_sums.feature_side import FeatureSide
 from tacit.hidden_sums.label_side import LabelSide
 from tacit.hidden_sums.messages import arrays_of

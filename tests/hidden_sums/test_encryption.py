@@ -8,8 +8,7 @@ import pytest
 from tacit.errors import LabelsError
 from tacit.hidden_sums import _library, encryption
 from tacit.hidden_sums import points as p
-from tacit.hidden_sums.decryption import decrypt_sums
-from tacit.hidden_sums.encryption import EncryptedLabels, check_labels, encrypt, secret_key
+from tacit.hidden_sums.encryption import EncryptedLabels, check_labels, decrypt_sums, encrypt, secret_key
 from tacit.hidden_sums.scalars import ORDER, ints_of, scalars_of
 from tests.hidden_sums.sides import FEATURE_SECRET, LABEL_SECRET, some_labels
 

@@ -7,8 +7,7 @@ import pytest
 
 from tacit.errors import UsageError
 from tacit.hidden_sums import points as p
-from tacit.hidden_sums.decryption import decrypt_sums
-from tacit.hidden_sums.encryption import secret_key
+from tacit.hidden_sums.encryption import decrypt_sums, secret_key
 from tacit.hidden_sums.scalars import ORDER, ints_of, keyed, scalars_of
 from tacit.hidden_sums.shuffle import Input, Prover, Shuffle, check_shuffle_proof, gen_shuffle
 from tests.hidden_sums.sides import FEATURE_SECRET, LABEL_SECRET, some_input, some_labels

@@ -102,7 +102,7 @@ def in_place(batch, name, act):
     made = read(batch)
     value = getattr(made, name).copy()
     act(value)
-    return bytes_of(replace(made, **{name: value}), 40)
+    return bytes_of(replace(made, **{name: value}))
 
 
 def repeat_first(value):
@@ -245,11 +245,11 @@ def test_ciphertexts_that_are_not_proven_are_refused(tmp_path):
     made = EncryptedLabels(**arrays_of(EncryptedLabels.shapes(40), pair.label.commitment()))
     swapped = replace(made, a=made.b, b=made.a)
     with pytest.raises(RefusedError, match="not proven"):
-        pair.features.accept(bytes_of(swapped, 40))
+        pair.features.accept(bytes_of(swapped))
     other = made.c0.copy()
     other[3] = scalars_of([(ints_of(other[3:4])[0] + 1) % ORDER])[0]
     with pytest.raises(RefusedError, match="not proven"):
-        pair.features.accept(bytes_of(replace(made, c0=other), 40))
+        pair.features.accept(bytes_of(replace(made, c0=other)))
     with pytest.raises(ProtocolError, match="bytes"):
         pair.features.accept(b"")
     with pytest.raises(UsageError, match="accept"):

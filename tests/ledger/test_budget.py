@@ -3,8 +3,7 @@
 import pytest
 
 from tacit.errors import UsageError
-from tacit.ledger.budget import remaining
-from tacit.ledger.ledger import Ledger
+from tacit.ledger.ledger import Ledger, remaining
 from tacit.ledger.summary import auc_of, sum_kl_of
 
 

@@ -153,8 +153,8 @@ def test_a_full_disk_ends_the_adding(made, full, monkeypatch):
         monkeypatch.setattr("os.pwritev", lambda *_: 0)
         fresh = ledger.begin(made.SMALL, made.keys(made.SMALL.count))
         with pytest.raises(StorageError, match="No space left"):
-            book._form(("a", "new", "one"))
+            book.tell(99, 1)
         monkeypatch.undo()
         with pytest.raises(StorageError, match="nothing can be added"):
-            fresh._form(("a", "new", "one"))
+            fresh.tell(99, 1)
     Ledger(full).check()

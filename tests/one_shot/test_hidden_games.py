@@ -13,8 +13,7 @@ import torch
 from tacit.config import Exchange
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
-from tacit.hidden_sums.decryption import decrypt_sums
-from tacit.hidden_sums.encryption import secret_key
+from tacit.hidden_sums.encryption import decrypt_sums, secret_key
 from tacit.hidden_sums.feature_side import FeatureSide
 from tacit.hidden_sums.label_side import LabelSide
 from tacit.hidden_sums.messages import arrays_of

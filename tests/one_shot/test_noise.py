@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import TensorError, UsageError
-from tacit.one_shot.noise import with_noise
+from tacit.one_shot.forms import with_noise
 
 SECRET = bytes(range(32))
 

@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from tacit.errors import LabelsError, ProtocolError, UsageError
-from tacit.one_shot._gaussian import BITS, KeyedBits, discrete_gaussian, masses_of
-from tacit.one_shot.sums import Sums, sums
+from tacit.one_shot.sums import BITS, KeyedBits, Sums, discrete_gaussian, masses_of, sums
 
 SECRET = bytes(range(32))
 ROWS = 640

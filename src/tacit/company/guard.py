@@ -33,9 +33,8 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.session import Turned
 from tacit.disk import append_line, read_lines, replaced
 from tacit.errors import LimitError, TensorError, UsageError
-from tacit.ledger.budget import remaining
 from tacit.ledger.keys import Keys, keys_of, load_keys
-from tacit.ledger.ledger import Ledger
+from tacit.ledger.ledger import Ledger, remaining
 from tacit.ledger.run import Run
 from tacit.ledger.summary import auc_of
 from tacit.wire.record import RecordedRun

@@ -10,12 +10,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import TacitError, UsageError
 
-ENCODED = 33
-"""Bytes of a point on the wire: SEC 1, compressed."""
-
-POINT = 64
-"""Bytes of a point in the library's own form, which never leaves the process."""
-
+ENCODED = 33  # bytes of a point on the wire: SEC 1, compressed
+POINT = 64  # bytes of a point in the library's own form, which never leaves the process
 _COMPRESSED = 258  # SECP256K1_EC_COMPRESSED
 _BASE_TWICE = bytes.fromhex("02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5")
 

@@ -1,27 +1,28 @@
-"""Labels encrypted once, each with a proof that it is a label.
+"""Labels encrypted once, each with a proof that it is a label; sums of them opened, single ones never.
 
 ElGamal in the exponent: a label y of 0 or 1 becomes (a, b) = (r G, y G + r PK) for the label party's key PK = sk G.
 That y is 0 or 1, under this key and no other, is shown by the proof of Cramer, Damgard and Schoenmakers (Proofs of
 partial knowledge, 1994) for two pairs of logarithms: branch j claims that (a, b - j G) = r (G, PK), one branch is done
 and the other one simulated, and nobody can tell which. All rows share one challenge c, each splits it into c0 + c1.
-
 Without these proofs a label party could mark a row by a number that is no label, or by another key, and know it again
 after it was shuffled.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import LabelsError
+from tacit.errors import LabelsError, TacitError
+from tacit.hidden_sums._library import ENCODED, library
 from tacit.hidden_sums.points import (
-    ENCODED,
     Encoded,
     Points,
+    addresses_of,
     base,
     decode_any,
     encode,
@@ -29,12 +30,15 @@ from tacit.hidden_sums.points import (
     negated,
     product,
     products_of_base,
+    sums_of_each,
     total,
     weighted_sum,
 )
 from tacit.hidden_sums.scalars import (
     ORDER,
+    SHORT,
     Scalars,
+    Transcript,
     added,
     below_order,
     ints_of,
@@ -43,7 +47,6 @@ from tacit.hidden_sums.scalars import (
     negatives,
     scalars_of,
 )
-from tacit.hidden_sums.transcript import SHORT, Transcript
 
 _MARKS = np.zeros((2, 32), np.uint8)  # the scalars 0 and 1
 _MARKS[1, 31] = 1
@@ -51,23 +54,14 @@ _MARKS[1, 31] = 1
 
 @dataclass(frozen=True)
 class EncryptedLabels:
-    """What the label party sends once.
+    """What the label party sends once."""
 
-    Attributes:
-        pk: its public key.  (1, 33)
-        a: (rows, 33)
-        b: (rows, 33)
-        t: commitments of the proofs: two points of branch 0, two of branch 1.  (4, rows, 33)
-        c0: of the challenge what branch 0 takes.  (rows, 32)
-        s: responses of both branches.  (2, rows, 32)
-    """
-
-    pk: Encoded
-    a: Encoded
-    b: Encoded
-    t: Encoded
-    c0: Scalars
-    s: Scalars
+    pk: Encoded  # its public key. (1, 33)
+    a: Encoded  # (rows, 33)
+    b: Encoded  # (rows, 33)
+    t: Encoded  # commitments of the proofs: two points of branch 0, two of branch 1. (4, rows, 33)
+    c0: Scalars  # of the challenge what branch 0 takes. (rows, 32)
+    s: Scalars  # responses of both branches. (2, rows, 32)
 
     @staticmethod
     def shapes(rows: int) -> dict[str, tuple[int, ...]]:
@@ -91,13 +85,8 @@ def secret_key(secret: bytes, context: bytes) -> Scalars:
 def encrypt(labels: NDArray[Any], secret: bytes, context: bytes) -> EncryptedLabels:
     """Encrypt labels and prove that they are labels; the same again from the same secret, labels and context.
 
-    Both labels cost the same work: which branch is simulated is a choice between two rows of bytes.
-
-    Args:
-        labels: 0 or 1 for each row.
-        secret: of the label party. Other labels must never be encrypted with this secret in this context: randomness
-            depends on the labels too, but the key does not.
-        context: what the labels are for.
+    Both labels cost the same work: which branch is simulated is a choice between two rows of bytes. Other labels must
+    never be encrypted with this secret in this context: randomness depends on the labels too, but the key does not.
     """
     y = np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or not len(y) or ((y < 0) | (y > 1)).any():
@@ -137,13 +126,9 @@ def encrypt(labels: NDArray[Any], secret: bytes, context: bytes) -> EncryptedLab
 def check_labels(labels: EncryptedLabels, weights: bytes, context: bytes) -> tuple[Points, Points] | None:
     """The points a and b of a label party's rows, or None if anything about them is not proven.
 
-    For every row and branch j:  s_j G = t_j + c_j a  and  s_j PK = t_j' + c_j (b - j G). All of them are weighed by
-    random numbers that the label party does not know, and added up; one that is wrong is missed once in 2**128 times.
-
-    Args:
-        labels: as they came, decoded to arrays of the right shapes.
-        weights: a secret of the feature party, for the random numbers.
-        context: what the labels are for.
+    For every row and branch j: s_j G = t_j + c_j a and s_j PK = t_j' + c_j (b - j G). All of them are weighed by random
+    numbers of the feature party's secret, which the label party does not know, and added up; one that is wrong is
+    missed once in 2**128 times.
     """
     count = len(labels.a)
     points = [decode_any(each) for each in (labels.pk, labels.a, labels.b, *labels.t)]
@@ -169,3 +154,38 @@ def check_labels(labels: EncryptedLabels, weights: bytes, context: bytes) -> tup
         negated(weighted_sum(np.concatenate(t), drawn)),
     ]
     return (a, b) if good and is_zero(total(np.concatenate(sums)))[0] else None
+
+
+def decrypt_sums(a: Points, b: Points, sk: Scalars, group: int) -> NDArray[np.int64]:
+    """The sum of the labels of each group of a shuffled order; rows after the last whole group are left out.
+
+    (A, B) = the sum of a group's ciphertexts, and B = m G + sk A. The library multiplies sk and A in constant time, and
+    hands out a hash of the product; it is compared with that of B - m G for all m, the right one or not.
+    """
+    count = len(a) // group
+    steps = np.concatenate([product(negated(base()), m) for m in range(1, group + 1)])
+    sums = np.full(count, -1, np.int64)
+    for place in range(count):
+        rows = slice(group * place, group * (place + 1))
+        shared, whole = _hashed_product(total(a[rows]), sk), total(b[rows])
+        less = sums_of_each(np.repeat(addresses_of(whole), group, axis=0), addresses_of(steps))
+        rests = np.concatenate([whole, less])
+        possible = np.flatnonzero(~is_zero(rests))  # sk A is a point
+        for m, rest in zip(possible.tolist(), encode(rests[possible]), strict=True):  # all of them, whichever it is
+            if hashlib.sha256(rest.tobytes()).digest() == shared:
+                sums[place] = m
+    if (sums < 0).any():
+        raise TacitError("a group's sum is none that labels have, though all was proven: report this, and stop the run")
+    return sums
+
+
+def _hashed_product(point: Points, sk: Scalars) -> bytes:
+    """SHA-256 of sk times a point, encoded: what the library calls a Diffie-Hellman secret."""
+    loaded, result, rows = library(), np.zeros(32, np.uint8), np.ascontiguousarray(point)
+    null = loaded.ffi.NULL
+    key = sk.tobytes()
+    if is_zero(rows)[0] or not loaded.lib.secp256k1_ecdh(
+        loaded.context, loaded.bytes(result), loaded.points(rows), key, null, null
+    ):
+        raise TacitError("a group's ciphertexts add up to nothing, which chance does once in 2**256: do it again")
+    return result.tobytes()

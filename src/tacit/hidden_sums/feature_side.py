@@ -1,8 +1,7 @@
 """The feature party: takes encrypted labels once, hides its groups in shuffles, and reads noisy sums.
 
-The order of the groups, and of the rows in each, is drawn anew for every partition: the label party could open single
-ciphertexts, and from the order alone it must learn nothing. All of a batch follows from the party's secret, the labels
-as they were encrypted, and the groups, so after a kill it is sent with the same bytes.
+Groups and rows are ordered anew for every partition: the label party could open single ciphertexts, and must learn
+nothing from the order. All of a batch follows from secret, labels and groups: after a kill it has the same bytes.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import make_folder, replaced
+from tacit.disk import make_folder
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.hidden_sums.encryption import EncryptedLabels, check_labels
-from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, masks_shape
+from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, masks_shape, store
 from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, gen_shuffle, shuffle_generators
@@ -38,11 +37,7 @@ class FeatureSide:
         make_folder(folder)
 
     def accept(self, commitment: bytes) -> None:
-        """Take the encrypted labels, once for good.
-
-        Raises:
-            RefusedError: other ones were taken before, or it is not proven that they are labels.
-        """
+        """Take the encrypted labels, once for good; others than before, or ones without proof, are a `RefusedError`."""
         path, digest = self._folder / "labels.json", hashlib.sha256(commitment).hexdigest()
         known = json.loads(path.read_bytes()) if path.exists() else None
         if known is not None and known != {"sha256": digest}:
@@ -54,14 +49,12 @@ class FeatureSide:
         self._points = (decode(labels.pk), *checked, shuffle_generators(self._agreement.rows))
         self._masks, self._labels = masks, bytes.fromhex(digest)
         if known is None:
-            self._store(path, {"sha256": digest})
+            store(path, {"sha256": digest})
             self._trace("labels taken")
 
     def _read(self, commitment: bytes) -> tuple[EncryptedLabels, NDArray[np.bool_]]:
         rows, partitions = self._agreement.rows, self._agreement.partitions
-        shapes: dict[str, tuple[int, ...]] = EncryptedLabels.shapes(rows)
-        if self._agreement.units:
-            shapes |= masks_shape(rows, partitions)
+        shapes = EncryptedLabels.shapes(rows) | (masks_shape(rows, partitions) if self._agreement.units else {})
         arrays = arrays_of(shapes, commitment)
         packed = arrays.pop("masks", None)
         if packed is None:
@@ -82,35 +75,29 @@ class FeatureSide:
         self._agreement.check_partition(partition)
         if self._masks is None:
             raise UsageError("no labels were accepted yet: call accept first")
-        mask: NDArray[np.bool_] = self._masks[partition]
-        return mask
+        return np.asarray(self._masks[partition])
 
     def batch(self, partition: int, groups: NDArray[Any]) -> bytes:
         """The rows that take part, encrypted again and shuffled into their groups, with the proof.
 
-        Args:
-            partition: its number.
-            groups: of each row that takes part, from 0 on; -1 for those that are left over. Each group has as many
-                rows as were agreed on, and fewer than that are left over.
+        `groups` are of each row that takes part, from 0 on; -1 for those that are left over, fewer than a group.
         """
         _, psi = self._shuffled(partition, groups)
-        path, digest = self._path(partition), _digest(groups)
+        path, digest = self._folder / f"partition-{partition}.json", _digest(groups)
         if path.exists() and json.loads(path.read_bytes())["groups"] != digest:
             raise UsageError(f"{path}: other groups were asked about in this partition: it is answered once")
         if not path.exists():
-            self._store(path, {"groups": digest})
+            store(path, {"groups": digest})
             self._trace(f"partition {partition} asked")
         assert self._points is not None
         pk, a, b, h = self._points
         rows = self.taking_part(partition)
         of = Input(pk, a[rows], b[rows], self._agreement.context("shuffle", partition), h)
-        return bytes_of(gen_shuffle(of, psi, self._secret), len(psi))
+        return bytes_of(gen_shuffle(of, psi, self._secret))
 
     def read(self, partition: int, groups: NDArray[Any], answer: bytes) -> NDArray[np.int64]:
-        """The noisy sum of each group, by its number, from what the label party answered.
-
-        Raises:
-            ProtocolError: sums that no labels and no noise give: the run ends.
+        """The noisy sum of each group, by its number; a `ProtocolError` ends the run where no labels and no noise give
+        them.
         """
         order, _ = self._shuffled(partition, groups)
         if len(answer) != 8 * len(order):
@@ -140,12 +127,6 @@ class FeatureSide:
         place = np.full(whole + 1, whole, np.int64)  # the last one is that of -1: after all groups
         place[order] = np.arange(whole)
         return order, np.lexsort((lots[whole:], place[groups])).astype(np.int64)
-
-    def _path(self, partition: int) -> Path:
-        return self._folder / f"partition-{partition}.json"
-
-    def _store(self, path: Path, content: dict[str, str]) -> None:
-        replaced(path, lambda file: file.write(json.dumps(content).encode() + b"\n"))
 
 
 def _digest(groups: NDArray[Any]) -> str:

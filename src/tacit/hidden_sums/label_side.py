@@ -29,32 +29,24 @@ from numpy.typing import NDArray
 
 from tacit.disk import locked, make_folder, replaced
 from tacit.errors import ProtocolError, RefusedError, StorageError, UsageError
-from tacit.hidden_sums.decryption import decrypt_sums
-from tacit.hidden_sums.encryption import EncryptedLabels, encrypt, secret_key
-from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, size_of
+from tacit.hidden_sums.encryption import EncryptedLabels, decrypt_sums, encrypt, secret_key
+from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, size_of, store
 from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, Shuffle, check_shuffle_proof, shuffle_generators
 
+# noise from a partition's number, the hash of its batch, and a number of groups: the same for the same
 Noise = Callable[[int, bytes, int], NDArray[np.int64]]
-"""Noise from a partition's number, the hash of its batch, and a number of groups: the same for the same."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """Where a partition stands.
+    """Where a partition stands."""
 
-    Attributes:
-        name: "asked", "checked", "answered" or "dead".
-        batch: hash of its one batch.
-        sums: the answer, when there is one.
-        why: for the owner, why it is dead; nobody else hears of it.
-    """
-
-    name: str
-    batch: str
-    sums: tuple[int, ...] = ()
-    why: str = ""
+    name: str  # "asked", "checked", "answered" or "dead"
+    batch: str  # hash of its one batch
+    sums: tuple[int, ...] = ()  # the answer, when there is one
+    why: str = ""  # for the owner, why it is dead; nobody else hears of it
 
 
 def rows_of_units(units: NDArray[Any], partition: int, secret: bytes, context: bytes) -> NDArray[np.bool_]:
@@ -124,11 +116,11 @@ class LabelSide:
                     " put them back as they were, or agree on a new run"
                 )
         else:
-            self._write(seal, facts)
+            store(seal, facts)
             self._trace("labels sealed")
         if not path.exists():
             made = encrypt(self._labels, self._secret, self._agreement.context("labels"))
-            content = bytes_of(made, self._agreement.rows) + self._masks()
+            content = bytes_of(made) + self._masks()
             replaced(path, lambda file: file.write(content))
             self._trace("labels written")
         return path.read_bytes()
@@ -158,8 +150,7 @@ class LabelSide:
     def answer(self, partition: int, batch: bytes) -> bytes:
         """A noisy sum for each of a batch's groups, in its order: whole numbers of 8 bytes, least significant first.
 
-        Raises:
-            RefusedError: anything about the batch is wrong, or another one came first; it never says what.
+        A `RefusedError` where anything about the batch is wrong, or another one came first; it never says what.
         """
         try:
             self._agreement.check_partition(partition)
@@ -237,15 +228,12 @@ class LabelSide:
             raise StorageError(f"{path} can't be read ({error}): bring it back as it was, or start a new run") from None
 
     def _enter(self, partition: int, state: _State) -> _State:
-        self._write(self._path(partition), asdict(state))
+        store(self._path(partition), asdict(state))
         self._trace(f"partition {partition} {state.name}")
         return state
 
     def _path(self, partition: int) -> Path:
         return self._folder / f"partition-{partition}.json"
-
-    def _write(self, path: Path, content: dict[str, Any]) -> None:
-        replaced(path, lambda file: file.write(json.dumps(content).encode() + b"\n"))
 
 
 def refusal() -> RefusedError:

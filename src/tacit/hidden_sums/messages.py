@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.disk import replaced
 from tacit.errors import ProtocolError, UsageError
-
-
-class _Record(Protocol):
-    @staticmethod
-    def shapes(rows: int) -> Mapping[str, tuple[int, ...]]: ...
+from tacit.hidden_sums.encryption import EncryptedLabels
+from tacit.hidden_sums.shuffle import Shuffle
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What both sides know before the first message; every key, proof and random number is bound to it.
+    """What both sides know before the first message; every key, proof and random number is bound to it."""
 
-    Attributes:
-        contract: the contract's digest.
-        run: its run, over this alignment.
-        mechanism: the noise, in words that both sides have the same.
-        rows: aligned rows that are trained on, in an order that both sides share.
-        group: rows of a group.
-        partitions: how many are answered, once each.
-        reach: the noise is never further from 0 than this: an answer beyond ends the run.
-        units: whether several rows may belong to one unit; of each unit one row takes part in a partition.
-    """
-
-    contract: str
-    run: str
-    mechanism: str
-    rows: int
-    group: int
-    partitions: int
-    reach: int
-    units: bool = False
+    contract: str  # the contract's digest
+    run: str  # its run, over this alignment
+    mechanism: str  # the noise, in words that both sides have the same
+    rows: int  # aligned rows that are trained on, in an order that both sides share
+    group: int  # rows of a group
+    partitions: int  # how many are answered, once each
+    reach: int  # the noise is never further from 0 than this: an answer beyond ends the run
+    units: bool = False  # whether several rows may belong to one unit; of each unit one row takes part in a partition
 
     def __post_init__(self) -> None:
         if min(self.rows, self.partitions, self.reach) < 1 or not 2 <= self.group <= self.rows:
@@ -65,30 +55,25 @@ def masks_shape(rows: int, partitions: int) -> dict[str, tuple[int, ...]]:
     return {"masks": (partitions, -(-rows // 8))}
 
 
-def bytes_of(record: _Record, rows: int) -> bytes:
-    """A record of arrays, one array after the other."""
-    return b"".join(np.ascontiguousarray(getattr(record, name)).tobytes() for name in record.shapes(rows))
+def bytes_of(record: EncryptedLabels | Shuffle) -> bytes:
+    """A record of arrays, one array after the other, in the order of its fields, which is that of its `shapes`."""
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in vars(record).values())
 
 
 def size_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
     """How many bytes a record has."""
-    return sum(int(np.prod(shape)) for shape in shapes.values())
+    return sum(map(math.prod, shapes.values()))
 
 
 def arrays_of(shapes: Mapping[str, tuple[int, ...]], raw: bytes) -> dict[str, NDArray[np.uint8]]:
-    """The arrays of a record from bytes of a peer.
-
-    Raises:
-        ProtocolError: they have another length.
-    """
-    sizes = {name: int(np.prod(shape)) for name, shape in shapes.items()}
+    """The arrays of a record from bytes of a peer; a `ProtocolError` where they have another length."""
     if len(raw) != size_of(shapes):
         raise ProtocolError(f"a message of {len(raw)} bytes, where {size_of(shapes)} were agreed on")
-    return dict(_cut(shapes, sizes, np.frombuffer(raw, np.uint8)))
+    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    parts = np.split(np.frombuffer(raw, np.uint8), ends[:-1])
+    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
 
-def _cut(shapes: Mapping[str, Any], sizes: Mapping[str, int], raw: NDArray[np.uint8]) -> Iterator[tuple[str, Any]]:
-    start = 0
-    for name, shape in shapes.items():
-        yield name, raw[start : start + sizes[name]].reshape(shape)
-        start += sizes[name]
+def store(path: Path, content: Mapping[str, Any]) -> None:
+    """Write down how far a side has come; it is on the disk when this returns."""
+    replaced(path, lambda file: file.write(json.dumps(content).encode() + b"\n"))

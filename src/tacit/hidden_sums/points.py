@@ -1,13 +1,9 @@
 """Points of secp256k1 as rows of arrays, with all arithmetic in libsecp256k1 (the extra `[sums]`).
 
-The group has prime order, so every point of the curve is in it, and a point that decodes needs no other check. Points
-lie in memory in the library's own form, decoded once: what decides the speed is that the library then adds up any
-number of them, wherever they lie, in one call. A product with a fixed point is a sum over a table of its multiples, and
-a sum of products (Pippenger's way) is a few sums over many points.
-
-The library's sums take the same time whatever the points are. Which entries of a table are read depends on the
-scalar, so someone who shares the processor's cache could watch it; `products_of_base` has no such table, and a label
-party uses nothing else for what depends on labels.
+The group has prime order, so a point that decodes needs no other check. The library adds up any number of points in one
+call: a product with a fixed point is a sum over a table of its multiples, a sum of products (Pippenger) a few sums over
+many points. Which entries of a table are read depends on the scalar, so someone who shares the processor's cache could
+watch it; `products_of_base` has no such table, and a label party uses nothing else for what depends on labels.
 """
 
 from __future__ import annotations
@@ -21,16 +17,10 @@ from tacit.errors import ProtocolError, TacitError, UsageError
 from tacit.hidden_sums._library import ENCODED, POINT, encoded, library
 from tacit.hidden_sums.scalars import ORDER, Scalars, scalars_of
 
-__all__ = [
-    "ENCODED", "Encoded", "Points", "Table", "addresses_of", "base", "decode", "decode_any", "encode", "generators",
-    "is_zero", "negated", "product", "products_of_base", "sums_of_each", "total", "weighted_sum",
-]  # fmt: skip
-
+# points in the library's form, one in each row; all zeros for the neutral element (count, 64)
 Points = NDArray[np.uint8]
-"""Points in the library's form, one in each row; all zeros for the neutral element.  (count, 64)"""
 
-Encoded = NDArray[np.uint8]
-"""Points as they cross the wire; the neutral element has no such form.  (count, 33)"""
+Encoded = NDArray[np.uint8]  # points as they cross the wire; the neutral element has no such form (count, 33)
 
 _FEW = 64  # points that are multiplied one by one in less time than all together
 _BASE = bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
@@ -78,8 +68,7 @@ def base() -> Points:
 
 def is_zero(points: Points) -> NDArray[np.bool_]:
     """Which of the points are the neutral element.  (count,)"""
-    zero: NDArray[np.bool_] = np.logical_not(points.any(axis=1))
-    return zero
+    return np.asarray(np.logical_not(points.any(axis=1)))
 
 
 def negated(points: Points) -> Points:
@@ -96,7 +85,7 @@ def total(points: Points) -> Points:
     rows = np.ascontiguousarray(points[~is_zero(points)])
     result = np.zeros((1, POINT), np.uint8)
     if len(rows):
-        loaded, addresses = library(), _addresses(rows)
+        loaded, addresses = library(), addresses_of(rows)
         loaded.lib.secp256k1_ec_pubkey_combine(
             loaded.context, loaded.points(result), loaded.pointers(addresses), len(rows)
         )  # leaves zeros where the sum is the neutral element
@@ -104,11 +93,7 @@ def total(points: Points) -> Points:
 
 
 def sums_of_each(*columns: NDArray[np.uint64]) -> Points:
-    """For each row the sum of the points whose addresses stand in it; none of them may be the neutral element.
-
-    Args:
-        columns: addresses, as `Table.addresses` and `addresses_of` give them.  (rows, some)
-    """
+    """For each row the sum of the points whose addresses stand in it; none may be the neutral element.  (rows, some)"""
     loaded = library()
     addresses = np.ascontiguousarray(np.concatenate(columns, axis=1))
     result = np.zeros((len(addresses), POINT), np.uint8)
@@ -123,12 +108,8 @@ def addresses_of(points: Points) -> NDArray[np.uint64]:
     """Where each of the points lies, for `sums_of_each`; the array must outlive them.  (count, 1)"""
     if not points.flags.c_contiguous:
         raise UsageError("points must lie in one piece for the library to find them")
-    return _addresses(points)[:, None]
-
-
-def _addresses(points: Points) -> NDArray[np.uint64]:
-    start: NDArray[np.uint64] = np.uint64(points.ctypes.data) + np.arange(len(points), dtype=np.uint64) * POINT
-    return start
+    where: NDArray[np.uint64] = np.uint64(points.ctypes.data) + np.arange(len(points), dtype=np.uint64) * POINT
+    return where[:, None]
 
 
 def products_of_base(scalars: Scalars) -> Points:
@@ -145,14 +126,10 @@ def products_of_base(scalars: Scalars) -> Points:
 
 
 class Table:
-    """Multiples of a point, for many products with it.
+    """Multiples of a point, for about so many products with it: more are worth a larger table.
 
     Entry d of place w is (d + 1) 2**(window w) P: never the neutral element, and the ones that are too many are taken
     off the number before.
-
-    Args:
-        point: (1, 64), not the neutral element.
-        count: of products that it is for, about: more are worth a larger table.
     """
 
     def __init__(self, point: Points, count: int) -> None:
@@ -180,8 +157,7 @@ class Table:
         """For each number where the points lie whose sum is its product.  (count, places)"""
         digits = _digits(scalars_of([(number - self._extra) % ORDER for number in numbers]), self._window)
         entries = digits.astype(np.uint64) + (np.arange(self._places, dtype=np.uint64) << np.uint64(self._window))
-        where: NDArray[np.uint64] = np.uint64(self._entries.ctypes.data) + entries * np.uint64(POINT)
-        return where
+        return np.asarray(np.uint64(self._entries.ctypes.data) + entries * np.uint64(POINT))
 
     def products(self, numbers: list[int]) -> Points:
         """Each number times the point."""
@@ -199,12 +175,7 @@ def product(point: Points, number: int) -> Points:
 
 
 def weighted_sum(points: Points, weights: NDArray[np.uint8]) -> Points:
-    """The sum of all points, each times its weight.  (1, 64)
-
-    Args:
-        points: (count, 64).
-        weights: whole numbers, most significant byte first.  (count, bytes)
-    """
+    """The sum of all points, each times its weight, a whole number with its most significant byte first.  (1, 64)"""
     present = ~is_zero(points)
     rows, weights = np.ascontiguousarray(points[present]), weights[present]
     if len(rows) <= _FEW:
@@ -261,11 +232,8 @@ def _digits(scalars: NDArray[np.uint8], window: int) -> NDArray[np.uint16]:
 def generators(count: int, domain: bytes) -> Points:
     """Points whose discrete logarithms nobody knows: hashes taken as x until there is a point (try and increment).
 
-    Everything that goes in is public, so that this takes more or less time does not matter.
-
-    Args:
-        count: how many; fewer are the first of more.
-        domain: what they are for.
+    Everything that goes in is public, so that this takes more or less time does not matter. Fewer are the first of
+    more.
     """
     loaded = library()
     result = np.zeros((count, POINT), np.uint8)

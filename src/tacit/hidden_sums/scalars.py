@@ -1,4 +1,4 @@
-"""Numbers below the order of the group: from a key, from a peer, and secret ones computed with in the library."""
+"""Numbers below the order of the group: from a key, from a peer, as challenges, and secret ones in the library."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from tacit.errors import TacitError, UsageError
 from tacit.hidden_sums._library import library
 
+# how many points there are (SEC 2, section 2.4.1); q in the pseudo-code that is followed
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-"""How many points there are (SEC 2, section 2.4.1); q in the pseudo-code that is followed."""
 
-Scalars = NDArray[np.uint8]
-"""Numbers below `ORDER`, most significant byte first.  (count, 32)"""
+Scalars = NDArray[np.uint8]  # numbers below `ORDER`, most significant byte first (count, 32)
 
+SHORT = 16  # bytes of the challenges that rows are weighed with: the chance to cheat them is below rows / 2**128
 _SIZE = 32
 
 
@@ -42,12 +42,8 @@ def below_order(scalars: Scalars) -> tuple[list[int], bool]:
 def keyed(secret: bytes, count: int, *parts: bytes) -> Scalars:
     """Random numbers that only the owner of a secret can draw, and draws again: SHAKE256 of the secret and the parts.
 
-    A number of 256 bits is not below the order once in 2**128 times, which is left to chance.
-
-    Args:
-        secret: at least 32 random bytes.
-        count: how many numbers.
-        parts: what they are for; all that they depend on goes in, each part with its length before it.
+    All that they depend on goes in, each part with its length before it. A number of 256 bits is not below the order
+    once in 2**128 times, which is left to chance.
     """
     if len(secret) < _SIZE:
         raise UsageError("the secret is too short: pass at least 32 random bytes")
@@ -55,6 +51,40 @@ def keyed(secret: bytes, count: int, *parts: bytes) -> Scalars:
     for part in (secret, *parts):
         state.update(len(part).to_bytes(8, "big") + part)
     return np.frombuffer(state.digest(_SIZE * count), np.uint8).reshape(count, _SIZE)
+
+
+class Transcript:
+    """What two parties have said, in order: challenges are hashes of everything said before them (Fiat and Shamir).
+
+    The known way to get this wrong is to leave something out of the hash. So a transcript begins with what the proof is
+    for, takes every part of the statement and every commitment with its name and length, and there is no other way to a
+    challenge.
+    """
+
+    def __init__(self, proof: str, context: bytes) -> None:
+        self._state = hashlib.shake_256(b"tacit hidden sums transcript 1")
+        self.add("proof", proof.encode())
+        self.add("context", context)
+
+    def add(self, name: str, value: bytes | NDArray[np.uint8]) -> None:
+        """Take in a part."""
+        for part in (name.encode(), value if isinstance(value, bytes) else np.ascontiguousarray(value).tobytes()):
+            self._state.update(len(part).to_bytes(8, "big"))
+            self._state.update(part)
+
+    def challenge(self, name: str) -> int:
+        """A number below the order of the group, off from uniform by less than 2**-250."""
+        self.add("challenge", name.encode())
+        return int.from_bytes(self._state.digest(64), "big") % ORDER
+
+    def challenges(self, name: str, count: int) -> NDArray[np.uint8]:
+        """Short numbers, one for each row.  (count, 16)"""
+        self.add("challenges", name.encode())
+        return np.frombuffer(self._state.digest(SHORT * count), np.uint8).reshape(count, SHORT)
+
+    def digest(self) -> bytes:
+        """Of all that was taken in so far.  32 bytes."""
+        return self._state.digest(32)
 
 
 # --- secret numbers, which never become integers of Python -----------------------------------------------------------

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UsageError
+from tacit.hidden_sums._library import ENCODED
 from tacit.hidden_sums.points import (
-    ENCODED,
     Encoded,
     Points,
     Table,
@@ -44,8 +44,7 @@ from tacit.hidden_sums.points import (
     total,
     weighted_sum,
 )
-from tacit.hidden_sums.scalars import ORDER, Scalars, below_order, ints_of, keyed, scalars_of
-from tacit.hidden_sums.transcript import SHORT, Transcript
+from tacit.hidden_sums.scalars import ORDER, SHORT, Scalars, Transcript, below_order, ints_of, keyed, scalars_of
 
 
 def _nothing_yet() -> NDArray[np.uint8]:
@@ -54,29 +53,17 @@ def _nothing_yet() -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """What the feature party sends of a partition: shuffled ciphertexts, and the proof.
+    """What the feature party sends of a partition: shuffled ciphertexts, and the proof."""
 
-    Attributes:
-        a: first halves of the shuffled ciphertexts.  (rows, 33)
-        b: second halves.  (rows, 33)
-        c: the permutation, committed to.  (rows, 33)
-        c_hat: the chain of commitments.  (rows, 33)
-        t_hat: (rows, 33)
-        t: t1, t2, t3, and t4 of both halves.  (5, 33)
-        s: s1 to s4.  (4, 32)
-        s_hat: (rows, 32)
-        s_prime: (rows, 32)
-    """
-
-    a: Encoded
-    b: Encoded
-    c: Encoded
-    c_hat: Encoded = field(default_factory=_nothing_yet)
-    t_hat: Encoded = field(default_factory=_nothing_yet)
-    t: Encoded = field(default_factory=_nothing_yet)
-    s: Scalars = field(default_factory=_nothing_yet)
-    s_hat: Scalars = field(default_factory=_nothing_yet)
-    s_prime: Scalars = field(default_factory=_nothing_yet)
+    a: Encoded  # first halves of the shuffled ciphertexts. (rows, 33)
+    b: Encoded  # second halves. (rows, 33)
+    c: Encoded  # the permutation, committed to. (rows, 33)
+    c_hat: Encoded = field(default_factory=_nothing_yet)  # the chain of commitments. (rows, 33)
+    t_hat: Encoded = field(default_factory=_nothing_yet)  # (rows, 33)
+    t: Encoded = field(default_factory=_nothing_yet)  # t1, t2, t3, and t4 of both halves. (5, 33)
+    s: Scalars = field(default_factory=_nothing_yet)  # s1 to s4. (4, 32)
+    s_hat: Scalars = field(default_factory=_nothing_yet)  # (rows, 32)
+    s_prime: Scalars = field(default_factory=_nothing_yet)  # (rows, 32)
 
     @staticmethod
     def shapes(rows: int) -> dict[str, tuple[int, ...]]:
@@ -96,14 +83,9 @@ def shuffle_generators(count: int) -> Points:
 
 
 class Input:
-    """Encrypted labels that are shuffled, and all that both sides derive from them.
+    """Encrypted labels that are shuffled (1, 64), (rows, 64), (rows, 64), and all that both sides derive from them.
 
-    Args:
-        pk: the public key.  (1, 64)
-        a: first halves.  (rows, 64)
-        b: second halves.  (rows, 64)
-        context: what the shuffle is for: a proof for one context is none for another.
-        h: as `shuffle_generators` gives them, for as many rows or more.
+    A proof for one context is none for another; h are at least as many `shuffle_generators` as rows.
     """
 
     def __init__(self, pk: Points, a: Points, b: Points, context: bytes, h: Points) -> None:
@@ -148,10 +130,7 @@ class _Drawn:
 def gen_shuffle(of: Input, psi: NDArray[np.int64], secret: bytes) -> Shuffle:
     """`GenShuffle` and `GenShuffleProof`: row i of the result is row psi[i] of the input, encrypted again.
 
-    Args:
-        of: what is shuffled.
-        psi: the permutation.
-        secret: of the feature party; with it, the input and psi the result is the same again.
+    With the same secret, input and psi the result is the same again.
     """
     count = len(of.a)
     if psi.shape != (count,) or not np.array_equal(np.sort(psi), np.arange(count)):
@@ -189,7 +168,7 @@ class Prover:
         c_hat, t_hat = self._chained(u_prime)
         made = replace(made, c_hat=c_hat, t_hat=t_hat, t=self._commitments(a_prime, b_prime))
         ch = of.challenge(transcript, made)
-        v = _products_after(u_prime)
+        v = list(accumulate(reversed(u_prime[1:]), _times, initial=1))[::-1]  # for each row the product of all after it
         known = [sum(drawn.r), _dot(drawn.r_hat, v), _dot(drawn.r, u), _dot(drawn.r_prime, u_prime)]
         return replace(
             made,
@@ -199,9 +178,14 @@ class Prover:
         )
 
     def _chained(self, u_prime: list[int]) -> tuple[Encoded, Encoded]:
-        """`GenCommitmentChain`, c_hat_i = r_hat_i G + u'_i c_hat_{i-1}; and t_hat_i, the same with w for r and u'."""
-        drawn = self.drawn
-        big_r, big_u = _chain(drawn.r_hat, u_prime)
+        """`GenCommitmentChain`, c_hat_i = r_hat_i G + u'_i c_hat_{i-1}; and t_hat_i, the same with w for r and u'.
+
+        Without powers of powers: c_hat_i = R_i G + U_i h; R and U from i = 0 on.
+        """
+        drawn, big_r, big_u = self.drawn, [0], [1]
+        for hat, prime in zip(drawn.r_hat, u_prime, strict=True):
+            big_r.append((hat + prime * big_r[-1]) % ORDER)
+            big_u.append(prime * big_u[-1] % ORDER)
         c_hat = sums_of_each(self.of_g.addresses(big_r[1:]), self.of_h.addresses(big_u[1:]))
         for_g = [
             (hat + prime * before) % ORDER
@@ -222,18 +206,8 @@ class Prover:
         return encode(np.concatenate(t))
 
 
-def _chain(r_hat: list[int], u_prime: list[int]) -> tuple[list[int], list[int]]:
-    """`GenCommitmentChain` without powers of powers: c_hat_i = R_i G + U_i h; R and U from i = 0 on."""
-    big_r, big_u = [0], [1]
-    for hat, prime in zip(r_hat, u_prime, strict=True):
-        big_r.append((hat + prime * big_r[-1]) % ORDER)
-        big_u.append(prime * big_u[-1] % ORDER)
-    return big_r, big_u
-
-
-def _products_after(u_prime: list[int]) -> list[int]:
-    """v: for each row the product of all u' after it."""
-    return list(accumulate(reversed(u_prime[1:]), lambda left, right: left * right % ORDER, initial=1))[::-1]
+def _times(left: int, right: int) -> int:
+    return left * right % ORDER
 
 
 def _dot(left: list[int], right: list[int]) -> int:
@@ -255,12 +229,7 @@ def check_shuffle_proof(of: Input, shuffle: Shuffle, weights: bytes) -> tuple[Po
     """`CheckShuffleProof`: the shuffled ciphertexts, or None if they are not proven to be a shuffle of the input.
 
     All equations are computed, whatever came out of those before, and whatever was no point or no scalar; nothing of it
-    depends on a secret of the label party's but for the weights.
-
-    Args:
-        of: what was to be shuffled.
-        shuffle: as it came, in arrays of the right shapes.
-        weights: a secret of the verifier's, for random numbers that the prover does not know.
+    depends on a secret of the label party's but for the weights, random numbers that the prover does not know.
     """
     points = [decode_any(each) for each in (shuffle.a, shuffle.b, shuffle.c, shuffle.c_hat, shuffle.t_hat, shuffle.t)]
     scalars = [below_order(each) for each in (shuffle.s, shuffle.s_hat, shuffle.s_prime)]
@@ -270,7 +239,7 @@ def check_shuffle_proof(of: Input, shuffle: Shuffle, weights: bytes) -> tuple[Po
     transcript, u = of.u(shuffle)
     ch = of.challenge(transcript, shuffle)
     c_bar = _plus(total(c), negated(total(of.h)))
-    u_all = reduce(lambda left, right: left * right % ORDER, ints_of(u))
+    u_all = reduce(_times, ints_of(u))
     c_star = _plus(c_hat[-1:], negated(product(of.h_chain, u_all)))
     c_tilde, a_tilde, b_tilde = (weighted_sum(each, u) for each in (c, of.a, of.b))
     t_prime = [

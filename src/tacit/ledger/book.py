@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.align.batches import digest
@@ -15,11 +15,8 @@ from tacit.ledger.log import ANSWERS, Answer, Frame, Reader, Writer, read_answer
 from tacit.ledger.run import Declared, Run
 from tacit.ledger.summary import Spent, spent_in
 
-UNTOUCHED = "untouched_rows"
-"""The figure that counts rows which were sent as they were."""
-
-ROW_KL = "row_kl"
-"""The figure that bounds what a step tells about the label of any row in it."""
+UNTOUCHED = "untouched_rows"  # the figure that counts rows which were sent as they were
+ROW_KL = "row_kl"  # the figure that bounds what a step tells about the label of any row in it
 
 
 class Book:
@@ -41,10 +38,6 @@ class Book:
         """Read what was not read yet."""
         for frame in self.file.new():
             self.take(frame)
-
-    def spent(self, declared: Declared) -> Spent:
-        """What one run leaves in the worst case."""
-        return spent_in(declared, self.events)
 
     def take(self, frame: Frame) -> None:
         """Add what a record says; one that can't follow those before it is a `StorageError`."""
@@ -114,18 +107,11 @@ class RunLedger:
     def answer(
         self, kind: str, step: int, turn: int, rows: bytes, event: Event, figures: Mapping[str, float] | None = None
     ) -> None:
-        """Write down that a step is answered. Before the answer leaves.
+        """Write down that a step is answered, with the digest of its rows and what was done to them. Before it leaves.
 
         The same step again, from a replay, is ignored if turn, rows and mechanism are the same, and a `StorageError` if
-        not: it would be a second answer. Figures are not compared: the first ones stay.
-
-        Args:
-            kind: "train" or "evaluate".
-            step: counted from 0, for each kind by itself.
-            turn: in which it is answered; the plan must agree.
-            rows: digest of the batch; at the first step of an epoch the plan must agree.
-            event: what was done to the rows.
-            figures: a few numbers; the worst case looks at `untouched_rows` and `row_kl`.
+        not: it would be a second answer. Figures are not compared: the first ones stay. The plan must agree with turn
+        and, at the first step of an epoch, rows; the worst case looks at the figures `untouched_rows` and `row_kl`.
         """
         declared, run = self._declared, self._declared.run
         if kind not in ANSWERS:
@@ -145,35 +131,26 @@ class RunLedger:
             raise self._wrong(f"{kind} step {step} is about other rows than the plan of the run {run.name!r} says")
         names = tuple(sorted(figures or {}))
         values = tuple(float((figures or {})[name]) for name in names)
-        answer = Answer(kind, self._number, step, turn, rows, self._known(event), self._form(names), values)
+        mechanism = self._numbered(self._events, _name(event), "event", _facts_of(event))
+        form = self._numbered(self._forms, names, "figures", names)
+        answer = Answer(kind, self._number, step, turn, rows, mechanism, form, values)
         self._book.take(self._writer.answer(answer))
 
     def _compare(self, then: Answer, turn: int, rows: bytes, event: Event) -> None:
         """Refuse a second answer to a step; what comes from a replay is the same."""
-        was = (
-            ("turn", then.turn, turn),
-            ("rows", then.rows, rows),
-            ("event", then.event, self._events.get(_name(event))),
-        )
-        for field, old, new in was:
+        now = self._events.get(_name(event))
+        for field, old, new in (("turn", then.turn, turn), ("rows", then.rows, rows), ("event", then.event, now)):
             if old != new:
                 raise self._wrong(
                     f"{then.kind} step {then.step} is answered already, with another {field}: it has one answer alone"
                 )
 
-    def _known(self, event: Event) -> int:
-        """The number of a mechanism, which is written down when it first occurs."""
-        name = _name(event)
-        if name not in self._events:
-            self._book.take(self._writer.fact("event", _facts_of(event)))
-            self._events[name] = len(self._events)
-        return self._events[name]
-
-    def _form(self, names: tuple[str, ...]) -> int:
-        if names not in self._forms:
-            self._book.take(self._writer.fact("figures", names))
-            self._forms[names] = len(self._forms)
-        return self._forms[names]
+    def _numbered(self, known: dict[Any, int], name: Any, kind: str, fact: Mapping[str, Any] | Sequence[Any]) -> int:
+        """The number of a mechanism or of the names of figures, which are written down when they first occur."""
+        if name not in known:
+            self._book.take(self._writer.fact(kind, fact))
+            known[name] = len(known)
+        return known[name]
 
     def tell(self, epoch: int, labels: int) -> None:
         """Write down that figures of an epoch are told, over so many labels. Before they leave."""
@@ -200,7 +177,7 @@ class RunLedger:
 
     def worst_case(self) -> Spent:
         """What this run leaves so far."""
-        return self._book.spent(self._declared)
+        return spent_in(self._declared, self._book.events)
 
     def _wrong(self, what: str) -> StorageError:
         return StorageError(
@@ -215,7 +192,6 @@ def _name(event: Event) -> str:
 
 
 def _facts_of(event: Event) -> dict[str, Any]:
-    """An event as plain values."""
     return {
         "mechanism": event.mechanism,
         "parameters": dict(event.parameters),
@@ -224,5 +200,4 @@ def _facts_of(event: Event) -> dict[str, Any]:
 
 
 def _event_of(facts: Mapping[str, Any]) -> Event:
-    """What `_facts_of` was given."""
     return Event(facts["mechanism"], facts["parameters"], tuple(_event_of(part) for part in facts["parts"]))

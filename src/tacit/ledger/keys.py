@@ -16,23 +16,18 @@ from tacit.align.ids import read_ids
 from tacit.disk import replaced
 from tacit.errors import StorageError, UsageError
 
-Keys = NDArray[np.uint64]
-"""One for each aligned row, in the common order."""
+Keys = NDArray[np.uint64]  # one for each aligned row, in the common order
 
 _SLICE = 1 << 20  # ids that are hashed at a time
 
 
 def keys_of(ids: pl.DataFrame | pl.Series | Sequence[str], secret: bytes) -> Keys:
-    """A key for each id: eight bytes of a keyed hash, so that without the secret no id can be tried.
+    """A key for each id of the aligned rows, in their order: of a keyed hash, so that no id can be tried.
 
-    Ids are brought to the one form that alignment gives them, so an id is known again whatever type it is stored as.
-    Among a hundred million ids the chance that any two share a key is 1 in 3,700; such two count as one example, which
-    is then counted too often, not too rarely.
-
-    Args:
-        ids: of the aligned rows, in the common order: the id columns, or one column, or a list of texts. A row
-            without an id, or two with the same one, are a `DataError`: alignment has left them out.
-        secret: of the ledger.
+    Ids are brought to the one form that alignment gives them, so an id is known again whatever type it is stored as; a
+    row without an id, or two with the same one, are refused, because alignment has left them out. Among a hundred
+    million ids the chance that any two share a key is 1 in 3,700; such two count as one example, which is then counted
+    too often, not too rarely.
 
     >>> table = pl.DataFrame({"id": [7, 8, 9]})
     >>> bool((keys_of(table, b"secret") == keys_of(["7", "8", "9"], b"secret")).all())
@@ -54,12 +49,7 @@ def keys_of(ids: pl.DataFrame | pl.Series | Sequence[str], secret: bytes) -> Key
 
 
 def digests(rows: NDArray[np.uint8], state: Any) -> bytearray:
-    """What a keyed hash makes of each row, one after the other.
-
-    Args:
-        rows: each some bytes.  (rows, bytes)
-        state: the hash with its key, before any of them.
-    """
+    """What a keyed hash, given before any row, makes of each row of bytes, one after the other.  (rows, bytes)"""
     found, raw, size = bytearray(), np.ascontiguousarray(rows).reshape(-1).data, rows.shape[1]
     for place in range(0, len(raw), size):
         hashed = state.copy()
@@ -85,13 +75,7 @@ def store_keys(folder: Path, keys: Keys, digest: str) -> None:
 
 
 def load_keys(folder: Path, digest: str, *, check: bool = False) -> Keys:
-    """A run's keys, from disk as they are used.
-
-    Args:
-        folder: of the ledger.
-        digest: as the run's record has it.
-        check: whether to read them all and see that they are what was written.
-    """
+    """A run's keys, from disk as they are used; `check` reads them all, and sees that they are what was written."""
     path = _path(folder, digest)
     try:
         keys: Keys = numbers(path, "uint64")

@@ -16,6 +16,7 @@ rows: 15 epochs over 100 million rows in batches of 1024 are 1.5 million records
 from __future__ import annotations
 
 import hmac
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,11 +32,10 @@ from tacit.ledger.book import Book, RunLedger
 from tacit.ledger.keys import Keys, digest_of, load_keys, store_keys
 from tacit.ledger.log import ANSWERS, Reader, Writer
 from tacit.ledger.run import Declared, Run
-from tacit.ledger.summary import RunSummary, Summary, auc_of, by_example, histogram
-
-__all__ = ["Checked", "Ledger", "RunLedger"]
+from tacit.ledger.summary import RunSummary, Summary, auc_of, by_example, histogram, spent_in, sum_kl_of
 
 _SECRET = 32  # bytes
+_LEAST = 1e-9  # a sumKL below this takes more noise than numbers can hold
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,8 @@ class Checked:
 class Ledger:
     """A party's ledger. Reading needs no lock and works while another process adds; `begin` makes this one add.
 
-    Args:
-        folder: where it lies.
-        secret: makes the keys of ids; one is drawn and kept in the folder if not given. Another secret than the one
-            that the ledger began with is a `StorageError`, because no example would be known again.
+    The secret makes the keys of ids; one is drawn and kept in the folder if not given. Another one than the ledger
+    began with is a `StorageError`, because no example would be known again.
     """
 
     def __init__(self, folder: str | Path, *, secret: bytes | None = None) -> None:
@@ -78,13 +76,10 @@ class Ledger:
         return path.read_bytes()
 
     def begin(self, run: Run, keys: Keys | None, *, budget: float | None = None) -> RunLedger:
-        """Declare a run, or go on with it; from here on no other process can add.
+        """Declare a run, or go on with it under the same plan and keys; from here on no other process can add.
 
-        Args:
-            run: which; one that was declared before must have the same plan and the same keys.
-            keys: one for each aligned row, from `keys_of`; None where a party has no ids: then the run's
-                examples are counted, but not known again in other runs.
-            budget: the leak AUC that all runs together may reach for any example, to be told in summaries.
+        Without keys, where a party has no ids, the run's examples are counted, but not known again in other runs. The
+        budget, a leak AUC for any example over all runs, is told in summaries.
         """
         if keys is not None and keys.shape != (run.count,):
             raise UsageError(f"{keys.shape} keys for {run.count} aligned rows: pass one for each, in their order")
@@ -148,11 +143,7 @@ class Ledger:
         return Checked(book.count, book.file.end, book.file.chain.hex(), book.file.tail)
 
     def summary(self, *, budget: float | None = None) -> Summary:
-        """What has been spent so far.
-
-        Args:
-            budget: that the owner set; the one that the newest run was started with, if not given.
-        """
+        """What has been spent so far, with the budget that the newest run was started with unless another is given."""
         runs = self.runs()
         each = [self._line(declared) for declared in runs]
         counted = by_example(runs, lambda one: one.visits().astype(np.float64), self._keys)
@@ -187,19 +178,14 @@ class Ledger:
         return self._book.runs
 
     def spent_by(self, keys: Keys | None, *, but: Run | None = None) -> NDArray[np.float64]:
-        """For each of these examples what all runs together have left of its secret: a sumKL.
-
-        Args:
-            keys: of the examples; None for a party without ids, whose examples are new in every run.
-            but: a run that does not count: the one that is about to go on.
-        """
+        """For each example what all runs but one together have left of its secret, a sumKL; without ids all are new."""
         if keys is None:
             return np.zeros(0)
         found = np.zeros(len(keys))
         for declared in self.runs():
             if not declared.keys or (but is not None and declared.run.identity == but.identity):
                 continue
-            left = self._book.spent(declared).sum_kl
+            left = spent_in(declared, self._book.events).sum_kl
             if left == 0.0:
                 continue
             visited = self._keys(declared.keys)[declared.visits() > 0]
@@ -218,7 +204,7 @@ class Ledger:
         return max((float(values.max(initial=0.0)) for _, values in by_example(runs, of, self._keys)), default=0.0)
 
     def _line(self, declared: Declared) -> RunSummary:
-        run, left = declared.run, self._book.spent(declared)
+        run, left = declared.run, spent_in(declared, self._book.events)
         trained, evaluated = (len(declared.places[kind]) for kind in ANSWERS)
         return RunSummary(
             name=run.name, role=run.role, rows=run.count, epochs=run.epochs, trained=trained, evaluated=evaluated,
@@ -237,3 +223,35 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What a run may still use."""
+
+    leak_auc: float  # that all visits of this run together may reach, for its most exposed example
+    spent: float  # the leak AUC that former runs have reached for that example
+    budget: float  # for all runs together
+
+
+def remaining(ledger: Ledger, run: Run, keys: Keys | None, budget: float) -> Remaining:
+    """What is left of the budget for this run; its own answers do not count, so a resumed run gets the same answer.
+
+    A budget is a leak AUC A in the worst case over all visits of any example in all runs, which allows a sumKL of
+    2 Phi^-1(A)^2 in all. Runs are independent trainings, so what each leaves adds up. A former run whose part is not
+    known has used up everything that it visited. Rows of which nothing is left are a `UsageError` that says how many.
+    """
+    if not 0.5 < budget <= 1.0:
+        raise UsageError(f"budget = {budget!r}: it is a leak AUC above 0.5, a coin flip, and at most 1")
+    allowed, used = sum_kl_of(budget), ledger.spent_by(keys, but=run)
+    most = float(used.max(initial=0.0))
+    if math.isinf(allowed):
+        return Remaining(1.0, auc_of(most), budget)
+    gone = int(np.count_nonzero(used > allowed - _LEAST))
+    if gone:
+        raise UsageError(
+            f"budget = {budget}: former runs have used it up for {gone} of {len(used)} rows of the run {run.name!r} "
+            "(`tacit ledger` shows them; one whose protection has no bound for a row counts as all of it): leave these "
+            "rows out, or set a larger budget in party.toml"
+        )
+    return Remaining(auc_of(allowed - most), auc_of(most), budget)

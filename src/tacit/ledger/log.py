@@ -29,9 +29,7 @@ from tacit.errors import StorageError
 
 VERSION = 1
 KINDS = ("train", "evaluate", "run", "event", "figures", "epoch", "budget", "told")  # "epoch": of older ledgers
-ANSWERS = ("train", "evaluate")
-"""The kinds of records that are answers; all others are facts in JSON."""
-
+ANSWERS = ("train", "evaluate")  # the kinds of records that are answers; all others are facts in JSON
 MAGIC = b"TACITLDG"
 _HEAD = struct.Struct("<8sI4x16s")
 _ANSWER = struct.Struct("<IBBHIII16s")
@@ -39,13 +37,10 @@ _FACT = struct.Struct("<IB3x")
 _CHAIN = 16  # bytes
 _LEAST = _FACT.size + _CHAIN
 _MOST = 1 << 20  # no record is longer: a length beyond it is no length
-
 _LOG, _SYNCED, _LOCK = "log", "synced", "lock"
 _MARK = struct.Struct("<Q16s")
 _CHUNK = 1 << 24  # bytes that are read at a time
-
-HEAD_SIZE = _HEAD.size + _CHAIN
-"""Where the first record begins."""
+HEAD_SIZE = _HEAD.size + _CHAIN  # where the first record begins
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,7 @@ _BLOCK = 1 << 22  # rows that are counted at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Plan):
-    """One training of this party: of one contract over one alignment.
-
-    What is trained on and tested in which turn follows from its plan, so a step needs no list of its rows.
-    """
+    """One training of this party, of one contract over one alignment: its plan tells the rows of every step."""
 
     name: str  # the contract's run
     contract: str  # digest of the contract

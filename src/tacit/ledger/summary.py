@@ -99,8 +99,7 @@ def _features(declared: Declared, acted: Sequence[Event]) -> Spent:
 # --- what each mechanism promises over many visits, as its own file says; one without such a file is refused ----------
 
 
-Promise = Literal["noise", "nothing"]
-"""Whether a mechanism puts noise on every row, or leaves some as they are."""
+Promise = Literal["noise", "nothing"]  # whether a mechanism puts noise on every row, or leaves some as they are
 
 
 def _known(role: str) -> list[str]:
@@ -134,9 +133,9 @@ def promise(event: Event) -> Promise:
 
 
 def embedding_sum_kl(event: Event) -> float | None:
-    """What one visit leaves between any two embeddings, in the worst case; None where that is not bounded.
+    """What one visit leaves between any two embeddings in the worst case, n visits n times that; None without a bound.
 
-    Precisions add up, so n visits leave n times that. Bare embeddings leave no bound at all: infinity.
+    Bare embeddings leave no bound at all: infinity.
     """
     _refuse_strange(event, "features")
     parts = event.parts if event.mechanism == "chain" else (event,)
@@ -198,14 +197,8 @@ def by_example(
 ) -> list[tuple[Keys | None, NDArray[np.float64]]]:
     """A quantity of each row, added up over all runs in which the same example was.
 
-    Args:
-        runs: whose rows are added up.
-        of: the quantity, one for each row of a run.
-        load: keys by their digest.
-
-    Returns:
-        Pieces whose examples are all different: the known ones with their keys first, if there are any; then each run
-        without keys, whose examples are its row numbers.
+    Pieces whose examples are all different: the known ones with their keys first, if there are any; then each run
+    without keys, whose examples are its row numbers.
     """
     sums: dict[str, NDArray[np.float64]] = {}
     apart: list[tuple[Keys | None, NDArray[np.float64]]] = []

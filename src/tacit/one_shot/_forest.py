@@ -1,7 +1,5 @@
-"""Boosted trees on folds: each fold's trees never see its own rows, all folds stop together, scores are their mean.
-
-With labels that are mostly noise, one early stop on one part of the rows is a lottery; the loss of all rows, each under
-trees that did not see it, is not, and the mean over folds is steadier than any of them.
+"""Boosted trees on folds, which never see their own rows and stop together; scores are their mean. With labels that
+are mostly noise one early stop on one part of the rows is a lottery, and the loss of all rows left out is not.
 """
 
 from __future__ import annotations
@@ -94,8 +92,22 @@ class Forest:
             lightgbm.Booster(shared | {"seed": seed + k}, data.subset(np.flatnonzero(fold != k), params=shared))
             for k in range(folds)
         ]
-        best = _grow(models, table, target, out, growth, threads, progress)
-        texts = [model.model_to_string(num_iteration=best) for model in models]
+        judged = Target(target.values[np.concatenate(out)], target.classes)
+        totals = [np.zeros((len(rows), target.outputs)) for rows in out]
+        tables = [np.ascontiguousarray(table[rows]) for rows in out]
+        best, best_loss = 0, np.inf
+        for done in range(growth.step, growth.rounds + 1, growth.step):
+            ended = [model.update() for model in models for _ in range(growth.step)]  # whether nothing is left to split
+            for total, rows, model in zip(totals, tables, models, strict=True):
+                total += _raw(model, rows, start=done - growth.step, count=growth.step, threads=threads)
+            found = loss(np.concatenate(totals), judged)
+            progress("growing trees", done, growth.rounds)
+            if found < best_loss:
+                best, best_loss = done, found
+            if all(ended) or done - best >= growth.patience * growth.step:
+                break
+        progress("growing trees", growth.rounds, growth.rounds)
+        texts = [model.model_to_string(num_iteration=best or growth.step) for model in models]
         return cls.read(texts, target.outputs)
 
     @classmethod
@@ -136,10 +148,12 @@ class Forest:
         """What each tree says about each row, some rows at a time.  (some rows, trees)"""
         self._check(table)
         for start in range(0, len(table), _ROWS):
-            rows = table[start : start + _ROWS]
-            yield np.concatenate(
-                [self._of(*each, rows, threads) for each in zip(self.models, self._leaves, strict=True)], 1
-            )
+            rows, said = table[start : start + _ROWS], []
+            for model, leaves in zip(self.models, self._leaves, strict=True):
+                if len(leaves):
+                    places = model.predict(rows, pred_leaf=True, num_threads=threads).reshape(len(rows), -1)
+                    said.append(leaves[np.arange(len(leaves)), places.astype(np.int64)])
+            yield np.concatenate([np.zeros((len(rows), 0)), *said], 1)
 
     @cached_property
     def _leaves(self) -> list[NDArray[np.float64]]:
@@ -150,13 +164,6 @@ class Forest:
         columns = self.models[0].num_feature()
         if table.shape[1] != columns:
             raise TensorError(f"these rows have {table.shape[1]} columns, the trees were grown on {columns}")
-
-    @staticmethod
-    def _of(model: Any, leaves: NDArray[np.float64], rows: NDArray[np.float32], threads: int) -> NDArray[np.float64]:
-        if not len(leaves):
-            return np.zeros((len(rows), 0))
-        found = model.predict(rows, pred_leaf=True, num_threads=threads).reshape(len(rows), -1).astype(np.int64)
-        return np.asarray(leaves[np.arange(len(leaves)), found])
 
     def save(self, folder: Path) -> None:
         """One text file for each fold."""
@@ -171,41 +178,6 @@ class Forest:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"the trees in {folder} can't be read ({error}): fit again") from None
         return cls.read(texts, outputs)
-
-
-def _grow(
-    models: Sequence[Any],
-    table: NDArray[np.float32],
-    target: Target,
-    out: Sequence[NDArray[np.intp]],
-    growth: Growth,
-    threads: int,
-    progress: Progress,
-) -> int:
-    """Add trees to all folds; how many rounds were best for the rows that each fold left out."""
-    left = np.concatenate(out)
-    judged = Target(target.values[left], target.classes)
-    totals = [np.zeros((len(rows), target.outputs)) for rows in out]
-    tables = [np.ascontiguousarray(table[rows]) for rows in out]
-    best, best_loss = 0, np.inf
-    for done in range(growth.step, growth.rounds + 1, growth.step):
-        ended = [_update(model, growth.step) for model in models]
-        for total, rows, model in zip(totals, tables, models, strict=True):
-            total += _raw(model, rows, start=done - growth.step, count=growth.step, threads=threads)
-        found = loss(np.concatenate(totals), judged)
-        progress("growing trees", done, growth.rounds)
-        if found < best_loss:
-            best, best_loss = done, found
-        if all(ended) or done - best >= growth.patience * growth.step:
-            break
-    progress("growing trees", growth.rounds, growth.rounds)
-    return best or growth.step
-
-
-def _update(model: Any, rounds: int) -> bool:
-    """Some rounds more; whether nothing is left to split."""
-    ended = [bool(model.update()) for _ in range(rounds)]
-    return all(ended)
 
 
 def _raw(

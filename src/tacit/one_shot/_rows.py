@@ -19,8 +19,7 @@ from tacit.config.contract import WIDEST
 from tacit.errors import LabelsError, UsageError
 from tacit.models.layers import count
 
-Progress = Callable[[str, int, int], None]
-"""What is going on, how much of it is done, and of how much."""
+Progress = Callable[[str, int, int], None]  # what is going on, how much of it is done, and of how much
 
 
 @dataclass(frozen=True)
@@ -43,22 +42,17 @@ class Target:
         return Target((self.values - self.values.mean()) / (self.values.std() or 1.0), None)
 
 
-def sent_target(sent: NDArray[Any], mechanism: Any) -> Target:
-    """The labels as they were sent: classes as they are, cells of numbers as their unbiased values."""
-    sent = np.asarray(sent)
-    if sent.ndim != 1 or not len(sent):
-        raise LabelsError(f"sent labels must be of shape (rows,) with at least one row, not {sent.shape}")
-    if hasattr(mechanism, "value_of"):
-        return Target(np.asarray(mechanism.value_of(sent), dtype=np.float64), None)
-    return true_target(sent, int(mechanism.classes))
-
-
 def learnable(inputs: Inputs | Tensor, sent: NDArray[Any], mechanism: Any, width: int) -> Target:
     """What a learner learns from these rows' labels; a width or a number of rows that can't be is refused."""
     count("width", width, high=WIDEST)
     if len(inputs) < len(sent):
         raise UsageError(f"{len(sent)} labels were sent for {len(inputs)} rows: pass inputs in the common order")
-    return sent_target(sent, mechanism)
+    sent = np.asarray(sent)
+    if sent.ndim != 1 or not len(sent):
+        raise LabelsError(f"sent labels must be of shape (rows,) with at least one row, not {sent.shape}")
+    if hasattr(mechanism, "value_of"):  # cells of numbers stand for unbiased values
+        return Target(np.asarray(mechanism.value_of(sent), dtype=np.float64), None)
+    return true_target(sent, int(mechanism.classes))
 
 
 def table_of(inputs: Inputs | Tensor, learner: str) -> Inputs:

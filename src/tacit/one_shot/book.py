@@ -1,10 +1,7 @@
 """The label party's book: which labels ever left, as they were then, under which coin, and what that adds up to.
 
-One SQLite file. Everything about a release (the labels that are frozen by it, the bits that leave, what it costs every
-unit) is one transaction, on the disk before the first bit leaves. So a kill at any moment leaves the book with the
-whole release or without it, and the same question gets the same bits.
-
-A label is *frozen* when it is first released: whatever is corrected later, its bit is drawn from what it was then. A
+One SQLite file. All of a release (labels frozen, bits that leave, what it costs every unit) is one transaction, on the
+disk before the first bit leaves: the same question gets the same bits. A label is *frozen* when it is first released: a
 bit that changes would prove a correction.
 """
 
@@ -27,7 +24,7 @@ from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.one_shot.charges import TABLES, Charges
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
-from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed, padded, sealed
+from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed, sealed, sqlite_errors
 from tacit.one_shot.sums import Sums
 
 __all__ = ["Book", "Terms", "open_book"]
@@ -35,6 +32,9 @@ __all__ = ["Book", "Terms", "open_book"]
 _FILE = "book.sqlite"
 _VERSION = "1"
 _CHUNK = 1 << 16  # rows whose keys and bits lie together
+
+Numbers = NDArray[np.int64]
+Groups = Numbers | None
 
 
 class _UndoneError(Exception):
@@ -55,7 +55,7 @@ class Book:
     def __init__(self, path: Path, secret: bytes) -> None:
         self.path = path
         self._secret = hmac.digest(secret, b"tacit coins 1", "sha256")
-        with self._storing():
+        with sqlite_errors(path):
             path.touch(mode=0o600)  # it holds true labels
             self._db = sqlite3.connect(path, isolation_level=None, timeout=60.0)
             self._db.execute("PRAGMA synchronous = EXTRA")  # a release that has left is on the disk
@@ -89,48 +89,56 @@ class Book:
         return keyed(self._secret, hashes, what)
 
     def release(
-        self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms, *, groups: NDArray[np.int64] | None = None
+        self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms, *, groups: Groups = None
     ) -> NDArray[Any]:
         """What leaves of these rows: entered, frozen and paid for before it is returned, and the same when asked again.
 
-        Args:
-            run_id: names this run over this alignment; the same one gets the same answer.
-            rows: whose labels leave.
-            mechanism: that is used.
-            terms: what they are, who gets it, and what all releases together may come to.
-            groups: of the rows, for sums: one answer for good, as the first question of this run was; no rows where
-                groups are hidden, whose answers are not the book's.
-                (rows, partitions)
+        `run_id` names this run over this alignment. For sums, groups (rows, partitions) have one answer for good, as
+        the first question of this run was; there are no rows of them where groups are hidden, whose answers are not the
+        book's.
         """
-        parameters = json.dumps(mechanism.parameters(), sort_keys=True)
+        parameters, keys = json.dumps(mechanism.parameters(), sort_keys=True), rows.keys
         with self._transaction():
-            known = self._db.execute(
-                "SELECT r.id, m.parameters FROM releases r JOIN mechanisms m ON m.id = r.mechanism WHERE run_id = ?",
-                (run_id,),
-            ).fetchone()
+            known = self._entered(run_id)
             if known is not None:
-                return self._again(known[0], known[1], parameters, rows.keys, groups)
+                return self._again(known[0], known[1], parameters, keys, groups)
             mine, labels = self._charged(run_id, rows, mechanism, terms)
             self._within(terms)
-            sent = self._drawn(run_id, mechanism, rows.keys, labels, terms.coin, groups)
-            self._enter(run_id, terms, mine, mechanism, rows.keys, sent, groups)
+            sent = self._drawn(run_id, mechanism, keys, labels, terms.coin, groups)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            facts = (now, terms.run, json.dumps(list(terms.partners)), mine, len(keys), mechanism.auc)
+            seal = sealed(self._secret, run_id, parameters, keys, sent)
+            number = self._db.execute(
+                "INSERT INTO releases (run_id, time, run, partners, mechanism, rows, auc, odds, seal)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (run_id, *facts, odds_of(mechanism, terms.delta), seal),
+            ).lastrowid
+            for at, start in enumerate(range(0, max(len(sent), len(keys)), _CHUNK)):
+                part = slice(start, start + _CHUNK)
+                asked = None if groups is None else groups[part].tobytes()
+                row = (number, at, keys[part].tobytes(), sent[part].tobytes(), asked)
+                self._db.execute(
+                    "INSERT INTO released (release, chunk, keys, sent, groups) VALUES (?, ?, ?, ?, ?)", row
+                )
         return sent
 
-    def frozen(self, run_id: str) -> NDArray[np.int64]:
+    def _entered(self, run_id: str) -> tuple[int, str, int] | None:
+        """The number of a run's release, the parameters of its mechanism, and the series of its coins."""
+        asked = "SELECT r.id, m.parameters, m.series FROM releases r JOIN mechanisms m ON m.id = r.mechanism"
+        found: tuple[int, str, int] | None = self._db.execute(f"{asked} WHERE run_id = ?", (run_id,)).fetchone()
+        return found
+
+    def frozen(self, run_id: str) -> Numbers:
         """The labels that a release of this run froze, in the order of its rows."""
-        release, parameters, series = self._db.execute(
-            "SELECT r.id, m.parameters, m.series FROM releases r JOIN mechanisms m ON m.id = r.mechanism"
-            " WHERE run_id = ?",
-            (run_id,),
-        ).fetchone()
+        entered = self._entered(run_id)
+        assert entered is not None
+        release, parameters, series = entered
         return self._frozen(series, self._stored(release, read_mechanism(json.loads(parameters)))[0])
 
     def answer_once(self, run_id: str, partition: int, batch: bytes) -> None:
         """Enter the one batch that a partition of hidden sums is answered for; another one is refused for good."""
         with self._transaction():
-            name = f"hidden {run_id} {partition}"
-            self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, batch.hex()))
-            (known,) = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+            known = self._first(f"hidden {run_id} {partition}", batch.hex())
         if known != batch.hex():
             raise RefusedError("hidden sums", "another batch of this partition was answered")
 
@@ -138,20 +146,21 @@ class Book:
         """See that so many releases can be paid for, and enter nothing; those that are entered are."""
         with suppress(_UndoneError), self._transaction():
             for run_id in run_ids:
-                if not self._db.execute("SELECT 1 FROM releases WHERE run_id = ?", (run_id,)).fetchone():
+                if self._entered(run_id) is None:
                     self._charged(run_id, rows, mechanism, terms)
                     self._within(terms)
             raise _UndoneError
 
-    def _charged(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, NDArray[np.int64]]:
+    def _charged(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, Numbers]:
         """Freeze and charge what is released; the number of the mechanism, and the labels as they are frozen."""
         self._for_good("unit", terms.unit, "what they add up to is counted by it: agree on that unit in contract.toml")
         by = str(list(terms.coin_id))
         self._for_good("coin_id", by, "by another one each row would have new coins, uncharged: put that one back")
         # Limits of one coin are nested; sums have fresh noise for every question, so each is a series of its own.
         nested = f"{mechanism.series} of {run_id}" if isinstance(mechanism, Sums) else mechanism.series
-        series = self._series(terms.label, terms.definition, nested, terms.epoch)
-        mine = self._mechanism(series, json.dumps(mechanism.parameters(), sort_keys=True))
+        series = self._number("series", label=terms.label, definition=terms.definition, coin=nested, epoch=terms.epoch)
+        parameters = json.dumps(mechanism.parameters(), sort_keys=True)
+        mine = self._number("mechanisms", series=series, parameters=parameters)
         return mine, self._freeze(series, mine, mechanism, rows)
 
     def coins(self, label: str, definition: str, epoch: int = 0) -> Coins:
@@ -159,13 +168,7 @@ class Book:
         return Coins(self._secret, column=label, definition=definition, epoch=epoch)
 
     def _drawn(
-        self,
-        run_id: str,
-        mechanism: Mechanism,
-        keys: Keys,
-        labels: NDArray[np.int64],
-        coin: tuple[str, str, int],
-        groups: NDArray[np.int64] | None,
+        self, run_id: str, mechanism: Mechanism, keys: Keys, labels: Numbers, coin: tuple[Any, ...], groups: Groups
     ) -> NDArray[Any]:
         """What leaves of these labels: a function of the secret and of what is written down."""
         if not isinstance(mechanism, Sums):
@@ -179,9 +182,7 @@ class Book:
         ]
         return np.concatenate(answers)
 
-    def _again(
-        self, release: int, entered: str, asked: str, keys: Keys, groups: NDArray[np.int64] | None
-    ) -> NDArray[Any]:
+    def _again(self, release: int, entered: str, asked: str, keys: Keys, groups: Groups) -> NDArray[Any]:
         """What was entered for this run before."""
         stored, sent, before = self._stored(release, read_mechanism(json.loads(entered)))
         if groups is not None and (before is None or before.tobytes() != groups.tobytes()):
@@ -194,26 +195,23 @@ class Book:
         return sent
 
     def _for_good(self, name: str, value: str, why: str) -> None:
-        self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
-        (known,) = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        known = self._first(name, value)
         if known != value:
             raise UsageError(f"labels were released with {name} = {known} before, and {why}")
 
-    def _series(self, label: str, definition: str, coin: str, epoch: int) -> int:
-        asked = (label, definition, coin, epoch)
-        self._db.execute("INSERT OR IGNORE INTO series (label, definition, coin, epoch) VALUES (?, ?, ?, ?)", asked)
-        where = "label = ? AND definition = ? AND coin = ? AND epoch = ?"
-        (found,) = self._db.execute(f"SELECT id FROM series WHERE {where}", asked).fetchone()
-        return int(found)
+    def _first(self, name: str, value: str) -> str:
+        """What was first entered under a name, which is this value where there was nothing."""
+        self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+        return str(self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
 
-    def _mechanism(self, series: int, parameters: str) -> int:
-        self._db.execute("INSERT OR IGNORE INTO mechanisms (series, parameters) VALUES (?, ?)", (series, parameters))
-        (found,) = self._db.execute(
-            "SELECT id FROM mechanisms WHERE series = ? AND parameters = ?", (series, parameters)
-        ).fetchone()
-        return int(found)
+    def _number(self, table: str, **row: str | int) -> int:
+        """The number of a row of a table, entered where it is not there."""
+        values, marks = tuple(row.values()), ", ".join("?" * len(row))
+        self._db.execute(f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({marks})", values)
+        where = " AND ".join(f"{name} = ?" for name in row)
+        return int(self._db.execute(f"SELECT id FROM {table} WHERE {where}", values).fetchone()[0])
 
-    def _freeze(self, series: int, mine: int, mechanism: Mechanism, rows: Rows) -> NDArray[np.int64]:
+    def _freeze(self, series: int, mine: int, mechanism: Mechanism, rows: Rows) -> Numbers:
         """Freeze what was never released, charge what was released more weakly; the labels as they are frozen."""
         db, keys = self._db, rows.keys.tobytes()
         units, labels = rows.units.tobytes(), rows.labels.tolist()
@@ -269,29 +267,6 @@ class Book:
                         f"out, or raise {name} in party.toml"
                     )
 
-    def _enter(
-        self,
-        run_id: str,
-        terms: Terms,
-        mine: int,
-        mechanism: Mechanism,
-        keys: Keys,
-        sent: NDArray[Any],
-        groups: NDArray[np.int64] | None,
-    ) -> None:
-        seal = sealed(self._secret, run_id, json.dumps(mechanism.parameters(), sort_keys=True), keys, sent)
-        odds, partners = odds_of(mechanism, terms.delta), json.dumps(list(terms.partners))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        asked = (run_id, now, terms.run, partners, mine, len(keys), mechanism.auc, odds, seal)
-        names = "run_id, time, run, partners, mechanism, rows, auc, odds, seal"
-        number = self._db.execute(f"INSERT INTO releases ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", asked).lastrowid
-        chunks = range(0, max(len(sent), len(keys)), _CHUNK)
-        each = [keys, sent] if groups is None else [keys, sent, groups]
-        self._db.executemany(
-            "INSERT INTO released (release, chunk, keys, sent, groups) VALUES (?, ?, ?, ?, ?)",
-            ((number, at // _CHUNK, *padded(each, at, _CHUNK)) for at in chunks),
-        )
-
     # --- reading -----------------------------------------------------------------------------------------------------
 
     @property
@@ -321,10 +296,7 @@ class Book:
         return Summary("row" if unit is None else unit[0], releases, tuple(charges), labels)
 
     def check(self) -> Checked:
-        """Draw every bit that ever left again, from the secret and the labels as they were frozen.
-
-        A `StorageError` says of which release something is not as it was.
-        """
+        """Draw every bit that ever left again; a `StorageError` says of which release something is not as it was."""
         asked = (
             "SELECT r.id, r.run_id, r.run, r.seal, m.parameters, s.id, s.label, s.definition, s.epoch FROM releases r"
             " JOIN mechanisms m ON m.id = r.mechanism JOIN series s ON s.id = m.series ORDER BY r.id"
@@ -333,9 +305,7 @@ class Book:
         for number, run_id, run, seal, parameters, series, *coin in self._db.execute(asked).fetchall():
             mechanism = read_mechanism(json.loads(parameters))
             keys, sent, groups = self._stored(number, mechanism)
-            drawn = self._drawn(
-                run_id, mechanism, keys, self._frozen(series, keys), (coin[0], coin[1], coin[2]), groups
-            )
+            drawn = self._drawn(run_id, mechanism, keys, self._frozen(series, keys), tuple(coin), groups)
             if not np.array_equal(drawn, sent) or seal != sealed(self._secret, run_id, parameters, keys, sent):
                 raise StorageError(
                     f"{self.path}: what the run {run!r} was sent is not what the secret and the frozen labels give: the"
@@ -344,7 +314,7 @@ class Book:
             releases, bits = releases + 1, bits + len(sent)
         return Checked(releases, bits)
 
-    def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any], NDArray[np.int64] | None]:
+    def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any], Groups]:
         """Of a release: whose labels, what left, and the groups that were asked for."""
         asked = "SELECT keys, sent, groups FROM released WHERE release = ? ORDER BY chunk"
         found = self._db.execute(asked, (release,)).fetchall()
@@ -354,7 +324,7 @@ class Book:
             asked_for = np.frombuffer(groups, np.int64).reshape(-1, mechanism.partitions)
         return np.frombuffer(keys, np.uint8).reshape(-1, 16), np.frombuffer(sent, sent_dtype(mechanism)), asked_for
 
-    def _frozen(self, series: int, keys: Keys) -> NDArray[np.int64]:
+    def _frozen(self, series: int, keys: Keys) -> Numbers:
         known = dict(self._db.execute("SELECT key, label FROM frozen WHERE series = ?", (series,)))
         raw = keys.tobytes()
         try:
@@ -366,7 +336,7 @@ class Book:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All of it on the disk, or nothing."""
-        with self._storing():
+        with sqlite_errors(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -374,12 +344,3 @@ class Book:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
-
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StorageError(
-                f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
-            ) from error

@@ -10,6 +10,7 @@ from tacit.one_shot.mechanisms import Mechanism, described, odds_of
 from tacit.one_shot.records import Summary
 from tacit.one_shot.sums import Sums
 
+# what no bound on messages bounds
 NOT_COVERED = (
     "what a partner's own columns tell about labels: the bound is on what the messages add to that",
     "which rows are common, and that a row has been labelled by the time of the exchange: the alignment shows it",
@@ -19,7 +20,6 @@ NOT_COVERED = (
     'labels of a unit that went through another folder with a secret of its own, or step by step (mode = "split"),'
     " which has a ledger of its own; and what left before a restore that somebody answered for (on record)",
 )
-"""What no bound on messages bounds."""
 
 _ASSUMED = (
     "as long as nobody computes discrete logarithms in the group secp256k1 or finds a structure in SHAKE256: who does "
@@ -29,37 +29,22 @@ _ASSUMED = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """A bound on what messages tell about a label, whoever reads them and whatever is computed from them.
+    """A bound on what messages tell about a label, whoever reads them and whatever is computed from them."""
 
-    Attributes:
-        mechanism: in words.
-        parameters: of it, exact.
-        rows: whose labels were sent.
-        unit: what the bound is about: one row, or all rows of one value of a column.
-        auc: of this exchange: with which whoever knows everything else tells a row's label, at most.
-        odds: of this exchange: the factor by which the odds of a row's label change, at most.
-        total_auc: over all exchanges of the most told-about unit.
-        total_odds: likewise.
-        share: of class 1 among the labels, of two classes; None else.
-        after: how likely class 1 is after a 0 and after a 1 was sent, where one knows that share and nothing else.
-        why: what decided, where the odds did and not the limit.
-        delta: the probability with which the odds may be passed; 0 but for sums.
-        assumed: what else must hold, where sums over hidden groups were ever among what was sent; else empty.
-    """
-
-    mechanism: str
-    parameters: dict[str, Any]
-    rows: int
-    unit: str
-    auc: float
-    odds: float
-    total_auc: float
-    total_odds: float
-    share: float | None
+    mechanism: str  # in words
+    parameters: dict[str, Any]  # of it, exact
+    rows: int  # whose labels were sent
+    unit: str  # what the bound is about: one row, or all rows of one value of a column
+    auc: float  # of this exchange: with which whoever knows everything else tells a row's label, at most
+    odds: float  # of this exchange: the factor by which the odds of a row's label change, at most
+    total_auc: float  # over all exchanges of the most told-about unit
+    total_odds: float  # likewise
+    share: float | None  # of class 1 among the labels, of two classes; None else
+    # how likely class 1 is after a 0 and after a 1 was sent, where one knows that share and nothing else
     after: tuple[float, float] | None
-    why: str
-    delta: float = 0.0
-    assumed: str = ""
+    why: str  # what decided, where the odds did and not the limit
+    delta: float = 0.0  # the probability with which the odds may be passed; 0 but for sums
+    assumed: str = ""  # what else must hold, where sums over hidden groups were ever among what was sent; else empty
 
     @property
     def sentence(self) -> str:

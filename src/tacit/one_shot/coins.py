@@ -1,14 +1,11 @@
 """A label's coins: the same whenever they are asked for, nested over limits, and exact, without any float.
 
-A row's stream of random words comes from a keyed hash. It visits positions: the first is uniform below 2**64, each
-next one uniform below the one before. At every position the value is redrawn. A coin that keeps labels with
-probability keep/2**64 sends what was drawn last at a position of at least `keep`, or the label itself where even the
-first position is below. That is the case with probability keep/2**64, exactly.
-
-Positions are the records of a sequence, and whether one is visited is independent of all others (Renyi). So what a
-stronger limit sends is what a weaker one sends, or a later redraw that depends on nothing else: seeing both tells no
-more than the weaker one alone. One uniform number for all limits would be wrong: pairs come up that only one label
-can have.
+A row's stream of random words comes from a keyed hash. It visits positions: the first is uniform below 2**64, each next
+one uniform below the one before. At every position the value is redrawn. A coin that keeps labels with probability
+keep/2**64 sends what was drawn last at a position of at least `keep`, or the label itself where even the first position
+is below. Whether a position is visited is independent of all others (records, Renyi): what a stronger limit sends is
+what a weaker one sends, or a later redraw that depends on nothing else. One uniform number for all limits would be
+wrong: pairs come up that only one label can have.
 """
 
 from __future__ import annotations
@@ -23,9 +20,8 @@ from tacit.errors import LabelsError, UsageError
 from tacit.one_shot.flips import Flips
 from tacit.one_shot.numbers import NumberFlips
 
+# bytes of a row's key: a keyed hash of the label party's own id of the row, and of its place within its unit
 KEY_SIZE = 16
-"""Bytes of a row's key: a keyed hash of the label party's own id of the row, and of its place within its unit."""
-
 _VERSION = b"tacit coins 1"
 _WORDS = 8  # in a block of BLAKE2b
 _SLICE = 1 << 16  # rows at a time
@@ -34,13 +30,7 @@ Words = NDArray[np.uint64]
 
 
 class Coins:
-    """The coins of one label column under one secret.
-
-    Args:
-        secret: at least 32 random bytes that never leave the label party.
-        column: of the labels.
-        definition: what a label of that column is; another definition has other coins.
-        epoch: raised for all rows at once where labels are to be released anew, and charged anew.
+    """The coins of one label column under one secret of at least 32 bytes; another definition or epoch has other coins.
 
     >>> coins = Coins(bytes(range(32)), column="late", definition="over 15 minutes", epoch=0)
     >>> from tacit.one_shot.flips import flips
@@ -64,17 +54,9 @@ class Coins:
     def draw(self, mechanism: Flips | NumberFlips, keys: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[Any]:
         """What is sent for each row, in order: uint8 for two classes, int16 for more, and for outputs of numbers.
 
-        A row without a label is sent as if its label had been drawn like a redraw, by a word of its own: over all
-        limits it looks like a labelled row, so even whether there is a label is within what is certified.
-
-        Args:
-            mechanism: the coin, or the randomizer of numbers.
-            keys: (rows, 16), of these rows; no two the same.
-            labels: (rows,), classes or cells from 0 on, or -1 where there is none.
-
-        Raises:
-            LabelsError: a label is outside of the classes, or there is not one for each row.
-            UsageError: two rows have the same key, and so would have the same coins.
+        A row without a label, -1, is sent as if its label had been drawn like a redraw, by a word of its own: over all
+        limits it looks like a labelled row, so even whether there is a label is within what is certified. No two keys
+        (rows, 16) may be the same: they would have the same coins.
         """
         labels = _checked_labels(labels, mechanism.classes)
         keys = _checked_keys(keys, len(labels))
@@ -82,8 +64,10 @@ class Coins:
         sent = np.empty(len(labels), np.uint8 if bits else np.int16)
         for start in range(0, len(labels), _SLICE):
             part = slice(start, start + _SLICE)
-            stream = _Stream(self._base(mechanism, b"events"), keys[part])
-            known = self._known(mechanism, keys[part], labels[part])
+            stream, known = _Stream(self._base(mechanism, b"events"), keys[part]), labels[part].copy()
+            missing = np.flatnonzero(known < 0)  # for these a label is drawn
+            blank = _Stream(self._base(mechanism, b"no label"), keys[part][missing])
+            known[missing] = _redraw(mechanism, blank, np.arange(len(missing)))
             sent[part] = _sent(mechanism, stream, known)
         return sent
 
@@ -92,18 +76,6 @@ class Coins:
         for part in (*self._context, mechanism.series.encode(), purpose):
             base.update(len(part).to_bytes(8, "little") + part)
         return base
-
-    def _known(
-        self, mechanism: Flips | NumberFlips, keys: NDArray[np.uint8], labels: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """The labels, with one drawn for each row that has none."""
-        missing = np.flatnonzero(labels < 0)
-        if not len(missing):
-            return labels
-        stream = _Stream(self._base(mechanism, b"no label"), keys[missing])
-        labels = labels.copy()
-        labels[missing] = _redraw(mechanism, stream, np.arange(len(missing)))
-        return labels
 
 
 def counted_keys(numbers: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
@@ -152,21 +124,14 @@ class _Stream:
 
 
 def _sent(mechanism: Flips | NumberFlips, stream: _Stream, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One word against the thresholds of the row's cell, or the nested redraws of a coin."""
-    if isinstance(mechanism, Flips):
-        return _last_redraw(mechanism, stream, labels)
-    words, sent = stream.take(np.arange(len(labels))), np.empty(len(labels), np.int64)
-    for cell in np.unique(labels):
-        here = labels == cell
-        sent[here] = np.searchsorted(mechanism.thresholds[cell], words[here], side="right")
-    return sent
-
-
-def _last_redraw(mechanism: Flips, stream: _Stream, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What was drawn last at a position that counts, or the label."""
-    value = labels.copy()
-    rows = np.arange(len(labels))
+    """One word against the thresholds of the row's cell; of a coin what was drawn last that counts, or the label."""
+    value, rows = labels.copy(), np.arange(len(labels))
     positions = stream.take(rows)
+    if isinstance(mechanism, NumberFlips):
+        for cell in np.unique(labels):
+            here = labels == cell
+            value[here] = np.searchsorted(mechanism.thresholds[cell], positions[here], side="right")
+        return value
     while True:
         counts = positions >= np.uint64(mechanism.keep)
         rows, positions = rows[counts], positions[counts]

@@ -1,7 +1,6 @@
 """Who reads rows back from an embedding: decoders that answer all questions of all columns at once.
 
-Each is a function of the codes and answers of rows that the attacker knows, and of the codes of rows that it asks for;
-it returns a belief for each of these rows and questions. Truth of a row that is asked for never reaches one.
+Each is given codes and answers of rows that the attacker knows, and the codes of others: their truth never reaches one.
 """
 
 from __future__ import annotations
@@ -25,12 +24,8 @@ Bins = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]
 
-LEVELS = 256
-"""Of each number of an embedding, as the decoders that learn see it; ranks have no more."""
-
-FEW = 4
-"""An embedding that so few known rows have, or fewer, is a fingerprint."""
-
+LEVELS = 256  # of each number of an embedding, as the decoders that learn see it; ranks have no more
+FEW = 4  # an embedding that so few known rows have, or fewer, is a fingerprint
 _HIDDEN = 128
 _PRIOR = 4.0  # rows' worth of the mean that a leaf's mean is mixed with
 _NEIGHBOURS = 16
@@ -253,12 +248,8 @@ def exact(table: Table, answers: Floats) -> Floats:
 def _drawn_to_all(answers: Floats, counts: Places, sums: Floats) -> Floats:
     """For each question the variance within groups over that between them: so many rows the mean of all is worth.
 
-    By the analysis of variance; where no two rows are of one group there is nothing to learn it from, and it is small.
-
-    Args:
-        answers: of all rows.  (rows, questions)
-        counts: how many rows a group has.  (groups,)
-        sums: of its answers.  (groups, questions)
+    By the analysis of variance of answers (rows, questions), given the size of each group and the sums of its answers;
+    where no two rows are of one group there is nothing to learn it from, and it is small.
     """
     rows, groups = len(answers), len(counts)
     if groups in (1, rows):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,8 @@ from tacit.one_shot.sums import Sums
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import DeskLine, Dialer, refused_by
 
-CHUNK = 1 << 28
-"""Bytes of an embedding that are sent and acknowledged at a time."""
-
+CHUNK = 1 << 28  # bytes of an embedding that are sent and acknowledged at a time
 PROTOCOL = 1
-
 _EQUAL = {
     "protocol": "install the same version of Tacit on both sides",
     "version": "install the same version of Tacit on both sides",
@@ -171,8 +168,7 @@ class Asking:
     def __init__(
         self, line: Callable[[Callable[[Link], None]], Dialer], greeting: Greeting, *, patience: float = 120.0
     ) -> None:
-        self._greeting = greeting
-        self._patience = patience
+        self._greeting, self._patience = greeting, patience
         self._open: Message | None = None
         self.mechanism: Mechanism | None = None
         self.line = line(self._greet)
@@ -215,10 +211,8 @@ class Asking:
         return unpacked(answer.payload, count, outcomes(self.mechanism))
 
     def sums(self, groups: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The sum of labels of each group with its noise, for each partition.
-
-        Args:
-            groups: the number of each row's group, from 0 on.  (rows, partitions)
+        """The sum of labels of each group with its noise, for each partition of groups (rows, partitions), from 0
+        on.
         """
         answer = self.ask(Message(0, "groups", torch.from_numpy(np.ascontiguousarray(groups)), b""), "sums")
         counts = (groups.max(axis=0) + 1).tolist()
@@ -276,14 +270,9 @@ def answer_all(
 ) -> set[str]:
     """Answer all feature parties until each has sent its embedding and said that it is done; who has said so.
 
-    Args:
-        lines: to each of them.
-        tell: the one answer about labels to a party's question.
-        received: where embeddings are kept.
-        waiting: told whose embedding is still missing.
-        patience: seconds in which those who have sent everything may say that they are done.
-        leaving: told to whom which answer is about to go: what a kill leaves unsaid may have left.
-        trace: told which answer has gone.
+    `tell` gives the one answer about labels to a party's question; those who have sent everything may take `patience`
+    seconds to say that they are done; `leaving` hears to whom which answer is about to go: what a kill leaves unsaid
+    may have left.
     """
     done: set[str] = set()
     until = math.inf
@@ -326,10 +315,7 @@ class Received:
     """Embeddings as they came, in files that are on the disk before they are acknowledged."""
 
     def __init__(self, folder: Path, count: int, width: int, trace: Callable[[str], None] = lambda _: None) -> None:
-        self._trace = trace
-        self._folder = folder
-        self._count = count
-        self._width = width
+        self._folder, self._count, self._width, self._trace = folder, count, width, trace
 
     def take(self, name: str, place: int, part: NDArray[np.uint8]) -> str:
         """Keep a part, and say its digest; another one than was kept before is refused: it is sent once."""
@@ -337,7 +323,7 @@ class Received:
         expected = min(size, self._count - place * size)
         if expected < 1 or len(part) != expected:
             raise RefusedError("embedding", f"part {place} has {len(part)} rows, where {max(0, expected)} are missing")
-        path, said = self._path(name, place), digest_of(part)
+        path, said = self._paths(name)[place], digest_of(part)
         if path.exists():
             if digest_of(np.load(path)) != said:
                 raise RefusedError("embedding", f"part {place} came before with other content: a row is sent once")
@@ -348,18 +334,15 @@ class Received:
 
     def whole(self, name: str) -> bool:
         """Whether all of a party's embedding is here."""
-        return all(self._path(name, place).exists() for place in range(-(-self._count // rows_of_chunk(self._width))))
+        return all(path.exists() for path in self._paths(name))
 
     def codes(self, name: str) -> NDArray[np.uint8]:
         """A party's embedding.  (rows, width)"""
-        size = rows_of_chunk(self._width)
-        parts: Sequence[NDArray[np.uint8]] = [
-            np.load(self._path(name, place)) for place in range(-(-self._count // size))
-        ]
+        parts: list[NDArray[np.uint8]] = [np.load(path) for path in self._paths(name)]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
-    def _path(self, name: str, place: int) -> Path:
-        return self._folder / f"{name}-{place}.npy"
+    def _paths(self, name: str) -> list[Path]:
+        return [self._folder / f"{name}-{place}.npy" for place in range(-(-self._count // rows_of_chunk(self._width)))]
 
 
 def digest_of(part: NDArray[np.uint8]) -> str:

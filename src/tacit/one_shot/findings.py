@@ -13,36 +13,26 @@ from tacit.contracts import Estimate
 
 _ALARM = 0.05  # how often chance alone may trip what is said of all figures together
 _RARE = 0.01  # of that, how often it may trip what is said of figures with few members
-
-Z95 = 1.959963984540054
-"""The standard normal's 97.5% quantile: half of a 95% interval, in standard errors."""
+Z95 = 1.959963984540054  # the standard normal's 97.5% quantile: half of a 95% interval, in standard errors
 
 
 @dataclass(frozen=True)
 class Finding:
-    """How well one question was answered.
+    """How well one question was answered."""
 
-    Attributes:
-        column: what it is about.
-        question: "variance", "lowest", "highest", "between 28% and 50%" (of the rows, from the lowest number on),
-            "values told apart", "category 7", "rare categories", "codes told apart" or "codes".
-        rows: which rows were judged: "all", "train", "test", "outlying" or "matched".
-        given: whether all other columns of the row were known; then what the embedding adds to them is counted.
-        decoder: that answered best on known rows it had not learnt from.
-        members: how many judged rows are in the tail, band or set, or of the category; of "variance" and "codes" all.
-        read: from 0, nothing, to 1, everything, with a 95% interval: the share of the variance, 2 AUC - 1, or the share
-            of the codes that are right among those that the most common code is wrong about.
-        counted: whether the upper end is held against a limit. With few members it is wide whatever is read: then it
-            counts once something is surely read.
-    """
-
-    column: str
+    column: str  # what it is about
+    # "variance", "lowest", "highest", "between 28% and 50%" (of the rows, from the lowest number on), "values told
+    # apart", "category 7", "rare categories", "codes told apart" or "codes"
     question: str
-    rows: str
-    given: bool
-    decoder: str
-    members: int
+    rows: str  # which rows were judged: "all", "train", "test", "outlying" or "matched"
+    given: bool  # whether all other columns of the row were known; then what the embedding adds to them is counted
+    decoder: str  # that answered best on known rows it had not learnt from
+    members: int  # how many judged rows are in the tail, band or set, or of the category; of "variance" and "codes" all
+    # from 0, nothing, to 1, everything, with a 95% interval: the share of the variance, 2 AUC - 1, or the share of the
+    # codes that are right among those that the most common code is wrong about
     read: Estimate
+    # whether the upper end is held against a limit. With few members it is wide whatever is read: then it counts once
+    # something is surely read
     counted: bool
 
 
@@ -55,30 +45,20 @@ class ReleaseAudit:
     price of many figures is paid in false alarms: `slack` says how far below a limit all true figures must lie, such
     that chance alone refuses at most 5 of 100 releases. "True" is what these decoders would read of endless rows like
     these, with these known rows; somebody who knows more rows, or a better decoder, may read more.
-
-    Attributes:
-        findings: the figures, largest upper end first.
-        worst: the largest upper end of those that count, or `sure` where that is higher.
-        sure: that much is read of something, with a false-alarm rate of 5% over all figures together.
-        slack: see above.
-        known: how many rows decoders learnt from, how many were looked up, and on how many decoders were chosen.
-        judged: rows of each kind that were judged.
-        matched: the share of judged rows whose embedding is that of some known row.
-        fingerprints: the share whose embedding is that of at most four known rows.
-        equal: of pairs of rows that are equal in all columns, the share with equal embeddings; None without such pairs.
-        notes: what was left out, and why.
     """
 
-    findings: tuple[Finding, ...]
-    worst: float
-    sure: float
-    slack: float
+    findings: tuple[Finding, ...]  # the figures, largest upper end first
+    worst: float  # the largest upper end of those that count, or `sure` where that is higher
+    sure: float  # that much is read of something, with a false-alarm rate of 5% over all figures together
+    slack: float  # see above
+    # how many rows decoders learnt from, how many were looked up, and on how many decoders were chosen
     known: dict[str, int]
-    judged: dict[str, int]
-    matched: float
-    fingerprints: float
+    judged: dict[str, int]  # rows of each kind that were judged
+    matched: float  # the share of judged rows whose embedding is that of some known row
+    fingerprints: float  # the share whose embedding is that of at most four known rows
+    # of pairs of rows that are equal in all columns, the share with equal embeddings; None without such pairs
     equal: float | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what was left out, and why
 
     def holds(self, limit: float) -> bool:
         """Whether nothing is read beyond a limit from 0 to 1."""

@@ -1,9 +1,8 @@
 """What Gaussian noise behind a smooth bottom hides of numbers from every unbiased decoder: a bound by Cramer and Rao.
 
 The Fisher information of a row's numbers in its noised embedding is J'J / scale^2, J being the bottom's slope (Hannun,
-Guo and van der Maaten 2021). Its trace over the number of columns is the dFIL of Maeng, Guo, Kariyappa and Suh (2023).
-A single column's entry is stronger: its inverse bounds the error of any unbiased decoder of that column, even of one
-that knows all other columns of the row, categories included.
+Guo and van der Maaten 2021); its mean diagonal is the dFIL of Maeng, Guo, Kariyappa and Suh (2023). The inverse of a
+single column's entry bounds the error of any unbiased decoder of it, even of one that knows all other columns.
 """
 
 from __future__ import annotations
@@ -38,12 +37,8 @@ def fisher_bound(
 ) -> FisherBound:
     """The bound for a bottom whose embedding gets Gaussian noise before it is ranked and sent; ranks take nothing back.
 
-    Args:
-        bottom: a network, called with codes and numbers of rows and differentiable in the numbers.
-        inputs: rows; the first `rows` of them are looked at.
-        columns: the names of their columns.
-        scale: the noise's standard deviation, one for all or one for each number of the embedding.  (width,)
-        rows: how many to look at.
+    The bottom is called with codes and numbers of the first `rows` rows, and differentiable in the numbers; `scale` is
+    the noise's standard deviation, one for all or one for each number of the embedding.
     """
     if not isinstance(bottom, nn.Module):
         raise UsageError(

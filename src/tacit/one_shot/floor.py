@@ -6,7 +6,6 @@ Each is a bottom like a learner's. Which is best is decided on flipped labels, w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,7 @@ from tacit.one_shot.same_bits import in_blocks
 Floats = NDArray[np.float32]
 Arrays = dict[str, NDArray[Any]]
 
-FLOORS = ("pca", "waist", "clusters")
-"""Their names, which are those of the functions that make them."""
-
+FLOORS = ("pca", "waist", "clusters")  # their names, which are those of the functions that make them
 _FILE = "floor.safetensors"
 _LEARNT = 20_000  # rows that one is made from
 _JUDGED = 60_000  # rows that show its worth, and as many to learn it from
@@ -64,8 +61,16 @@ class Floor:
     def embed(self, inputs: Inputs, *, threads: int = 1) -> Floats:
         """The numbers of any rows.  (rows, width)"""
 
+        made = {key: torch.from_numpy(array) for key, array in self.arrays.items()}
+
         def embedded(categorical: Tensor, numeric: Tensor) -> Tensor:
-            return _MAPS[self.name](self.arrays, _flat(Inputs(categorical, numeric, ()), self.arrays))
+            x = _flat(Inputs(categorical, numeric, ()), self.arrays)
+            if self.name == "pca":
+                return x @ made["axes"]
+            if self.name == "clusters":
+                return torch.stack([_closest(x, centres) for centres in made["centres"]], dim=1).float()
+            hidden = functional.relu(functional.linear(x, made["0.weight"], made["0.bias"]))
+            return functional.linear(hidden, made["2.weight"], made["2.bias"])
 
         with using_threads(threads):
             return in_blocks(embedded, inputs.tensors).numpy()
@@ -128,14 +133,8 @@ def worth(z: NDArray[Any], sent: NDArray[Any], mechanism: Any, *, seed: int = 0,
     """How well flipped labels are told from an embedding, on rows that had no part in learning it: 0 nothing, 1 all.
 
     Of classes 2 AUC - 1 (the mean over classes, by how often they come), of numbers the share of the variance. Trees
-    answer, so that embeddings of any kind are compared alike. A coin limits it: 2 limit - 1 is the most.
-
-    Args:
-        z: the embedding of the first rows, ranked or not.  (rows, width)
-        sent: their labels as they were sent.  (rows,)
-        mechanism: how they were flipped.
-        seed: which rows are learnt from and judged.
-        cut: rows from this one on are judged and those before it learnt from; None draws a fifth.
+    answer, so that embeddings of any kind, ranked or not, are compared alike. A coin limits it: 2 limit - 1 is the
+    most. Rows from `cut` on are judged and those before it learnt from; None draws a fifth.
     """
     if len(z) != len(sent) or len(z) < 10:
         raise LabelsError(f"{len(z)} embeddings and {len(sent)} labels: pass one label for each row, ten or more")
@@ -196,23 +195,3 @@ def _axes(x: Tensor, width: int) -> Tensor:
 
 def _closest(x: Tensor, centres: Tensor) -> Tensor:
     return (centres.square().sum(1) - 2 * x @ centres.mT).argmin(1)
-
-
-def _principal(arrays: Arrays, x: Tensor) -> Tensor:
-    return x @ torch.from_numpy(arrays["axes"])
-
-
-def _through_waist(arrays: Arrays, x: Tensor) -> Tensor:
-    first, second = ([torch.from_numpy(arrays[f"{at}.{part}"]) for part in ("weight", "bias")] for at in (0, 2))
-    return functional.linear(functional.relu(functional.linear(x, *first)), *second)
-
-
-def _grouped(arrays: Arrays, x: Tensor) -> Tensor:
-    return torch.stack([_closest(x, centres) for centres in torch.from_numpy(arrays["centres"])], dim=1).float()
-
-
-_MAPS: dict[str, Callable[[Arrays, Tensor], Tensor]] = {
-    "pca": _principal,
-    "waist": _through_waist,
-    "clusters": _grouped,
-}

@@ -1,7 +1,6 @@
-"""What an embedding adds for somebody who knows all other columns of a row.
+"""What an embedding adds for somebody who knows all other columns of a row, without which a sum of two tells nothing.
 
-A sum of two columns tells nothing about one of them until the other is known. So one network learns to fill in hidden
-columns from all others, with the embedding and without it; what counts is the difference on the same rows.
+One network learns to fill in hidden columns from all others, with the embedding and without it.
 """
 
 from __future__ import annotations
@@ -30,13 +29,7 @@ _HIDDEN = 0.1  # of the columns of a row it learns from, besides one
 
 
 def given(
-    level: Bins,
-    questions: Questions,
-    fit: Rows,
-    asked: Rows,
-    *,
-    seed: int,
-    told: Callable[[int, int], None] = lambda *_: None,
+    level: Bins, questions: Questions, fit: Rows, asked: Rows, *, seed: int, told: Callable[[int, int], None]
 ) -> dict[str, tuple[Floats, Floats]]:
     """Beliefs of each decoder about each column from all others, with and without the embedding.
 
@@ -109,10 +102,8 @@ def _filled_in(model: Bag, view: _View, questions: Questions, z: Tensor) -> Floa
 class _View:
     """Rows as the network sees them: embedding, categories and numbers as levels, then embedding and numbers plain.
 
-    Attributes:
-        count: the number of columns by name; the embedding is one more.
-        owner: for each number that the network sees, the column that it is of.
-        blank: what stands there if that is hidden.
+    There are `count` columns by name, and the embedding is one more. `owner` says of each number which of them it is
+    of, and `blank` what stands there if that is hidden.
     """
 
     def __init__(self, level: Bins, questions: Questions, fit: Rows) -> None:

@@ -1,8 +1,7 @@
 """Groups of rows that are alike, made without any label, and what sums over them tell about each row.
 
-For labels that are sent as sums: a partition cuts the rows in two again and again, each time at the middle of another
-direction, until a group has about as many rows as were agreed on. Several partitions cut in other directions. Groups
-that nobody sees are all of one size.
+A partition cuts the rows in two again and again, each time at the middle of another direction, until a group has about
+as many rows as were agreed on; groups that nobody sees have exactly as many.
 """
 
 from __future__ import annotations
@@ -31,16 +30,10 @@ class Averages:
 def partitions(
     inputs: Inputs, size: int, count: int, *, seed: int, taking_part: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int64]:
-    """The number of each row's group in each of some partitions.  (rows, count)
+    """The number of each row's group, of about so many rows, in each of some partitions.  (rows, count)
 
-    Args:
-        inputs: the rows.
-        size: of a group, about.
-        count: of partitions.
-        seed: of the directions.
-        taking_part: for groups that are hidden: which rows are in each partition; then all groups have exactly this
-            size. Fewer rows than that are left over, drawn by lot, and have -1 as have those that take no part.
-            (rows, count)
+    `taking_part` says for groups that are hidden which rows are in each partition (rows, count); then all groups have
+    exactly this size. Fewer rows than that are left over, drawn by lot, and have -1 as have those that take no part.
     """
     z, draw = _space_of(inputs, seed), np.random.default_rng(seed)
     found = np.full((len(z), count), -1, np.int64)
@@ -85,18 +78,13 @@ def _in_order(z: NDArray[np.float32], rows: NDArray[np.intp], draw: np.random.Ge
     """Rows in their order along a direction; of three directions that along which they differ most."""
     directions = draw.normal(size=(z.shape[1], 3)).astype(np.float32) ** 3  # near to single axes
     along = z[rows] @ (directions / np.linalg.norm(directions, axis=0))
-    ordered: NDArray[np.intp] = rows[np.argsort(along[:, along.var(axis=0).argmax()], kind="stable")]
-    return ordered
+    return np.asarray(rows[np.argsort(along[:, along.var(axis=0).argmax()], kind="stable")])
 
 
 def averages(groups: NDArray[np.int64], answers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """For each row the mean, over all partitions, of its groups' averages; of all groups where it was left over.
+    """For each row the mean, over all partitions, of its groups' averages; of all groups where it was left over (-1).
 
     Groups are of one size, or nearly so: all averages have the same variance, and their plain mean the least.
-
-    Args:
-        groups: as they were asked for; -1 for a row that was left over.  (rows, partitions)
-        answers: the noisy sum of each group, for each partition.
     """
     found: NDArray[np.float64] = np.zeros(len(groups))
     for partition, sums in zip(groups.T, answers, strict=True):

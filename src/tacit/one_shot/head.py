@@ -1,16 +1,16 @@
 """The private head: any model of the label party's, on true labels, its own columns and the embedding. Nothing leaves.
 
-`codes=None` fits the fallback, which has no embedding: it tells what the other side is worth, and scores rows that have
-no partner.
+`codes=None` fits the fallback, which tells what the other side is worth, and scores rows that have no partner.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +26,7 @@ from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._network import Fitting, Scorer, TableTrunk, fit_scorer, same_draws, scores_of, units_of
 from tacit.one_shot._rows import Progress, Target, fresh, matrix, save_own, softmax, true_target, unordered
 
-HEADS = ("trees", "network")
-"""The heads that have a name; anything else is an object or a factory of the user's."""
-
+HEADS = ("trees", "network")  # the heads that have a name; anything else is an object or a factory of the user's
 FILE = "head.json"
 _WEIGHTS = "network.safetensors"
 _GROWTH = Growth(
@@ -64,26 +62,31 @@ class Shape:
             raise TensorError(f"the head was fitted for {self}, not for {Shape.of(codes, own, self.classes)}")
 
 
-class Head(Protocol):
+Codes = NDArray[np.uint8] | None  # the embedding in ranks; None for the fallback (rows, width)
+
+
+@dataclass(frozen=True)
+class Head(ABC):
     """A fitted head."""
 
-    @property
-    def shape(self) -> Shape:
-        """What it is for."""
-        ...
+    shape: Shape  # what it is for
 
-    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
+    def predict(self, codes: Codes, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
         """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
-        ...
+        self.shape.check(codes, own)
+        return self._predicted(codes, own, threads)
 
+    @abstractmethod
+    def _predicted(self, codes: Codes, own: Inputs | None, threads: int) -> NDArray[np.float64]: ...
+
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write it to a folder, without pickle."""
-        ...
 
 
 def fit_head(
     kind: Any,
-    codes: NDArray[np.uint8] | None,
+    codes: Codes,
     own: Inputs | None,
     labels: NDArray[Any],
     *,
@@ -93,20 +96,14 @@ def fit_head(
     threads: int = 1,
     progress: Progress = lambda *_: None,
 ) -> Head:
-    """Fit a head on the training rows' true labels; it validates in private and shows nothing.
+    """Fit a head on the first `train` rows' true labels; it validates in private and shows nothing.
 
     Args:
         kind: "trees", "network", an object with `fit` and `predict_proba` (`predict` for numbers), a factory of such
             objects, or an `nn.Module` that makes hidden units of rows: of numbers and ranks, or, where own columns have
             categories, of their codes and of these. It is copied.
-        codes: the embedding in ranks; None for the fallback.  (rows, width)
-        own: the label party's own columns, or None.
         labels: classes from 0 on, -1 where there is none; numbers, NaN where there is none.  (rows,) or (train,)
         classes: how many there are; None for numbers.
-        train: how many of the first rows are for training; None for as many as there are labels.
-        seed: what is drawn.
-        threads: how many may be used.
-        progress: is told how far fitting is.
     """
     if classes is not None:
         count("classes", classes, low=2)
@@ -126,11 +123,13 @@ def fit_head(
         ours, places = kind == "network", torch.from_numpy(known)
         tensors = [tensor[places] for tensor in _tensors(codes, own, ours)]
         sizes = () if own is None else own.cardinalities
-
-        def trunk() -> nn.Module:
-            return TableTrunk(sizes, tensors[1].shape[1], layers=2) if ours else fresh(kind)
-
-        return NetworkHead.fit(shape, tensors, target, trunk, seed=seed, threads=threads, progress=progress)
+        with same_draws(seed, threads):
+            trunk = TableTrunk(sizes, tensors[1].shape[1], layers=2) if ours else fresh(kind)
+            net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
+            fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress)
+        numbers = classes is None
+        shift, scale = (float(target.values.mean()), float(target.values.std()) or 1.0) if numbers else (0.0, 1.0)
+        return NetworkHead(shape, net, shift, scale)
     if isinstance(kind, str):
         raise UsageError(f"there is no head {kind!r}; there are: {', '.join(HEADS)}, or pass an object or a factory")
     return _fit_own(kind, shape, matrix(own, codes)[known], target)
@@ -152,15 +151,12 @@ def load_head(folder: Path) -> Head:
 
 
 @dataclass(frozen=True)
-class TreesHead:
+class TreesHead(Head):
     """Boosted trees."""
 
-    shape: Shape  # what it is for
     forest: Forest  # the trees of all folds
 
-    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
-        """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
-        self.shape.check(codes, own)
+    def _predicted(self, codes: Codes, own: Inputs | None, threads: int) -> NDArray[np.float64]:
         return _linked(self.forest.scores(matrix(own, codes), threads), self.shape)
 
     def save(self, folder: Path) -> None:
@@ -170,38 +166,14 @@ class TreesHead:
 
 
 @dataclass(frozen=True)
-class NetworkHead:
+class NetworkHead(Head):
     """A small network."""
 
-    shape: Shape  # what it is for
     net: Scorer  # rows to scores
     shift: float = 0.0  # what is added to a score of numbers
     scale: float = 1.0  # what it is multiplied with before
 
-    @classmethod
-    def fit(
-        cls,
-        shape: Shape,
-        tensors: Sequence[Tensor],
-        target: Target,
-        made: Callable[[], nn.Module],
-        *,
-        seed: int,
-        threads: int,
-        progress: Progress,
-    ) -> NetworkHead:
-        """A network around a trunk that is made here, fitted on rows whose labels are known."""
-        values, numbers = target.values, target.classes is None
-        shift, scale = (float(values.mean()), float(values.std()) or 1.0) if numbers else (0.0, 1.0)
-        with same_draws(seed, threads):
-            trunk = made()
-            net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
-            fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress)
-        return cls(shape, net, shift, scale)
-
-    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
-        """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
-        self.shape.check(codes, own)
+    def _predicted(self, codes: Codes, own: Inputs | None, threads: int) -> NDArray[np.float64]:
         scores = scores_of(self.net, _tensors(codes, own, isinstance(self.net.trunk, TableTrunk)))
         return _linked(scores * self.scale + self.shift, self.shape)
 
@@ -225,7 +197,7 @@ class NetworkHead:
             raise DataError(f"{folder} holds no network ({error}): fit again") from None
 
 
-def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None, ours: bool) -> list[Tensor]:
+def _tensors(codes: Codes, own: Inputs | None, ours: bool) -> list[Tensor]:
     """Own codes, and own numbers with ranks from -2 to 2 beside them; a user's module gets codes if there are any."""
     rows = len(own) if own is not None else 0 if codes is None else len(codes)
     categorical = torch.zeros(rows, 0, dtype=torch.int64) if own is None else own.categorical
@@ -236,16 +208,13 @@ def _tensors(codes: NDArray[np.uint8] | None, own: Inputs | None, ours: bool) ->
 
 
 @dataclass(frozen=True)
-class OwnHead:
+class OwnHead(Head):
     """An object of the user's with `predict_proba`, or `predict` for numbers."""
 
-    shape: Shape  # what it is for
     model: Any  # the fitted object; it gets codes of categories, numbers and ranks side by side
     present: tuple[int, ...]  # the classes that it saw
 
-    def predict(self, codes: NDArray[np.uint8] | None, own: Inputs | None, *, threads: int = 1) -> NDArray[np.float64]:
-        """Probabilities (rows,) of class 1, (rows, K) of K classes, or numbers (rows,)."""
-        self.shape.check(codes, own)
+    def _predicted(self, codes: Codes, own: Inputs | None, threads: int) -> NDArray[np.float64]:
         table = matrix(own, codes)
         if self.shape.classes is None:
             return np.asarray(self.model.predict(table), dtype=np.float64)

@@ -18,8 +18,6 @@ from tacit.hidden_sums.messages import Agreement
 from tacit.one_shot.exchange import Asking
 from tacit.one_shot.sums import Sums
 
-__all__ = ["agreement", "bits_shown", "check_enough_rows", "hidden_answers", "noise_of"]
-
 Leaving = Callable[[NDArray[np.int64], bytes, int], None]
 
 _ODD = 8.0  # deviations between the totals of two partitions before a label party's word is doubted
@@ -28,12 +26,8 @@ _ODD = 8.0  # deviations between the totals of two partitions before a label par
 def agreement(mechanism: Sums, contract: str, run: str, rows: int, *, units: bool = False) -> Agreement:
     """What keys, proofs and noise are bound to.
 
-    Args:
-        mechanism: the label party's, as both sides know it.
-        contract: its digest.
-        run: of this contract over this alignment, and with whom: other feature parties have other keys.
-        rows: that are trained on.
-        units: whether several of them may belong to one unit.
+    `contract` is its digest; `run` is of this contract over this alignment, and with whom: other feature parties have
+    other keys.
     """
     return Agreement(
         contract=contract, run=run, mechanism=json.dumps(mechanism.parameters(), sort_keys=True), rows=rows,
@@ -62,12 +56,8 @@ def hidden_answers(
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
     """Groups and their sums of labels with noise, for each partition, from a label party that sees no groups.
 
-    Args:
-        asking: the conversation with it.
-        side: of the feature party, for the label party's mechanism.
-        grouped: makes groups of the rows that take part in each partition, as `partitions` does.
-        leaving: told before each batch leaves: the groups, a digest of the labels that are shuffled, and how many bytes
-            all batches have.
+    `grouped` makes groups of the rows that take part in each partition, as `partitions` does; `leaving` is told before
+    each batch leaves: the groups, a digest of the labels that are shuffled, and how many bytes all batches have.
     """
     sent = asking.ask(Message(0, "ciphertexts", torch.empty(0, dtype=torch.uint8), b""), "ciphertexts")
     if not isinstance(asking.mechanism, Sums):

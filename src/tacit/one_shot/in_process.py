@@ -1,7 +1,6 @@
 """One-shot training in one process: the same coins, learners, decoders and heads as between two companies.
 
-`tacit.one_shot(...)` is this module's `one_shot`. Rows are aligned already; nothing leaves the process, so that what
-each side would send and what could be read of it is seen before anybody sends anything.
+What each side would send, and what could be read of it, is seen before anybody sends anything.
 """
 
 from __future__ import annotations
@@ -44,39 +43,24 @@ _WIDE = 100  # characters of a line of a result
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What both sides have when it is over; `print` shows it on one screen.
+    """What both sides have when it is over; `print` shows it on one screen."""
 
-    Attributes:
-        certificate: the label party's: what was sent of its labels, and the bound.
-        audit: the feature party's: what decoders read of its embedding; None where they were not asked to.
-        figures: on the test rows, with the feature party's embedding.
-        alone: the same of the model without it, which also scores rows that have no partner.
-        scores: of all rows, in the order they were given: the probability of class 1, of all classes, or numbers.
-        codes: the embedding as it was sent, in the same order.  (rows, width)
-        sent: of the training rows' labels; -1 for test rows.  (rows,)
-        test: the numbers of the test rows.
-        released: the embedding in its form: what was tried, and what was sent instead of what was learnt, if so.
-        head: the private model.
-        fallback: the one without the feature party.
-        readers: how features and own columns are read.
-        withheld: columns that the bottom never sees.
-        secret: keys coins and noise.
-    """
-
-    certificate: Certificate
+    certificate: Certificate  # the label party's: what was sent of its labels, and the bound
+    # the feature party's: what decoders read of its embedding; None where they were not asked to
     audit: ReleaseAudit | None
-    figures: dict[str, float]
-    alone: dict[str, float]
+    figures: dict[str, float]  # on the test rows, with the feature party's embedding
+    alone: dict[str, float]  # the same of the model without it, which also scores rows that have no partner
+    # of all rows, in the order they were given: the probability of class 1, of all classes, or numbers
     scores: NDArray[np.float64]
-    codes: NDArray[np.uint8]
-    sent: NDArray[np.int64]
-    test: NDArray[np.intp]
-    released: Released
-    head: Head
-    fallback: Head
-    readers: tuple[Reader, Reader | None]
-    withheld: tuple[str, ...]
-    secret: bytes
+    codes: NDArray[np.uint8]  # the embedding as it was sent, in the same order. (rows, width)
+    sent: NDArray[np.int64]  # of the training rows' labels; -1 for test rows. (rows,)
+    test: NDArray[np.intp]  # the numbers of the test rows
+    released: Released  # the embedding in its form: what was tried, and what was sent instead of what was learnt, if so
+    head: Head  # the private model
+    fallback: Head  # the one without the feature party
+    readers: tuple[Reader, Reader | None]  # how features and own columns are read
+    withheld: tuple[str, ...]  # columns that the bottom never sees
+    secret: bytes  # keys coins and noise
 
     @property
     def bottom(self) -> Any:
@@ -195,7 +179,7 @@ def one_shot(
     released = release(bottom, Form(width, ranks, noise), home)
     if floor:
         released = above_floor(released, made, sent, mechanism, home)
-    return _fitted(table, released, sent, certificate, head, seed, threads, tell, tuple(withheld), key)
+    return _fitted(table, home, released, sent, certificate, head, tuple(withheld))
 
 
 # --- what is given ---------------------------------------------------------------------------------------------------
@@ -292,16 +276,7 @@ def _sent(table: _Table, mechanism: Flipping, secret: bytes) -> tuple[NDArray[An
 
 
 def _fitted(
-    table: _Table,
-    released: Released,
-    sent: NDArray[Any],
-    certificate: Certificate,
-    head: Any,
-    seed: int,
-    threads: int,
-    tell: Progress,
-    withheld: tuple[str, ...],
-    secret: bytes,
+    table: _Table, home: Home, released: Released, sent: NDArray[Any], certified: Certificate, head: Any, withheld: Any
 ) -> Result:
     """The private models, and everything in the order in which rows were given."""
     target, test = table.target, slice(table.train, len(table.order))
@@ -310,21 +285,21 @@ def _fitted(
         what = "fitting the model" if codes is not None else "fitting it without the features"
 
         def told(_: str, done: int, total: int, what: str = what) -> None:
-            tell(what, done, total)
+            home.progress(what, done, total)
 
         fitted = fit_head(
-            kind, codes, table.own, target.values, classes=target.classes or None, train=table.train, seed=seed,
-            threads=threads, progress=told,
+            kind, codes, table.own, target.values, classes=target.classes or None, train=table.train, seed=home.seed,
+            threads=home.threads, progress=told,
         )  # fmt: skip
         heads.append(fitted)
-        scores.append(fitted.predict(codes, table.own, threads=threads))
+        scores.append(fitted.predict(codes, table.own, threads=home.threads))
     back = np.argsort(table.order)
     whole = np.full(len(table.order), -1, np.int64)
     whole[table.order[: table.train]] = sent
     return Result(
-        certificate, released.audit, figures(target, test, scores[0][test]), figures(target, test, scores[1][test]),
+        certified, released.audit, figures(target, test, scores[0][test]), figures(target, test, scores[1][test]),
         scores[0][back], released.codes[back], whole, np.sort(table.order[test]), released, heads[0], heads[1],
-        table.readers, withheld, secret,
+        table.readers, withheld, home.secret,
     )  # fmt: skip
 
 

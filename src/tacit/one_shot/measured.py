@@ -52,20 +52,13 @@ class Area:
 def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[np.int64]) -> Area | None:
     """How well what was sent tells labels apart: the two classes, or the two most frequent, or both ends of numbers.
 
-    Args:
-        mechanism: that flipped them.
-        sent: what it gave.
-        labels: as they are, classes or cells; -1 where there is none.
-
-    Returns:
-        The AUC; None where there are too few rows of either kind. No mixture of labels can be told apart better than
-        the two that are told apart best, so the certified AUC bounds it.
+    None where there are too few rows of either kind. No mixture of labels can be told apart better than the two that
+    are told apart best, so the certified AUC bounds it.
     """
     known = labels[labels >= 0]
     if isinstance(mechanism, NumberFlips):
         low, high = np.quantile(known, [_TAIL, 1 - _TAIL]) if len(known) else (0.0, 0.0)
-        kinds = (labels >= 0) & (labels <= low), (labels >= high) & (labels > low)
-        return _area(sent.astype(np.float64), *kinds)
+        return _area(sent.astype(np.float64), (labels >= 0) & (labels <= low), (labels >= high) & (labels > low))
     one, other = _most_frequent(labels, mechanism.classes)
     return _area(_leaning(sent, one, other), labels == one, labels == other)
 

@@ -13,11 +13,10 @@ from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.numbers import NumberFlips, number_flips
 from tacit.one_shot.sums import Sums, sums
 
+# what sends something of each label. Two limits of one `series` are nested, and cost what the weaker of them costs
 Flipping = Flips | NumberFlips
-"""What sends something of each label. Two limits of one `series` are nested, and cost what the weaker of them costs."""
 
-Mechanism = Flipping | Sums
-"""Any of them."""
+Mechanism = Flipping | Sums  # any of them
 
 _WHOLE = 2.0**64
 
@@ -39,16 +38,19 @@ def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None
     if exchange.labels != "flips":
         if limit is None:
             raise UsageError("sums take a limit: set it, as 0.6")
-        span = exchange.cells - 1 if exchange.target == "number" else 1
         return sums(
             limit, odds=odds, delta=None if odds is None else delta, groups=exchange.group_size,
-            partitions=exchange.partitions, span=span, hidden=exchange.labels == "hidden_sums",
+            partitions=exchange.partitions, span=_span(exchange), hidden=exchange.labels == "hidden_sums",
         )  # fmt: skip
     if exchange.target == "number":
         assert exchange.low is not None  # the contract was checked
         assert exchange.high is not None
         return number_flips(limit, odds, low=exchange.low, high=exchange.high, cells=exchange.cells)
     return flips(limit, odds, classes=exchange.classes, rare=exchange.rare)
+
+
+def _span(exchange: Exchange) -> int:
+    return exchange.cells - 1 if exchange.target == "number" else 1
 
 
 def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
@@ -60,12 +62,12 @@ def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
         said = ("flips", mechanism.low, mechanism.high, mechanism.cells)
     else:
         said = ("flips", mechanism.classes)
-    number = exchange.target == "number"
     if exchange.labels != "flips":
-        span = exchange.cells - 1 if number else 1
-        agreed: tuple[Any, ...] = (exchange.labels, exchange.group_size, exchange.partitions, 2, span)
+        agreed: tuple[Any, ...] = (exchange.labels, exchange.group_size, exchange.partitions, 2, _span(exchange))
+    elif exchange.target == "number":
+        agreed = ("flips", exchange.low, exchange.high, exchange.cells)
     else:
-        agreed = ("flips", exchange.low, exchange.high, exchange.cells) if number else ("flips", exchange.classes)
+        agreed = ("flips", exchange.classes)
     if said != agreed:
         raise ProtocolError(f"the label party's mechanism is {said}, where the contract says {agreed}")
     if isinstance(mechanism, NumberFlips) and outcomes(mechanism) > mechanism.cells:

@@ -29,8 +29,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from tacit.errors import LabelsError, ProtocolError, UsageError
-from tacit.one_shot._checked import MAX_ODDS, WHOLE, check_parameters, limit_of, odds_of, word_of
-from tacit.one_shot.flips import RARE, Flips, flips
+from tacit.one_shot.flips import MAX_ODDS, RARE, WHOLE, Flips, check_parameters, flips, limit_of, odds_of, word_of
 from tacit.one_shot.loss import Loss
 
 MAX_CELLS = 64
@@ -43,21 +42,14 @@ _TINY = 1e-5  # an output that is less likely than this for all cells is left ou
 
 @dataclass(frozen=True)
 class NumberFlips:
-    """A randomizer of numbers; made by `number_flips`, or read from a peer by `NumberFlips.read`.
+    """A randomizer of numbers; made by `number_flips`, or read from a peer by `NumberFlips.read`."""
 
-    Attributes:
-        low: the lower end of the public range; what is below counts as this.
-        high: its upper end.
-        outputs: the number that each output stands for, rising; they reach beyond the range.
-        table: for each cell, how likely each output is sent, in parts of 2**64.
-        prior: how likely each cell is in public, in parts of 2**64; a row without a label is sent as if its cell had
-            been drawn from it.
-    """
-
-    low: float
-    high: float
-    outputs: tuple[float, ...]
-    table: tuple[tuple[int, ...], ...]
+    low: float  # the lower end of the public range; what is below counts as this
+    high: float  # its upper end
+    outputs: tuple[float, ...]  # the number that each output stands for, rising; they reach beyond the range
+    table: tuple[tuple[int, ...], ...]  # for each cell, how likely each output is sent, in parts of 2**64
+    # how likely each cell is in public, in parts of 2**64; a row without a label is sent as if its cell had been drawn
+    # from it
     prior: tuple[int, ...]
 
     @property
@@ -87,11 +79,6 @@ class NumberFlips:
     def odds(self) -> float:
         """The largest factor by which what is sent changes the odds of any two cells; not below it."""
         return self._loss.odds()
-
-    @property
-    def epsilon(self) -> float:
-        """The logarithm of the odds, not below it."""
-        return math.nextafter(math.log(self.odds), math.inf) + 2.0**-52
 
     @property
     def series(self) -> str:
@@ -126,8 +113,7 @@ class NumberFlips:
         sent = np.asarray(sent)
         if not np.issubdtype(sent.dtype, np.integer) or ((sent < 0) | (sent >= len(self.outputs))).any():
             raise LabelsError(f"sent outputs are whole numbers from 0 to {len(self.outputs) - 1}")
-        found: NDArray[np.float64] = np.array(self.outputs)[sent]
-        return found
+        return np.asarray(np.array(self.outputs)[sent])
 
     def spread(self) -> float:
         """The standard deviation of what is sent around a cell's number, over the prior."""
@@ -147,8 +133,7 @@ class NumberFlips:
     def read(cls, parameters: Mapping[str, Any]) -> NumberFlips:
         """What `parameters` gave, from somebody who may send anything.
 
-        Raises:
-            ProtocolError: it is no randomizer, one whose odds are over 20, or one that is not right on average.
+        A `ProtocolError`: no randomizer, one whose odds are over 20, or one that is not right on average.
         """
         check_parameters(parameters, _NAME, _VERSION, ("low", "high", "outputs", "table", "prior"))
         outputs = tuple(_float(text) for text in _listed(parameters["outputs"]))
@@ -159,7 +144,8 @@ class NumberFlips:
             raise ProtocolError("a randomizer's range and its outputs rise")
         if found.loss().most is None or found.odds > MAX_ODDS:
             raise ProtocolError(f"a randomizer whose odds are {found.odds:.4g}: at most {MAX_ODDS} are possible")
-        if not np.allclose(_means(table, outputs), found.grid, rtol=0, atol=1e-6 * (outputs[-1] - outputs[0])):
+        means = np.array(table, float) / WHOLE @ np.array(outputs)
+        if not np.allclose(means, found.grid, rtol=0, atol=1e-6 * (outputs[-1] - outputs[0])):
             raise ProtocolError("a randomizer whose outputs are not right on average")
         return found
 
@@ -301,13 +287,7 @@ def _weights(prior: Sequence[float] | None, cells: int) -> NDArray[np.float64]:
     weights = np.ones(cells) if prior is None else np.asarray(prior, np.float64)
     if weights.shape != (cells,) or not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
         raise UsageError(f"number_flips: the prior is one weight for each of {cells} cells, none below 0")
-    shares: NDArray[np.float64] = weights / weights.sum()
-    return shares
-
-
-def _means(table: Sequence[Sequence[int]], outputs: Sequence[float]) -> NDArray[np.float64]:
-    means: NDArray[np.float64] = np.array(table, float) / WHOLE @ np.array(outputs)
-    return means
+    return np.asarray(weights / weights.sum())
 
 
 def _listed(value: Any, size: int | None = None) -> list[Any]:

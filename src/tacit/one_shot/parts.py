@@ -1,7 +1,6 @@
 """The parts of a run at home: each is made once, and is whole on the disk or not there at all.
 
-A kill at any moment leaves the parts that are done; the one that was being made is made again, from the same seeds, and
-comes out the same.
+A kill leaves the parts that are done; the one that was being made is made again, from the same seeds.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,20 +47,16 @@ def discard(path: Path) -> None:
         sync_folder(path.parent)
 
 
-def store(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file anew, for its owner alone, and return when it is on the disk: it is whole or it is the old one."""
-    make_folder(path.parent)
-    replaced(path, write)
-
-
 def store_array(path: Path, values: NDArray[Any]) -> None:
-    """Write an array."""
-    store(path, lambda file: np.save(file, values))
+    """Write an array anew, for its owner alone, and return when it is on the disk: it is whole or it is the old one."""
+    make_folder(path.parent)
+    replaced(path, lambda file: np.save(file, values))
 
 
 def store_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object."""
-    store(path, lambda file: file.write(json.dumps(value, indent=2).encode() + b"\n"))
+    """Write a JSON object, likewise."""
+    make_folder(path.parent)
+    replaced(path, lambda file: file.write(json.dumps(value, indent=2).encode() + b"\n"))
 
 
 def guard(path: Path, facts: Mapping[str, str]) -> None:

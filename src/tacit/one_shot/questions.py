@@ -1,9 +1,8 @@
 """What an attacker may want to know of a row, as one table of answers, and how well it was answered.
 
-A question is a column's number (how much of its variance is read) or one that is answered by yes or no: is the number
-among the lowest or highest twentieth, or in a band between them, is the code this category, is the number or code among
-those that the embedding tells from the others. All questions of all columns lie side by side, so that one decoder
-answers them together and one pass judges them.
+A question is a column's number (how much of its variance is read), or: is the number among the lowest or highest
+twentieth, or in a band between them, is the code this category, is either among those that the embedding tells from the
+others. One decoder answers all of them together, and one pass judges them.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot.told_apart import Embedded, runs, steps, told_apart
 
+# the share of the rows that a column's lowest and its highest numbers are, ties aside; more where rows are few
 TAIL = 0.05
-"""The share of the rows that a column's lowest and its highest numbers are, ties aside; more where rows are few."""
 
+# a category, tail or set with fewer rows among those judged has an interval too wide to be held against a limit
 LEAST = 200
-"""A category, tail or set with fewer rows among those judged has an interval too wide to be held against a limit."""
-
 _MARGIN = 1.3  # on rows that a question needs, because those judged are drawn at random
 _SURE = 10  # unknown rows from which on a rare category is asked for by itself
 _MOST = 600  # categories that are asked for one by one; above that, rare ones are pooled earlier
@@ -33,10 +31,13 @@ _EACH = 4  # bands of a column at most, and sets
 _SMALL, _GIVEN = 0.01, 0.005  # the share of the rows that a set is at least; and one that is given away
 _REPEATED = 0.95  # correlation of the answers to two questions from which on one of them is enough
 _BLOCK = 16  # questions judged at once
+_PARTS = 16  # in which rows that may be of a rare category are looked through
+OUTLYING = 0.05  # the share of the judged rows that count as outlying: those least likely, were columns independent
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Codes = NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -63,23 +64,11 @@ class Questions:
 
     @classmethod
     def of(
-        cls,
-        inputs: Inputs,
-        columns: Columns,
-        known: Rows,
-        judged: int,
-        unknown: int = 0,
-        z: NDArray[np.generic] | None = None,
+        cls, inputs: Inputs, columns: Columns, known: Rows, judged: int, unknown: int = 0, z: Codes | None = None
     ) -> Questions:
-        """The questions that known rows, and their embedding z, suggest, and that unknown rows can answer.
+        """The questions that known rows, and the embedding z of all rows, suggest, and that unknown rows can answer.
 
-        Args:
-            inputs: all rows.
-            columns: their names.
-            known: rows that the attacker knows.
-            judged: how many rows are judged.
-            unknown: how many could be, where a category is rare.
-            z: the embedding of all rows.  (rows, width)
+        So many rows are judged, and where a category is rare so many unknown ones could be.
         """
         numeric = (*columns.numeric, *columns.flagged)
         if len(numeric) != inputs.numeric.shape[1] or len(columns.categorical) != inputs.categorical.shape[1]:
@@ -130,7 +119,8 @@ class Questions:
             out[:, place] = x[:, column] >= edge if above else x[:, column] <= edge
         start = len(self.numbers) + len(self.tails)
         for place, (column, code) in enumerate(self.categories, start):
-            out[:, place] = codes[:, column] == code if code >= 0 else ~np.isin(codes[:, column], self.asked(column))
+            here = codes[:, column]
+            out[:, place] = here == code if code >= 0 else ~np.isin(here, list(self.asked(column)))
         edges = {each.column: each.edges for each in self.sets}
         where = {
             column: codes[:, column - x.shape[1]] if of_steps is None else np.searchsorted(of_steps, x[:, column])
@@ -140,14 +130,10 @@ class Questions:
             out[:, place] = each.members[where[each.column]]
         return out
 
-    def asked(self, column: int) -> list[int]:
-        """The codes of a categorical column that are asked for one by one."""
-        return [code for place, code in self.categories if place == column and code >= 0]
-
-    def places(self, column: int) -> list[int]:
-        """Where the answers about these codes stand."""
-        start = len(self.numbers) + len(self.tails)
-        return [start + at for at, (place, code) in enumerate(self.categories) if place == column and code >= 0]
+    def asked(self, column: int) -> dict[int, int]:
+        """The codes of a categorical column that are asked for one by one, and where the answers about each stand."""
+        places = enumerate(self.categories, len(self.numbers) + len(self.tails))
+        return {code: at for at, (place, code) in places if place == column and code >= 0}
 
     def said(self, place: int) -> tuple[str, str]:
         """The column's name and what is asked about it."""
@@ -196,12 +182,7 @@ def _asked(count: NDArray[np.intp], least: int) -> list[int]:
 def _sets(asked: Questions, known: Rows, embedded: Embedded | None, share: float, enough: float) -> Iterator[Set]:
     """Bands between the tails of each number, and what an embedding tells apart of each column, but for near repeats.
 
-    Args:
-        asked: all other questions.
-        known: rows that the attacker knows.
-        embedded: their embedding.
-        share: of the rows that a tail is.
-        enough: the share that a set has, and leaves, at least.
+    A tail is the given share of the rows, and a set has, and leaves, `enough` of them at least.
     """
     inputs, most = asked.inputs, max(1, min(_EACH, _SETS // (2 * len(asked.names))))
     rows = round(enough * len(known)), max(2, round(_GIVEN * len(known)))
@@ -212,7 +193,12 @@ def _sets(asked: Questions, known: Rows, embedded: Embedded | None, share: float
             values = inputs.numeric.numpy()[known, column]
             edges = steps(values)
             codes, size, words = np.searchsorted(edges, values), len(edges) + 1, "values told apart"
-            bands = [Set(column, edges, *band) for band in _bands(codes, size, share, most)]
+            bands = [
+                Set(
+                    column, edges, members, f"between {low:.0%} and {high:.0%}"
+                )  # of the rows, from the lowest number on
+                for members, low, high in runs(np.bincount(codes, minlength=size), share, most)
+            ]
         else:
             codes, size, words = (
                 inputs.categorical.numpy()[known, place],
@@ -241,10 +227,54 @@ def _unit(answers: NDArray[np.generic]) -> Floats:
     return out / max(float(np.linalg.norm(out)), 1e-9)
 
 
-def _bands(codes: NDArray[np.intp], size: int, share: float, most: int) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """Bands of a number, and in words where they lie: between which shares of the rows, from the lowest number on."""
-    for members, low, high in runs(np.bincount(codes, minlength=size), share, most):
-        yield members, f"between {low:.0%} and {high:.0%}"
+# --- of which rows ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which rows are what. None is two of these, but for those that are fitted: they are looked up as well."""
+
+    fit: Rows
+    looked_up: Rows
+    check: Rows
+    judged: Rows
+    spare: Rows
+    train: int
+
+    @classmethod
+    def of(cls, rows: int, train: int, known: float, seed: int, known_rows: int, judged_rows: int) -> Draw:
+        """Draw them: how many rows there are, how many of them are for training, the share known, and most of each."""
+        order = np.random.default_rng(seed).permutation(rows)
+        mine, hidden = np.split(order, [round(known * rows)])
+        check, rest = np.split(mine, [min(known_rows, len(mine)) // 5])
+        judged, spare = np.split(hidden, [min(judged_rows, len(hidden))])
+        return cls(rest[: known_rows - len(check)], rest, check, judged, spare, train)
+
+    def rare(self, questions: Questions) -> Rows:
+        """Of the unknown rows that are not judged, those of categories that few judged rows are of, rarest first."""
+        members = questions.answers(self.judged).sum(0)
+        members[: len(questions.numbers) + len(questions.tails)] = LEAST  # only categories are rare
+        members[len(questions) - len(questions.sets) :] = LEAST
+        rare, found = np.flatnonzero(members < LEAST), members.copy()
+        rows, rarity = [self.spare[:0]], [members[:0]]
+        for part in np.array_split(self.spare, _PARTS):
+            yes = questions.answers(part)[:, rare] > 0.5
+            wanted = yes & (found[rare] + yes.cumsum(0) <= LEAST)
+            found[rare] += yes.sum(0)
+            rows.append(part[wanted.any(1)])
+            rarity.append(np.where(wanted, members[rare], LEAST)[wanted.any(1)].min(1, initial=LEAST))
+        order = np.concatenate(rarity).argsort(kind="stable")
+        return np.concatenate(rows)[order][: len(self.judged)]
+
+
+def outlying(inputs: Inputs, known: Rows, asked: Rows) -> NDArray[np.bool_]:
+    """The rows that are least likely if columns were independent, numbers normal and codes as frequent as they are."""
+    unlikely = np.square(inputs.numeric.numpy()[asked].astype(np.float64)).sum(1) / 2
+    codes = inputs.categorical.numpy()
+    for column, size in enumerate(inputs.cardinalities):
+        count = np.bincount(codes[known, column], minlength=size) + 1.0
+        unlikely -= np.log(count / count.sum())[codes[asked, column]]
+    return np.asarray(unlikely > np.quantile(unlikely, 1 - OUTLYING))
 
 
 # --- how well they were answered -------------------------------------------------------------------------------------
@@ -254,13 +284,8 @@ def areas(score: Floats, truth: Floats, before: Floats | None = None) -> tuple[N
     """2 AUC - 1 of each question of yes or no, and its standard error by DeLong, DeLong and Clarke-Pearson (1988).
 
     One made-up pair of each class widens it, so that ten rows in perfect order are not taken for certainty. Where there
-    are scores of the same rows without the embedding, the figure is the difference of both, and its error that of
-    correlated curves. NaN where a class is lacking.
-
-    Args:
-        score: beliefs.  (rows, questions)
-        truth: 0 or 1.  (rows, questions)
-        before: beliefs of somebody who had not seen the embedding.  (rows, questions)
+    are scores of the same rows `before` the embedding was seen, the figure is the difference of both, and its error
+    that of correlated curves. NaN where a class is lacking. All are (rows, questions).
     """
     value, error = (np.full(score.shape[1], np.nan) for _ in range(2))
     for start in range(0, score.shape[1], _BLOCK):
@@ -316,11 +341,8 @@ def _delong(placed: Numbers, member: NDArray[np.bool_]) -> tuple[Numbers, Number
 def shares(belief: Floats, truth: Floats, mean: Numbers, before: Floats | None = None) -> tuple[Numbers, Numbers]:
     """The share of each column's variance that beliefs take away, and its standard error by the delta method.
 
-    Args:
-        belief: (rows, columns)
-        truth: (rows, columns)
-        mean: what is believed without any embedding: the mean of the known rows.  (columns,)
-        before: beliefs of somebody who had not seen the embedding; then the share is what the embedding adds.
+    `mean`, of the known rows, is believed without any embedding. With beliefs `before` it was seen, the share is what
+    the embedding adds. All others are (rows, columns).
     """
     y = truth.astype(np.float64)
     base = np.square(y - mean)

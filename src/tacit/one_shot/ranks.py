@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError, TensorError, UsageError
 
-MOST = 256
-"""The most ranks that a number may have: a rank is one byte."""
+MOST = 256  # the most ranks that a number may have: a rank is one byte
 
 
 @dataclass(frozen=True)
@@ -63,15 +62,6 @@ class Ranks:
             codes[:, place] = np.searchsorted(np.asarray(edges), z[:, place], side="right")
         return codes
 
-    def value(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """What stands for each rank: the mean of the training rows that have it."""
-        if codes.ndim != 2 or codes.shape[1] != self.width:
-            raise TensorError(f"codes must be of shape (rows, {self.width}), not {codes.shape}")
-        numbers = np.empty(codes.shape, dtype=np.float32)
-        for place, values in enumerate(self.values):
-            numbers[:, place] = np.asarray(values)[np.minimum(codes[:, place], len(values) - 1)]
-        return numbers
-
     def state(self) -> dict[str, Any]:
         """A form that JSON can hold without loss."""
         return {"edges": [list(each) for each in self.edges], "values": [list(each) for each in self.values]}
@@ -83,20 +73,16 @@ class Ranks:
             edges, values = (tuple(tuple(map(float, each)) for each in state[key]) for key in ("edges", "values"))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"these are no ranks ({error!r}): take what Ranks.state() gave") from None
-        fits = len(edges) == len(values) and all(_plausible(*each) for each in zip(edges, values, strict=False))
-        if not fits:
+        fits = [len(edges) == len(values)]
+        for low, mean in zip(edges, values, strict=False):
+            fits += [len(mean) == len(low) + 1 <= MOST, all(map(math.isfinite, (*low, *mean)))]
+            fits += [first < second for first, second in pairwise(low)]
+        if not all(fits):
             raise DataError("these are no ranks (edges must rise, one value more than edges): take Ranks.state()")
         return cls(edges, values)
 
 
-def _plausible(edges: tuple[float, ...], values: tuple[float, ...]) -> bool:
-    """Whether edges and values are of one number."""
-    rising = all(low < high for low, high in pairwise(edges))
-    return len(values) == len(edges) + 1 <= MOST and rising and all(map(math.isfinite, (*edges, *values)))
-
-
 def _fit(column: NDArray[np.float64], levels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Edges and values of one number, from its training rows."""
     ordered = np.sort(column)
     steps = np.flatnonzero(np.diff(ordered)) + 1  # where a new value begins
     wanted = np.arange(1, levels) * (len(ordered) / levels)
@@ -111,10 +97,12 @@ def _fit(column: NDArray[np.float64], levels: int) -> tuple[tuple[float, ...], t
 
 def _checked(z: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """The embedding in full precision, if it is a table of finite numbers with at least one row."""
-    z = full = np.asarray(z, dtype=np.float64)
-    if z.ndim != 2 or not len(z):
-        raise TensorError(f"an embedding must be of shape (rows, width) with at least one row, not {z.shape}")
-    if not np.isfinite(z).all():
-        row, place = np.argwhere(~np.isfinite(z))[0]
-        raise TensorError(f"the embedding holds {z[row, place]} in row {row}, number {place}: its learner has diverged")
+    full = np.asarray(z, dtype=np.float64)
+    if full.ndim != 2 or not len(full):
+        raise TensorError(f"an embedding must be of shape (rows, width) with at least one row, not {full.shape}")
+    if not np.isfinite(full).all():
+        row, place = np.argwhere(~np.isfinite(full))[0]
+        raise TensorError(
+            f"the embedding holds {full[row, place]} in row {row}, number {place}: its learner has diverged"
+        )
     return full

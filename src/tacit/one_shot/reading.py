@@ -79,9 +79,7 @@ def _counted(rows: Inputs) -> Columns:
 
 def _plain(given: Any, what: str) -> pl.DataFrame | Inputs | Tensor:
     """One of the three kinds: a table, `Inputs`, or pictures as float numbers."""
-    if isinstance(given, Inputs):
-        return given
-    if isinstance(given, pl.DataFrame):
+    if isinstance(given, Inputs | pl.DataFrame):
         return given
     if hasattr(given, "columns") and hasattr(given, "dtypes"):  # pandas', which need not be installed
         return pl.DataFrame({str(name): _column(given[name]) for name in given.columns})

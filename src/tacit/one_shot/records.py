@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import StorageError
 from tacit.ledger.keys import digests
 
-Keys = NDArray[np.uint8]
-"""By which rows or units are known for good.  (rows, 16)"""
+Keys = NDArray[np.uint8]  # by which rows or units are known for good (rows, 16)
 
 
 def keyed(secret: bytes, hashes: NDArray[np.uint8], what: str) -> Keys:
@@ -31,10 +34,15 @@ def sealed(secret: bytes, run_id: str, parameters: str, keys: Keys, sent: NDArra
     return hmac.digest(secret, b"release" + whole.digest(), "sha256").hex()
 
 
-def padded(arrays: Sequence[NDArray[Any]], start: int, count: int) -> list[bytes | None]:
-    """The same rows of up to three arrays as bytes; None in the place of what is not there."""
-    rows: list[bytes | None] = [array[start : start + count].tobytes() for array in arrays]
-    return rows + [None] * (3 - len(arrays))
+@contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Whatever SQLite refuses in here is a `StorageError` about this book."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageError(
+            f"{path}: {error}: look at the disk and at who else uses it, then give the same command again"
+        ) from error
 
 
 @dataclass(frozen=True)

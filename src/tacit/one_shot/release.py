@@ -18,27 +18,24 @@ from numpy.typing import NDArray
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot import decoders
-from tacit.one_shot._drawn import Draw, outlying
 from tacit.one_shot._rows import Progress, alike, using_threads
 from tacit.one_shot.findings import Finding, ReleaseAudit, estimate, largest, surely_read
 from tacit.one_shot.given import given
-from tacit.one_shot.questions import LEAST, Questions, areas, codes_read, shares
-
-__all__ = ["Finding", "ReleaseAudit", "attack_release", "check_enough"]
+from tacit.one_shot.questions import LEAST, Draw, Questions, areas, codes_read, outlying, shares
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
+Codes = NDArray[np.generic]
+Groups = NDArray[np.integer[Any]] | None
 Beliefs = dict[str, Floats]
 
-GIVEN = 8_000
-"""How many of the judged rows are also judged with all other columns known."""
+GIVEN = 8_000  # how many of the judged rows are also judged with all other columns known
 
+# decoders that learn get lost in many numbers: of a wider embedding they also read so many, the first ones, alone
 FIRST = 8
-"""Decoders that learn get lost in many numbers: of a wider embedding they also read so many, the first ones, alone."""
 
+# known rows for each different embedding, on average, whose mean says all there is: nothing is left to be learnt
 PLENTY = 100
-"""Known rows for each different embedding, on average, whose mean says all there is: nothing is left to be learnt."""
-
 _ANSWERS = 60_000_000  # answers of known rows that are looked up at most
 
 
@@ -79,11 +76,19 @@ def attack_release(
     z = _checked(codes, inputs, train, known, groups)
     tell = progress or (lambda *_: None)
     if before is not None:
-        options: dict[str, Any] = {"train": train, "known": known, "seed": seed, "threads": threads, "progress": tell}
-        options |= {"groups": groups, "others": others, "known_rows": known_rows, "judged_rows": judged_rows}
-        whole = np.concatenate([z, before], axis=1)
-        audits = [attack_release(seen, inputs, columns, **options) for seen in (z, whole)]
-        return _together(audits[0], audits[1], before.shape[1])
+        alone, both = (
+            attack_release(
+                seen, inputs, columns, train=train, known=known, seed=seed, threads=threads, progress=tell,
+                groups=groups, others=others, known_rows=known_rows, judged_rows=judged_rows,
+            )
+            for seen in (z, np.concatenate([z, before], axis=1))
+        )  # fmt: skip
+        note = (
+            f"attacked together with {before.shape[1]} numbers a row that left before, in other versions: at worst "
+            f"{both.worst:.3f}; by itself: {alone.worst:.3f}"
+        )
+        more = max(alone, both, key=lambda audit: audit.worst)
+        return replace(more, sure=max(alone.sure, both.sure), notes=(note, *more.notes))
     drawn = Draw.of(len(z), train, known, seed, known_rows, judged_rows)
     questions = Questions.of(inputs, columns, drawn.fit, len(drawn.judged), len(drawn.judged) + len(drawn.spare), z)
     if not len(questions):
@@ -94,19 +99,7 @@ def attack_release(
     return _summary(found, attack)
 
 
-def _together(alone: ReleaseAudit, both: ReleaseAudit, numbers: int) -> ReleaseAudit:
-    """The audit of an embedding by itself, or with numbers that left before, whichever tells more."""
-    note = (
-        f"attacked together with {numbers} numbers a row that left before, in other versions: at worst "
-        f"{both.worst:.3f}; by itself: {alone.worst:.3f}"
-    )
-    more = max(alone, both, key=lambda audit: audit.worst)
-    return replace(more, sure=max(alone.sure, both.sure), notes=(note, *more.notes))
-
-
-def _checked(
-    codes: NDArray[np.generic], inputs: Inputs, train: int, known: float, groups: NDArray[np.integer[Any]] | None
-) -> NDArray[np.generic]:
+def _checked(codes: Codes, inputs: Inputs, train: int, known: float, groups: Groups) -> Codes:
     z = np.asarray(codes)
     if z.ndim != 2 or z.shape[0] != len(inputs) or not z.shape[1]:
         raise TensorError(f"the embedding is {z.shape} for {len(inputs)} rows: pass one row of numbers for each")
@@ -136,15 +129,7 @@ def check_enough(rows: int, known: float) -> None:
 class _Attack:
     """One run of all decoders."""
 
-    def __init__(
-        self,
-        z: NDArray[np.generic],
-        groups: NDArray[np.integer[Any]] | None,
-        questions: Questions,
-        drawn: Draw,
-        seed: int,
-        tell: Progress,
-    ) -> None:
+    def __init__(self, z: Codes, groups: Groups, questions: Questions, drawn: Draw, seed: int, tell: Progress) -> None:
         self.questions, self.drawn = questions, drawn
         self.z, self.groups, self.seed, self.tell = z, groups, seed, tell
         looked_up = drawn.looked_up[: max(len(drawn.fit), _ANSWERS // len(questions))]
@@ -164,9 +149,8 @@ class _Attack:
         first = [] if self.z.shape[1] <= FIRST else [(f" of the first {FIRST}", slice(FIRST))]
         decoding: dict[str, Callable[[], Floats]] = {}
         for words, some in (("", slice(None)), *first):
-            decoding |= {
-                name + words: decode for name, decode in self._decoders(fine[:, some], looked_up, asked).items()
-            }
+            decoders_of = self._decoders(fine[:, some], looked_up, asked)
+            decoding |= {name + words: decode for name, decode in decoders_of.items()}
         if self.groups is not None:
             groups = self.groups
             decoding["groups"] = lambda: decoders.grouped(groups, looked_up, self.answers, asked)
@@ -279,11 +263,9 @@ class _Attack:
         judged = np.arange(len(truth)) < len(self.drawn.judged)
         for place in range(len(self.questions.numbers), len(self.questions)):
             yes = truth[:, place] > 0.5
-            if _fewer(yes[judged]) >= LEAST:
-                continue
             some = judged | yes
-            few = _fewer(yes[some])
-            if few < 2:
+            fewer, few = (int(min(said.sum(), (~said).sum())) for said in (yes[judged], yes[some]))
+            if fewer >= LEAST or few < 2:
                 continue
             value, error = areas(belief[some, place, None], truth[some, place, None])
             column, question = self.questions.said(place)
@@ -305,11 +287,12 @@ class _Attack:
         codes, cut = self.questions.inputs.categorical.numpy(), len(self.drawn.check)
         names = self.questions.names[len(self.questions.names) - codes.shape[1] :]
         for column, name in enumerate(names):
-            places, asked = self.questions.places(column), np.array(self.questions.asked(column))
-            if not places:
+            asked = self.questions.asked(column)
+            if not asked:
                 continue
             usual = np.bincount(codes[self.drawn.fit, column]).argmax()
-            guesses = {key: asked[belief[:, places].argmax(1)] for key, belief in self.beliefs.items()}
+            ordered, places = np.array(list(asked)), list(asked.values())
+            guesses = {key: ordered[belief[:, places].argmax(1)] for key, belief in self.beliefs.items()}
             truth = codes[self.asked, column]
             best = max(guesses, key=lambda key: float((guesses[key] == truth)[:cut][check].mean()))
             true = truth[cut:][judged]
@@ -318,12 +301,7 @@ class _Attack:
                 yield Finding(name, "codes", rows, False, best, len(true), estimate(value, error), True)
 
 
-def _fewer(yes: NDArray[np.bool_]) -> int:
-    """Of those who say yes and those who say no, how many the fewer ones are."""
-    return int(min(yes.sum(), len(yes) - yes.sum()))
-
-
-def _equal(z: NDArray[np.generic], inputs: Inputs, rows: Rows) -> float | None:
+def _equal(z: Codes, inputs: Inputs, rows: Rows) -> float | None:
     """Of neighbouring pairs of rows that are equal in all columns, the share with equal embeddings."""
     group = alike(
         np.concatenate([inputs.categorical.numpy()[rows].astype(np.float64), inputs.numeric.numpy()[rows]], axis=1)

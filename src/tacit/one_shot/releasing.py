@@ -1,7 +1,6 @@
 """What leaves of the features: attacked first, in the first form that holds the limit, and never for nothing.
 
-An embedding that labels had a part in must be worth more than one that they had none in and that tells no more of the
-rows. Which is so, the feature party finds out at home, on flipped labels.
+An embedding that labels had a part in must be worth more, on flipped labels, than one without that tells no more.
 """
 
 from __future__ import annotations
@@ -93,11 +92,7 @@ class Released:
 
 
 def attack_groups(home: Home) -> ReleaseAudit:
-    """What decoders read of the groups alone, which leave before anything is learnt.
-
-    Raises:
-        LimitError: more than the limit, and nothing may leave.
-    """
+    """What decoders read of the groups alone, which leave before anything is learnt; a `LimitError` over the limit."""
     assert home.groups is not None
     audit = home.attack(home.groups)
     if home.limit is not None and not audit.holds(home.limit):
@@ -110,10 +105,8 @@ def attack_groups(home: Home) -> ReleaseAudit:
 
 
 def release(bottom: Bottom, form: Form, home: Home) -> Released:
-    """An embedding in the first form, from this one on to weaker ones, in which decoders read no more than the limit.
-
-    Raises:
-        LimitError: there is none, and no embedding may leave.
+    """An embedding in the first form, this one or a weaker one, that holds the limit; a `LimitError` where none
+    does.
     """
     home.progress("embedding", 0, 1)
     z = bottom.embed(home.shown, threads=home.threads)
@@ -156,18 +149,14 @@ def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism
         z = floor.embed(home.shown, threads=home.threads)
         coding = home.coding(floor, z, form)
         rival = Released(floor, coding, coding.codes(z, home.secret), None)
-        if _no_more(home.glance(rival.codes[:, : form.width]), least):
+        read = home.glance(rival.codes[:, : form.width])
+        pairs = ((read.worst, least.worst), (read.numbers, least.numbers), (read.codes, least.codes))
+        if all(one <= other + _CLOSE for one, other in pairs):  # at its worst and on average no more is read
             rivals.append(rival)
     home.progress("label-free embeddings", 3, 3)
     if not rivals:
         return first
     return _best(first, rivals, learner, sent, mechanism, home)
-
-
-def _no_more(read: ReleaseAudit, least: ReleaseAudit) -> bool:
-    """Whether one embedding tells no more of the rows than another, on average and at its worst."""
-    pairs = ((read.worst, least.worst), (read.numbers, least.numbers), (read.codes, least.codes))
-    return all(one <= other + _CLOSE for one, other in pairs)
 
 
 def _best(

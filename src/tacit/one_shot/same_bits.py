@@ -1,8 +1,7 @@
 """The same bits for a row, whatever rows come with it.
 
-Libraries sum products in another order for one row than for many, so that a row alone gets other last digits than in a
-table, and with them another rank now and then, and other noise always. Here rows go through in blocks of one size,
-filled up with zeros, in training and whenever they are asked for again.
+Libraries sum products in another order for one row than for many, so that a row alone gets other last digits, and with
+them other noise. Here rows go through in blocks of one size, filled up with zeros.
 """
 
 from __future__ import annotations

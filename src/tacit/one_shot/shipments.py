@@ -1,8 +1,7 @@
 """A feature party's book: what was sent of which rows, to whom, and what was read of it.
 
-Two versions of one row, sent in two runs, tell together more than either. So the book keeps what was sent, embeddings
-and the groups that sums are asked for, and a later release is attacked together with all that left before, whoever got
-it: partners can compare notes. What is about to leave is entered before.
+Two versions of one row tell together more than either, and partners can compare notes: so a later release is attacked
+together with all embeddings and groups that left before. What is about to leave is entered before.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.disk import make_folder
 from tacit.errors import StorageError
-from tacit.one_shot.records import Keys
+from tacit.one_shot.records import Keys, sqlite_errors
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shipments (
@@ -102,10 +101,9 @@ class Shipments:
     ) -> bool:
         """Write down what is about to leave, values (rows, numbers) of rows with these keys; a version of a run once.
 
-        Whether it may leave: not where something has left of these rows that the audit has not seen, as in a run that
-        overlaps with this one; then nothing is entered, and the audit is to be made again.
-
-        `seen` are the versions that the audit knew of; None if it does not matter.
+        Whether it may leave: not where something has left of these rows that is in no version that the audit has
+        `seen`, as in a run that overlaps with this one; then nothing is entered, and the audit is to be made again.
+        None: it does not matter.
         """
         raw = keys.tobytes()
         with self._open() as db:
@@ -197,14 +195,9 @@ class Shipments:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of it on the disk, or nothing."""
-        try:
-            with closing(sqlite3.connect(self.path, timeout=60.0)) as db, db:
-                db.execute("PRAGMA synchronous = EXTRA")
-                yield db
-        except sqlite3.Error as error:
-            raise StorageError(
-                f"{self.path}: {error}: look at the disk and at who else uses it, then give the same command again"
-            ) from error
+        with sqlite_errors(self.path), closing(sqlite3.connect(self.path, timeout=60.0)) as db, db:
+            db.execute("PRAGMA synchronous = EXTRA")
+            yield db
 
 
 def _add_to_a_shipment(db: sqlite3.Connection, run_id: str, shipment: Shipment, key: bytes, codes: bytes) -> None:

@@ -1,11 +1,8 @@
 """Sums of labels over groups of rows that the feature party chose, with discrete Gaussian noise.
 
-The feature party sends partitions of the rows; the label party answers with each group's sum of labels and noise. A
-label is in one group of each partition, whatever the groups are, crafted ones included, so what the answers tell about
-it is what as many noisy copies of it tell. That is computed from the noise's own distribution, not from a
-formula for continuous noise, which is too low where there is little of it.
-
-In the clear the label party sees which rows are alike: for features that are not secret.
+A label is in one group of each partition, whatever the groups are, crafted ones included, so what the answers tell
+about it is what as many noisy copies of it tell: computed from the noise's own distribution, not from a formula for
+continuous noise, which is too low where there is little of it. In the clear the label party sees which rows are alike.
 """
 
 from __future__ import annotations
@@ -15,17 +12,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from statistics import NormalDist
 from typing import Any
 
+import gmpy2  # type: ignore[import-untyped]
 import numpy as np
+from gmpy2 import mpfr
 from numpy.typing import NDArray
 
 from tacit.errors import LabelsError, ProtocolError, UsageError
-from tacit.one_shot._checked import check_parameters, limit_of, odds_of, share_of, word_of
-from tacit.one_shot._gaussian import BITS, KeyedBits, discrete_gaussian, masses_of
-from tacit.one_shot.loss import Loss
+from tacit.one_shot.flips import check_parameters, limit_of, odds_of, share_of, word_of
+from tacit.one_shot.loss import Loss, product
 
 _NAMES, _VERSION = ("sums", "hidden sums"), 1
 _PARTS = 1 << 16  # variances are whole parts of this
@@ -33,29 +31,25 @@ _MOST = {"partitions": 256, "groups": 1 << 20, "classes": 1024, "span": 1023, "r
 _LITTLE = 64 * _PARTS  # a variance below which the formula is off by more than 1e-5
 _WIDEST = 20_000  # standard deviation of a sum over all partitions whose distribution is computed, in seconds
 _FAR = 12.0  # deviations of the noise that never come up
+BITS = 96  # `masses_of` gives probabilities in parts of 2**BITS
+_ENDS = 1 << 20  # of 2**96: so little at either end is cut off
 _LEAST = {"partitions": 1, "groups": 2, "classes": 2, "span": 1, "rows": 1}
+
+Numbers = NDArray[np.int64]
+Units = NDArray[Any] | None
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The mechanism; made by `sums`, or read from a peer by `Sums.read`.
+    """The mechanism; made by `sums`, or read from a peer by `Sums.read`."""
 
-    Attributes:
-        scaled: the noise's variance, in parts of 2**-16.
-        partitions: how many are answered, once each.
-        groups: how many rows a group has, about; at least half of that in each.
-        classes: of the labels: one sum for two, one for each of more; 2 for numbers.
-        span: numbers go from 0 to this; 1 for classes.
-        rows: of one unit: how many groups it is in, times how many of its rows are in one of them, at most.
-        hidden: whether the label party sees no groups; the certificate then takes that proofs and ciphertexts hold.
-    """
-
-    scaled: int
-    partitions: int
-    groups: int
-    classes: int = 2
-    span: int = 1
-    rows: int = 1
+    scaled: int  # the noise's variance, in parts of 2**-16
+    partitions: int  # how many are answered, once each
+    groups: int  # how many rows a group has, about; at least half of that in each
+    classes: int = 2  # of the labels: one sum for two, one for each of more; 2 for numbers
+    span: int = 1  # numbers go from 0 to this; 1 for classes
+    rows: int = 1  # of one unit: how many groups it is in, times how many of its rows are in one of them, at most
+    # whether the label party sees no groups; the certificate then takes that proofs and ciphertexts hold
     hidden: bool = field(default=False, kw_only=True)
 
     @property
@@ -98,16 +92,11 @@ class Sums:
         said = self.parameters()
         return " ".join([str(said.pop("mechanism")), *(f"{name} {value}" for name, value in said.items())])
 
-    def check(self, partition: NDArray[Any], rows: int, units: NDArray[Any] | None = None) -> int:
+    def check(self, partition: NDArray[Any], rows: int, units: Units = None) -> int:
         """How many groups a partition has that a peer sent; it may be anything.
 
-        Args:
-            partition: (rows,) the number of each row's group, from 0 on, none left out.
-            rows: how many there are.
-            units: (rows,) the number of each row's unit; without it each row is its own.
-
-        Raises:
-            ProtocolError: it is none, or has a group that is too small, of one unit alone, or of too much of a unit.
+        A group that is too small, of one unit alone, or of too much of a unit is a `ProtocolError`; without numbers of
+        units each row is its own.
         """
         if not isinstance(partition, np.ndarray) or partition.shape != (rows,) or partition.dtype.kind not in "iu":
             raise ProtocolError(f"a partition is a whole number for each of {rows} rows")
@@ -140,28 +129,13 @@ class Sums:
             )
 
     def answer(
-        self,
-        secret: bytes,
-        partition: NDArray[Any],
-        labels: NDArray[np.int64],
-        *,
-        number: int,
-        run: str,
-        units: NDArray[Any] | None = None,
-    ) -> NDArray[np.int64]:
+        self, secret: bytes, partition: NDArray[Any], labels: Numbers, *, number: int, run: str, units: Units = None
+    ) -> Numbers:
         """Each group's sum of labels plus noise: (groups,), or (groups, classes) for more than two.
 
         Noise is keyed by the whole partition: asked again, the answer is the same; another partition has noise that has
-        nothing to do with it. So whoever answers keeps the first partition of each number and refuses others: each
-        one more that is answered tells more than is certified.
-
-        Args:
-            secret: at least 32 random bytes that never leave the label party.
-            partition: as the peer sent it; it is checked here.
-            labels: as they were frozen at the first release; a row with -1 has none and adds nothing.
-            number: of the partition, from 0 on, below `partitions`.
-            run: that it is for.
-            units: (rows,), as of `check`.
+        nothing to do with it. So whoever answers keeps the first partition of each number and refuses others: each one
+        more that is answered tells more than is certified. A row with the label -1 has none and adds nothing.
         """
         labels = self._checked_labels(labels)
         groups = self.check(partition, len(labels), units)
@@ -172,18 +146,12 @@ class Sums:
             totals = np.zeros((groups, self.classes), np.int64)
             np.add.at(totals, (where[labels >= 0], labels[labels >= 0]), 1)
         whole = hashlib.sha256(where.tobytes()).digest()
-        noisy: NDArray[np.int64] = totals + self.noise(secret, whole, totals.shape, number=number, run=run)
-        return noisy
+        return np.asarray(totals + self.noise(secret, whole, totals.shape, number=number, run=run))
 
     def noise(self, secret: bytes, whole: bytes, shape: tuple[int, ...], *, number: int, run: str) -> NDArray[np.int64]:
         """The noise of an answer: the same for the same question, and nothing to do with that of another one.
 
-        Args:
-            secret: as of `answer`.
-            whole: a digest of all that was asked: of a partition, or of the batch that hides one.
-            shape: of the sums.
-            number: as of `answer`.
-            run: that it is for.
+        `whole` is a digest of all that was asked: of a partition, or of the batch that hides one.
         """
         if not isinstance(secret, bytes) or len(secret) < 32:
             raise UsageError("sums: the secret is too short: pass at least 32 random bytes")
@@ -214,10 +182,8 @@ class Sums:
 
     @classmethod
     def read(cls, parameters: Mapping[str, Any]) -> Sums:
-        """What `parameters` gave, from somebody who may send anything.
-
-        Raises:
-            ProtocolError: it is no such mechanism.
+        """What `parameters` gave, from somebody who may send anything: what is no such mechanism is a
+        `ProtocolError`.
         """
         hidden = parameters.get("mechanism") == _NAMES[True]
         check_parameters(parameters, _NAMES[hidden], _VERSION, ("scaled", *_MOST))
@@ -300,3 +266,104 @@ def _wrong(sizes: Mapping[str, Any]) -> str:
     if sizes["classes"] > 2 and (sizes["span"] > 1 or sizes["rows"] > 1):
         return "with more than two classes there is no span, and a unit has one row"
     return ""
+
+
+# --- discrete Gaussian noise: exact samples from a keyed stream, and its distribution rounded down --------------------
+
+
+class KeyedBits:
+    """Whole numbers from the blocks of a keyed hash; the same secret and parts, each with its length, give the same."""
+
+    def __init__(self, secret: bytes, *parts: bytes) -> None:
+        self._base = hashlib.blake2b(key=hashlib.sha256(secret).digest())
+        for part in parts:
+            self._base.update(len(part).to_bytes(8, "little") + part)
+        self._block, self._left = 0, b""
+
+    def below(self, bound: int) -> int:
+        """Uniform below a bound, exactly: numbers that are too large are thrown away."""
+        bits = (bound - 1).bit_length()
+        size = (bits + 7) // 8
+        while True:
+            number = int.from_bytes(self._bytes(size), "little") & ((1 << bits) - 1)
+            if number < bound:
+                return number
+
+    def _bytes(self, size: int) -> bytes:
+        while len(self._left) < size:
+            block = self._base.copy()
+            block.update(self._block.to_bytes(8, "little"))
+            self._left += block.digest()
+            self._block += 1
+        taken, self._left = self._left[:size], self._left[size:]
+        return taken
+
+
+def discrete_gaussian(bits: KeyedBits, variance: Fraction) -> int:
+    """One sample, exact: whole numbers x with chances in proportion to exp(-x**2 / (2 variance)).
+
+    Canonne, Kamath, Steinke, The discrete Gaussian for differential privacy, 2020, algorithms 1 to 3.
+    """
+    scale = math.isqrt(variance.numerator // variance.denominator) + 1
+    while True:
+        found = _laplace(bits, scale)
+        if _chance_exp(bits, (abs(found) - variance / scale) ** 2 / (2 * variance)):
+            return found
+
+
+def _laplace(bits: KeyedBits, scale: int) -> int:
+    """Whole numbers x with chances in proportion to exp(-|x| / scale)."""
+    while True:
+        part = bits.below(scale)
+        if not _chance_exp(bits, Fraction(part, scale)):
+            continue
+        times = 0
+        while _chance_exp(bits, Fraction(1)):
+            times += 1
+        size, negative = part + scale * times, bits.below(2)
+        if size or not negative:
+            return -size if negative else size
+
+
+def _chance_exp(bits: KeyedBits, exponent: Fraction) -> bool:
+    """True with probability exp(-exponent)."""
+    while exponent > 1:
+        if not _chance_exp(bits, Fraction(1)):
+            return False
+        exponent -= 1
+    count, top, bottom = 1, exponent.numerator, exponent.denominator
+    while bits.below(bottom * count) < top:
+        count += 1
+    return count % 2 == 1
+
+
+def masses_of(variance: Fraction, count: int) -> tuple[int, tuple[int, ...]]:
+    """The distribution of the sum of independent samples: its lowest value, and probabilities from there on.
+
+    None is above the truth; together they are less than 1 by about 2**-70.
+    """
+    reach = math.isqrt(math.ceil(variance * 130)) + 1  # beyond, less than 2**-93 of what is at 0
+    with gmpy2.context(precision=256):
+        rate = mpfr(variance.denominator) / (2 * variance.numerator)
+        weights = [gmpy2.exp(-rate * (place * place)) for place in range(reach + 1)]
+        total = weights[0] + 2 * gmpy2.fsum(weights[1:])
+        scale = mpfr(1 << BITS) / (total * (1 + mpfr(2) ** -72))  # more than all that is left out and rounded
+        half = [int(gmpy2.floor(weight * scale)) for weight in weights]
+    powers = [_without_ends(-reach, tuple(half[:0:-1] + half))]
+    for _ in range(count.bit_length() - 1):
+        powers.append(_added(powers[-1], powers[-1]))
+    return reduce(_added, (power for place, power in enumerate(powers) if count >> place & 1))
+
+
+def _added(one: tuple[int, tuple[int, ...]], other: tuple[int, tuple[int, ...]]) -> tuple[int, tuple[int, ...]]:
+    masses = product(one[1], other[1], 2 * BITS)
+    return _without_ends(one[0] + other[0], tuple(mass >> BITS for mass in masses))
+
+
+def _without_ends(first: int, masses: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """Without its ends; it is symmetric, so as much goes off both."""
+    low, left = 0, _ENDS
+    while low < len(masses) // 2 and masses[low] <= left:
+        left -= masses[low]
+        low += 1
+    return first + low, masses[low : len(masses) - low]

@@ -61,21 +61,14 @@ def read_target(column: pl.Series, exchange: Exchange, *, train: int, rows: NDAr
             f"all labels of the {train} training rows are {kinds[0]:g} in the column {column.name!r}: there is nothing "
             "to learn; name another column, or align more rows"
         )
-    _check_rare(values[:train][known[:train]], exchange, column.name)
+    share = float((values[:train][known[:train]] == (1 if exchange.rare == "positive" else 0)).mean())
+    if exchange.rare != "neither" and share > _RARE:  # a public word about the rare class that the labels contradict
+        raise LabelsError(
+            f'the contract says rare = "{exchange.rare}", and {share:.1%} of the labels in {column.name!r} are of that '
+            "class: agree on the other one, or on neither"
+        )
     classes = np.where(known, values, -1).astype(np.int64)
     return Target("classes", exchange.classes, classes, known, f"{exchange.classes} classes")
-
-
-def _check_rare(values: NDArray[np.float64], exchange: Exchange, name: str) -> None:
-    """Refuse a public word about the rare class that the labels contradict."""
-    if exchange.rare == "neither":
-        return
-    share = float((values == (1 if exchange.rare == "positive" else 0)).mean())
-    if share > _RARE:
-        raise LabelsError(
-            f'the contract says rare = "{exchange.rare}", and {share:.1%} of the labels in {name!r} are of that class: '
-            "agree on the other one, or on neither"
-        )
 
 
 def figures(target: Target, rows: slice, scores: NDArray[np.float64]) -> dict[str, float]:

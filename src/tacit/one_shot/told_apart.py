@@ -1,8 +1,7 @@
 """Values of a column that an attacker may ask for together: runs of neighbouring numbers, and sets that stand out.
 
-A number is cut into steps, each distinct value one of them where there are few, so that it can be asked for as a
-category can. Whoever plants a mark on some values of a column, a band in the middle of a number or some of many codes,
-makes the embedding tell these from the others: they are found by what it says of known rows, and then asked for.
+Whoever plants a mark on some values of a column, a band in the middle of a number or some of many codes, makes the
+embedding tell these from the others: they are found by what it says of known rows, and then asked for.
 """
 
 from __future__ import annotations
@@ -40,10 +39,8 @@ def steps(x: NDArray[np.floating]) -> NDArray[np.floating]:
 def runs(count: NDArray[np.integer], share: float, most: int) -> Iterator[tuple[Members, float, float]]:
     """Neighbouring steps between the lowest and the highest ones, each with the shares of the rows below and up to it.
 
-    Args:
-        count: known rows of each step.
-        share: of the rows that the lowest and the highest steps are, which are asked for anyway.
-        most: runs at most.
+    From the known rows of each step; the lowest and the highest steps, this share of the rows each, are asked for
+    anyway.
     """
     rows, until = max(1, int(count.sum())), np.cumsum(count)
     parts = min(most, int((1 - 2 * share) / max(_RUN, share) + 1e-9))
@@ -66,24 +63,18 @@ class Embedded:
 
 
 def told_apart(codes: Codes, embedded: Embedded, size: int, enough: int, least: int) -> list[Members]:
-    """Sets of codes that an embedding may tell from the others, best first.
+    """Sets of codes (rows,), of `size` possible ones, that an embedding may tell from the others, best first.
 
     The codes are ordered by what the embedding says of their rows: by the mean of one of its numbers, and by the mean
     of that function of one number which depends most on the code. Each order is cut where rows above and below are told
-    apart best, with few or many rows above. No single code needs rows enough to be judged.
-
-    Args:
-        codes: of known rows.  (rows,)
-        embedded: the same rows.
-        size: how many codes there may be.
-        enough: rows that each side of a cut has.
-        least: rows that are enough for a set that is given away: nearly all of it is told from the others.
+    apart best, with few or many rows above: `enough` on each side, or `least` for a set that is given away, nearly all
+    of it told from the others. No single code needs rows enough to be judged.
     """
     there, place, count = np.unique(codes, return_inverse=True, return_counts=True)
     if len(there) < 3:
         return []  # there is no set but single codes
-    straight = [_Order.of(ranks, place, count) for ranks in embedded.ranks.T]
-    bent = [_Order.of(_bent(cells, place, count), place, count) for cells in embedded.cells.T]
+    straight = [_Order(ranks, place, count) for ranks in embedded.ranks.T]
+    bent = [_Order(_bent(cells, place, count), place, count) for cells in embedded.cells.T]
     best = [*sorted(straight, key=lambda order: -order.told)[:_NUMBERS], max(bent, key=lambda order: order.told)]
     cuts = sorted((cut for order in best for cut in order.cuts(enough, least)), key=lambda cut: -cut[0])
     found = []
@@ -95,22 +86,14 @@ def told_apart(codes: Codes, embedded: Embedded, size: int, enough: int, least: 
 
 
 class _Order:
-    """The codes of a column in the order of a score's mean over their rows.
+    """The codes of a column in the order of a score's mean over their rows; `told` of its variance is between codes."""
 
-    Attributes:
-        told: the share of the score's variance that is between codes.
-    """
-
-    def __init__(self, order: NDArray[np.intp], count: NDArray[np.integer], sums: Floats, told: float) -> None:
-        self.order, self.count, self.sums, self.told = order, count, sums, told
-
-    @classmethod
-    def of(cls, ranks: Floats, place: NDArray[np.intp], count: NDArray[np.integer]) -> _Order:
+    def __init__(self, ranks: Floats, place: NDArray[np.intp], count: NDArray[np.integer]) -> None:
         """By the ranks of all rows' scores, and the code of each row."""
-        sums = np.bincount(place, weights=ranks, minlength=len(count)).astype(np.float64)
-        mean = sums / count
-        told = float(np.square(mean - ranks.mean()) @ count / max(ranks.var() * len(ranks), 1e-12))
-        return cls(np.argsort(mean, kind="stable"), count, sums, told)
+        self.count, self.sums = count, np.bincount(place, weights=ranks, minlength=len(count)).astype(np.float64)
+        mean = self.sums / count
+        self.told = float(np.square(mean - ranks.mean()) @ count / max(ranks.var() * len(ranks), 1e-12))
+        self.order = np.argsort(mean, kind="stable")
 
     def cuts(self, enough: int, least: int) -> list[tuple[float, NDArray[np.intp]]]:
         """How well a cut surely parts known rows, and the codes above it, for the best cuts of different sizes."""

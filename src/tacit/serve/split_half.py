@@ -27,7 +27,7 @@ from tacit.company.models import build, cuts_of, optimizer
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.tensors import evaluating
 from tacit.errors import DataError, ProtocolError, StorageError, UsageError
-from tacit.one_shot.noise import row_normals
+from tacit.one_shot.forms import row_normals
 from tacit.one_shot.same_bits import in_blocks
 from tacit.protect import ladder
 from tacit.protect.embedding import embedding_protection

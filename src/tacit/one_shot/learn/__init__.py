@@ -1,7 +1,6 @@
-"""What the feature party learns at home from flipped labels: rows in, `width` numbers a row out.
+"""What the feature party learns at home, from rows and flipped labels alone: rows in, `width` numbers a row out.
 
-A learner sees rows, the labels as they were sent and how they were flipped, nothing else. One file each; the
-file's name is the learner's name in configs.
+One file each; the file's name is the learner's name in configs.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
 from tacit.one_shot._rows import Progress
 
-LEARNERS = ("trees", "network", "linear")
-"""The learners that have a name; `own` takes an object of the user's."""
-
+LEARNERS = ("trees", "network", "linear")  # the learners that have a name; `own` takes an object of the user's
 FILE = "bottom.json"
 
 

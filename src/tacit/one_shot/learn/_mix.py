@@ -1,8 +1,7 @@
 """From what a learner's parts say about a row to `width` numbers: the score first, then where the parts differ most.
 
-A learner's score is a sum of parts: trees, hidden units, columns. The labels chose the parts, so the directions in
-which they vary, once the score is taken out, are directions that labels chose. All numbers are linear in the parts, so
-a bottom is its parts and one matrix.
+Labels chose the parts (trees, hidden units, columns), so the directions in which they vary, once the score is taken
+out, are directions that labels chose. All numbers are linear in the parts: a bottom is its parts and one matrix.
 """
 
 from __future__ import annotations
@@ -26,15 +25,10 @@ def covariance(blocks: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def mixing(spread: NDArray[np.float64], scores: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """What makes the embedding of the parts: scores, then principal directions of what the scores leave.
+    """What makes the embedding of the parts, a matrix (parts, width): scores, then directions of what they leave.
 
-    Args:
-        spread: the covariance of the parts.  (parts, parts)
-        scores: what makes scores of the parts; of several their principal directions are taken.  (parts, outputs)
-        width: how many numbers; what the parts can't fill is 0.
-
-    Returns:
-        a matrix to multiply the parts with.  (parts, width)
+    From the covariance of the parts and from what makes scores of them (parts, outputs), of several their principal
+    directions; what the parts can't fill is 0.
     """
     mix = np.zeros((len(spread), width))
     first = scores if scores.shape[1] == 1 else scores @ _principal(scores.T @ spread @ scores, width)

@@ -1,7 +1,7 @@
 """A linear score of columns: the smallest learner, which needs nothing beyond NumPy.
 
-A category counts as one column for each of its codes, a number as three: itself, its square and its distance from the
-mean. The parts of its directions are the columns' shares of the score.
+A category counts as one column for each of its codes, a number as three; its parts are the columns' shares of the
+score.
 """
 
 from __future__ import annotations
@@ -132,15 +132,7 @@ class Linear:
         return LinearBottom(rows.cardinalities, weights, mixing(covariance([shares]), scores, width))
 
 
-def linear() -> Linear:
-    """A linear learner; it has no options.
-
-    >>> linear().name
-    'linear'
-    """
-    return Linear()
-
-
+linear = Linear  # as the other learners are made; it has no options
 Sums = tuple[NDArray[np.float64], NDArray[np.float64], float]
 
 
@@ -158,20 +150,15 @@ def _sums(inputs: Inputs, wanted: NDArray[np.float64], chosen: NDArray[np.intp])
     starts = _places(inputs)
     inner, outer = np.zeros((starts[-1], starts[-1])), np.zeros((starts[-1], wanted.shape[1]))
     for block in np.array_split(chosen, max(1, len(chosen) // 8192)):
-        design = _design(inputs, block, starts)
+        design, every = np.zeros((len(block), starts[-1])), np.arange(len(block))
+        codes, numbers = inputs.categorical.numpy()[block], inputs.numeric.numpy()[block]
+        for place, start in enumerate(starts[: codes.shape[1]]):
+            design[every, start + codes[:, place]] = 1
+        for place, start in enumerate(starts[codes.shape[1] : -1]):
+            design[:, start : start + _BASES] = _bases(numbers[:, place])
         inner += design.T @ design
         outer += design.T @ wanted[block]
     return inner, outer, float((wanted[chosen] ** 2).sum())
-
-
-def _design(inputs: Inputs, block: NDArray[np.intp], starts: list[int]) -> NDArray[np.float64]:
-    design = np.zeros((len(block), starts[-1]))
-    codes, numbers = inputs.categorical.numpy()[block], inputs.numeric.numpy()[block]
-    for place, start in enumerate(starts[: codes.shape[1]]):
-        design[np.arange(len(block)), start + codes[:, place]] = 1
-    for place, start in enumerate(starts[codes.shape[1] : -1]):
-        design[:, start : start + _BASES] = _bases(numbers[:, place])
-    return design
 
 
 def _best(sums: list[Sums]) -> NDArray[np.float64]:

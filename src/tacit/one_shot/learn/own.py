@@ -1,8 +1,7 @@
 """A learner of the user's: any object with `fit`, such as scikit-learn's, a factory of one, or an `nn.Module`.
 
-An estimator gets the codes of categories and the numbers side by side. Its embedding is what `transform` gives where it
-has one, else its score: `decision_function`, `predict_proba` or `predict`. A module is a trunk: rows to units, which
-are fitted and mixed as those of the learner `network` are.
+An estimator gets codes and numbers side by side; its embedding is its `transform`, else its score. A module is a trunk:
+rows to units, which are fitted and mixed as those of the learner `network` are.
 """
 
 from __future__ import annotations
@@ -72,7 +71,8 @@ class Own:
         target = learnable(inputs, sent, mechanism, width)
         model = fresh(self.made)
         if isinstance(model, nn.Module):
-            return _module(model).fit(inputs, sent, mechanism, width, seed=seed, threads=threads, progress=progress)
+            trunk = network(pretraining=model)
+            return trunk.fit(inputs, sent, mechanism, width, seed=seed, threads=threads, progress=progress)
         if not hasattr(model, "fit") or not any(hasattr(model, name) for name in _SCORES):
             raise UsageError(
                 f"{type(model).__name__} has no fit with one of {', '.join(_SCORES)}: a learner needs both"
@@ -93,14 +93,10 @@ def own(made: Any) -> Learner:
     'own'
     """
     if isinstance(made, nn.Module):
-        return _module(made)
+        return network(pretraining=made)
     if not (hasattr(made, "fit") or callable(made)):
         raise UsageError(f"a learner is an object with fit, an nn.Module or a factory of one, not {made!r}")
     return Own(made)
-
-
-def _module(module: nn.Module) -> Learner:
-    return network(pretraining=module)
 
 
 def _rows(inputs: Inputs | Tensor) -> NDArray[np.float32]:
