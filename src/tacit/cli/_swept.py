@@ -76,7 +76,7 @@ def print_files(done: Sweep, found: Sequence[Point], picture: Path | None, *, qu
         why = "to fit into memory" if known.get("machines") is None else f"shared by {known['machines']} workers"
         screen.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, {why}.")
     notes = dict.fromkeys(note for point in found for note in point.notes)
-    for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*known.get("notes", []), *notes][:3]]:
+    for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*notes][:3]]:
         if note and not quiet:
             screen.print(f"Note: {note}.", markup=False, soft_wrap=True)
     drawn = f"Picture: {picture}." if picture else "No picture was drawn: no setting has both a test AUC and a leak."
