@@ -167,7 +167,7 @@ rows out instead; `Data.skipped` counts them, and `Data.made` says so.
 Large tables (`criteo`, `avazu`, your own files) are read in chunks, so that memory does not grow with the rows. Two
 things are kept, beside the file in a folder that ends with `.tacit`, or in the folder `cache`: the readable rows as
 Parquet, and the encoded rows as files that training maps into memory. Pictures are decoded once into such a folder.
-Loading that was interrupted goes on where it was. Another choice of `rows`, `seed` or scaling starts from the Parquet
+Loading that was interrupted begins anew. Another choice of `rows`, `seed` or scaling starts from the Parquet
 files. A file that has changed is read again. Everything in the folder may be deleted. It holds the data in the
 clear."""
 
@@ -190,25 +190,9 @@ numeric = ["age"]
 numeric = ["basket"]
 ```
 
-Where each party has its own file, each section names one, and `id` names the column that both have. The label party's
-file holds the labels; the day, if there is one, is in the feature party's file:
-
-```toml
-id = "customer"
-label = "clicked"
-
-[features]
-file = "platform.parquet"
-categorical = ["site", "device"]
-
-[own]
-file = "shop.csv"
-numeric = ["basket"]
-```
-
-Paths are relative to the description. Missing values are empty cells (nulls in Parquet); they are an error only in the
-label, the id or the day. A line break within quotes is not understood. All mistakes in a description are reported at
-once."""
+The path is relative to the description. If each party has a file of its own, join them first. Missing values are empty
+cells (nulls in Parquet); they are an error only in the label or the day. A line break within quotes is not understood.
+All mistakes in a description are reported at once."""
 
 
 def data_sets() -> str:

@@ -22,9 +22,45 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from tacit.align.batches import scramble
-from tacit.lab.data.flights import AIRLINE_COLUMNS, AIRPORT_COLUMNS, DELAY_COLUMNS, FOLDER
+from tacit.lab.data.flights import FOLDER
 
 HOME = "America/New_York"
+# The airport's columns and their types.
+AIRPORT_COLUMNS: dict[str, type[pl.DataType]] = {
+    "flight_id": pl.UInt32,
+    "origin": pl.String,
+    "month": pl.UInt8,
+    "day": pl.UInt8,
+    "weekday": pl.UInt8,
+    "hour": pl.UInt8,
+    "minute": pl.UInt8,
+    "departures": pl.UInt8,
+    "temp": pl.Float32,
+    "dewp": pl.Float32,
+    "humid": pl.Float32,
+    "wind_dir": pl.UInt16,
+    "wind_speed": pl.Float32,
+    "wind_gust": pl.Float32,
+    "precip": pl.Float32,
+    "pressure": pl.Float32,
+    "visib": pl.Float32,
+}
+# The airline's columns and their types; `late` is the label.
+AIRLINE_COLUMNS: dict[str, type[pl.DataType]] = {
+    "flight_id": pl.UInt32,
+    "carrier": pl.String,
+    "dest": pl.String,
+    "distance": pl.UInt16,
+    "block": pl.UInt16,
+    "built": pl.UInt16,
+    "maker": pl.String,
+    "kind": pl.String,
+    "engine": pl.String,
+    "seats": pl.UInt16,
+    "late": pl.Boolean,
+}
+# Minutes behind the scheduled arrival, of each flight of the airline's table, in its order.
+DELAY_COLUMNS: dict[str, type[pl.DataType]] = {"delay": pl.Int16}
 # Destinations that the package's list of airports leaves out.
 ISLANDS = {
     "BQN": "America/Puerto_Rico",

@@ -1,7 +1,7 @@
 """Adult's files in the formats in which they are found, made up here: no test needs the real ones."""
 
+import gzip
 import random
-import zipfile
 
 import polars as pl
 import pytest
@@ -48,11 +48,10 @@ def test_a_csv_with_a_header(tmp_path):
     assert table["id"].to_list() == list(range(50))
 
 
-def test_the_same_csv_in_a_zip(tmp_path):
+def test_the_same_csv_packed_and_in_quotes(tmp_path):
     write_csv(tmp_path / "plain.csv", people(20))
-    with zipfile.ZipFile(tmp_path / "adult.csv.zip", "w") as packed:
-        packed.write(tmp_path / "plain.csv", "adult.csv")
-    assert adult.people(tmp_path / "adult.csv.zip").equals(adult.people(tmp_path / "plain.csv"))
+    quoted = '"' + (tmp_path / "plain.csv").read_text().strip().replace(",", '","').replace("\n", '"\n"') + '"\n'
+    (tmp_path / "adult.csv.gz").write_bytes(gzip.compress(quoted.encode()))
     assert adult.people(tmp_path).equals(adult.people(tmp_path / "plain.csv"))
 
 
@@ -80,8 +79,8 @@ def test_the_parties_get_their_columns(tmp_path):
 def test_nothing_there_says_where_to_get_it(tmp_path):
     with pytest.raises(DataError, match=r"holds none of adult.csv.*archive.ics.uci.edu"):
         adult.people(tmp_path)
-    with pytest.raises(DataError, match=r"adult.zip is missing"):
-        adult.people(tmp_path / "adult.zip")
+    with pytest.raises(DataError, match=r"adult.csv is missing"):
+        adult.people(tmp_path / "adult.csv")
 
 
 @pytest.mark.parametrize(
@@ -91,10 +90,10 @@ def test_nothing_there_says_where_to_get_it(tmp_path):
         ("age,income\n1,<=50K\n", "has 2 columns and lacks .*workclass"),
         ("1,2,3\n", "has 3 columns"),
         ("\n".join([HEADER, ",".join([*people(1)[0][:-1], "lots"])]), "line 2: income is 'lots', neither"),
-        ("\n".join([HEADER, ",".join(["old", *people(1)[0][1:]])]), "line 2: age is 'old', no finite number"),
+        ("\n".join([HEADER, ",".join(["old", *people(1)[0][1:]])]), "line 2: age is 'old', not a finite number"),
         (
             "\n".join([HEADER, ",".join([*people(1)[0], "more", "still more"])]),
-            "line 2 has 17 fields, where the others have 15",
+            "line 2: the line has 17 fields, not 15",
         ),
     ],
 )
@@ -104,16 +103,6 @@ def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path, content, words):
     with pytest.raises(DataError, match=words) as caught:
         adult.people(path)
     assert "adult.csv" in str(caught.value)
-
-
-def test_a_zip_that_is_none_and_one_without_the_table(tmp_path):
-    (tmp_path / "adult.zip").write_bytes(b"nothing of the kind")
-    with pytest.raises(DataError, match=r"adult.zip can't be read"):
-        adult.people(tmp_path)
-    with zipfile.ZipFile(tmp_path / "adult.zip", "w") as packed:
-        packed.writestr("other.txt", "x")
-    with pytest.raises(DataError, match=r"holds no adult.csv"):
-        adult.people(tmp_path)
 
 
 def test_the_table_is_polars(tmp_path):

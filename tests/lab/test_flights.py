@@ -217,14 +217,6 @@ def test_a_missing_or_broken_file_is_named_with_the_next_act(tmp_path, monkeypat
         flights.tables()
 
 
-def test_a_file_with_other_columns_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(flights, "FOLDER", tmp_path)
-    flights_file = tmp_path / "airport.parquet"
-    pl.DataFrame({"flight_id": [1], "dep_delay": [90]}).write_parquet(flights_file)
-    with pytest.raises(DataError, match="dep_delay"):
-        flights.airport()
-
-
 def logistic_auc(data: Split, *sides: str) -> float:
     """Test AUC of a logistic regression on one-hot codes and numbers of the named parties."""
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.errors import UsageError
 from tacit.lab.data import load
+from tacit.lab.drawing import draw_exchange as draw
 from tacit.lab.one_shot.advising import advise, points
-from tacit.lab.one_shot.drawing import draw
 from tacit.lab.one_shot.settings import Family, Search, Setting
 from tacit.lab.one_shot.trying import FILE, Trial, try_all
 from tacit.lab.one_shot.world import world_of

@@ -244,7 +244,7 @@ def test_the_last_file_survives_being_cut_short(data, tmp_path, monkeypatch, cut
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tacit.lab.sweeping.store.shutil.rmtree", stop)
+        patch.setattr("tacit.lab.sweeping.running.shutil.rmtree", stop)
         with pytest.raises(KeyboardInterrupt):
             sweep(data, memory=small_memory(data), **options)
     assert not (tmp_path / "results.parquet").exists()
@@ -260,7 +260,7 @@ def test_waves_that_cannot_be_removed_are_said(data, tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tacit.lab.sweeping.store.shutil.rmtree", refuse)
+        patch.setattr("tacit.lab.sweeping.running.shutil.rmtree", refuse)
         with pytest.raises(StorageError, match="can't be removed"):
             sweep(data, settings=SETTINGS[:1], out=tmp_path, **QUICK)
     assert len(list(tmp_path.rglob("*.parquet"))) == 1, "the wave, and not the whole beside it"

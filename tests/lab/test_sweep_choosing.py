@@ -10,7 +10,7 @@ from tacit.errors import UsageError
 from tacit.lab import choose
 from tacit.lab.choosing import best, points
 from tacit.lab.data import generated
-from tacit.lab.sweeping.drawing import draw
+from tacit.lab.drawing import draw_sweep as draw
 from tacit.lab.sweeping.judging import wanted
 from tacit.lab.sweeping.results import Sweep, as_table
 

@@ -110,10 +110,10 @@ def _show(
     asked: Asked, points: Sequence[Point], rows: int, search: Search, path: Path, advice: Advice | None,
     *, as_json: bool,
 ) -> None:  # fmt: skip
-    from tacit.lab.one_shot.drawing import draw, draw_page
+    from tacit.lab.drawing import draw_exchange, draw_page
 
     title = f"{asked.data}, {rows:,} training rows, label limit {search.label_limit:g}"
-    picture = draw(points, path, title=title, advice=advice)
+    picture = draw_exchange(points, path, title=title, advice=advice)
     page = draw_page(points, path.with_suffix(".html"), title=title, label_limit=search.label_limit, advice=advice)
     if as_json:
         advised = {"label_limit": search.label_limit} if advice is None else advice.as_dict()

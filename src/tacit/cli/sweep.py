@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +54,7 @@ def sweep(
 
     All settings train together as one batched model, in as many waves as memory asks for; attacks run on every batch,
     at the cut and at the first layer. One Parquet file holds every figure, and a picture the trade-off. Interrupted,
-    the same command goes on where it was, give or take some minutes.
+    the same command goes on with the wave that it was in.
 
     With --label-limit it is one-shot training that is swept over instead: mechanism, width, noise and learner, beside
     what they are compared with. It is what `tacit choose --label-limit` tries, in the same folder, without its advice.
@@ -70,10 +69,10 @@ def sweep(
     target = out or asked.usual("sweep")
     done = _swept(asked, target, quiet=quiet)
     from tacit.lab.choosing import not_tried
-    from tacit.lab.sweeping.drawing import draw
+    from tacit.lab.drawing import draw_sweep
 
     found = done.points()
-    picture = draw(found, target / "tradeoff.svg", title=_title(done))
+    picture = draw_sweep(found, target / "tradeoff.svg", title=_title(done))
     if as_json:
         typer.echo(json.dumps([{**point.as_dict(), **_about(done)} for point in found], indent=2))
         return
@@ -122,14 +121,13 @@ def choose(
     if not 0.5 < limit < 1:
         raise UsageError(f"--limit {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
     done, target = _found(asked, source, out, quiet=quiet)
-    from tacit.lab.sweeping.drawing import draw
+    from tacit.lab.drawing import draw_sweep
 
     found, choice = done.points(), done.best(limit, quick=asked.quick)
     make_folder(target)
-    picture = draw(found, target / "choose.svg", title=_title(done), choice=choice)
+    picture = draw_sweep(found, target / "choose.svg", title=_title(done), choice=choice)
     if as_json:
-        notes = [*done.metadata.get("notes", []), *choice.point.notes]
-        typer.echo(json.dumps({**choice.as_dict(), "notes": notes, **_about(done)}, indent=2))
+        typer.echo(json.dumps({**choice.as_dict(), "notes": list(choice.point.notes), **_about(done)}, indent=2))
     else:
         _print_points(done, found, choice)
         _print_choice(choice)
@@ -171,29 +169,20 @@ def _swept(asked: Asked, out: Path, *, quiet: bool) -> Sweep:
     names, tried = asked.protections, _attacks(asked.attacks)
     grid(names, asked.strengths)  # a wrong name is said before the data is read
     with interruptible(lambda: _kept(out)), one_bar(quiet=quiet, first=f"loading {asked.data}") as show:
-        from tacit.lab.sweeping.running import GOING_ON
         from tacit.lab.sweeping.running import sweep as run
 
-        def told(what: str, done: int, total: int) -> None:
-            show(what, done, total)
-            if GOING_ON in what and not quiet:  # a line that stays
-                typer.echo(f"tacit: {what}", err=True)
-
         return run(
-            asked.load(show), protect=names, strengths=asked.strengths, attacks=tried, out=out, progress=told,
+            asked.load(show), protect=names, strengths=asked.strengths, attacks=tried, out=out, progress=show,
             seeds=asked.seeds, epochs=asked.epochs, batch_size=asked.batch_size, learning_rate=asked.learning_rate,
             device=asked.device, cluster=asked.cluster, thorough=not asked.quick,
         )  # fmt: skip
 
 
 def _kept(out: Path) -> str:
-    finished, training = (list((out / "waves").glob(f"*.{kind}")) for kind in ("parquet", "checkpoint"))
-    kept = f"{len(finished)} finished wave{'' if len(finished) == 1 else 's'}"
-    if training:
-        ago = time.time() - max(path.stat().st_mtime for path in training)
-        kept += f" and the one in training, as it was {ago:.0f} s ago,"
-    are = "is" if len(finished) == 1 and not training else "are"
-    return f"{kept} {are} kept in {out / 'waves'}: the same command goes on"
+    """What an interrupted sweep leaves behind."""
+    finished = len(list((out / "waves").glob("*.parquet")))
+    kept = "1 finished wave is" if finished == 1 else f"{finished} finished waves are"
+    return f"{kept} kept in {out / 'waves'}: the same command goes on after them"
 
 
 # --- what is shown when it is done -----------------------------------------------------------------------------------
@@ -257,7 +246,7 @@ def _print_files(done: Sweep, found: Sequence[Point], picture: Path | None, *, q
         why = "to fit into memory" if known.get("machines") is None else f"shared by {known['machines']} workers"
         screen.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, {why}.")
     notes = dict.fromkeys(note for point in found for note in point.notes)
-    for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*known.get("notes", []), *notes][:3]]:
+    for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*notes][:3]]:
         if note and not quiet:
             screen.print(f"Note: {note}.", markup=False, soft_wrap=True)
     drawn = f"Picture: {picture}." if picture else "No picture was drawn: no setting has both a test AUC and a leak."

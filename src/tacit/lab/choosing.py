@@ -117,8 +117,7 @@ def choose(data: Data | str, *, limit: float, quick: bool = False, **options: An
     Args:
         data: a data set, or a name that `tacit.lab.data.load` knows.
         limit: a leak AUC between 0.5, a coin flip, and 1.
-        quick: leave out the attacks on recorded batches and on all visits, and accept an answer that does not know
-            what they would have read.
+        quick: leave out the attacks on recorded batches and on all visits: the answer does not know what they read.
         options: of `tacit.lab.sweep`.
     """
     from tacit.lab.sweeping.running import sweep

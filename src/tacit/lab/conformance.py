@@ -125,10 +125,16 @@ def run(
         raise UsageError("--quick trains nothing, so no limit can be judged: leave out --quick or --limit")
     loaded = load(spec, options or {})
     theirs = loaded.protection
-    _check_limit(limit, theirs)
     if isinstance(theirs, EmbeddingProtection):
+        if limit is not None and not 0 < limit < 1:
+            raise UsageError(
+                f"limit = {limit}: for an embedding protection it is the share of the inputs' variance that a decoder "
+                "may read, between 0 and 1"
+            )
         outcomes = examine(Shielded(theirs), EMBEDDING_CHECKS, progress=progress)
     else:
+        if limit is not None:
+            check_limit(limit)
         outcomes = examine(Subject(theirs), CHECKS, progress=progress)
     if quick:
         return Conformance(loaded, tuple(outcomes))
@@ -142,19 +148,6 @@ def run(
     rivals = [partial(tried, name, protect) for name, protect in ours(limit).items()]
     judged, trials = _compared(partial(tried, loaded.spelled, theirs), rivals, limit, table)
     return Conformance(loaded, (*outcomes, *judged), limit, data, attacked=tuple(trials))
-
-
-def _check_limit(limit: float | None, theirs: Protection | EmbeddingProtection) -> None:
-    """Refuse a limit that no attack could reach, or none could stay under."""
-    if limit is None:
-        return
-    if not isinstance(theirs, EmbeddingProtection):
-        check_limit(limit)
-    elif not 0 < limit < 1:
-        raise UsageError(
-            f"limit = {limit}: for an embedding protection it is the share of the inputs' variance that a decoder may "
-            "read, between 0 and 1"
-        )
 
 
 def ours(limit: float | None) -> Mapping[str, Protection]:

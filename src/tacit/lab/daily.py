@@ -53,8 +53,6 @@ def others_of(options: str | None, knob: str | None) -> str:
 
 def labelled(table: pl.DataFrame) -> pl.DataFrame:
     """Results with two columns more: `setting`, as legends name it, and `others`, its options beside the strength."""
-    import polars as pl
-
     rows = list(table.select(SETTING).iter_rows())
     others = [others_of(options, knob) for _, knob, _, options in rows]
     names = [label_of(p, knob, value, other) for (p, knob, value, _), other in zip(rows, others, strict=True)]

@@ -43,10 +43,8 @@ def by_day(  # a public entry point: each setting by name
     out of training. The first day has no model yet, so its utility is null. Several seeds of a setting are several
     rows of the result: bands are made of them.
 
-    One thing a production system could not do: codes of categories and scales of numbers were fitted when the data set
-    was loaded, on the training rows of all days, so a day's rows are encoded by what later days hold as well. A
-    category that first comes later has a code from the start (whose weights nothing has trained yet), and means and
-    ranges are those of all days. Labels of later days play no part in either.
+    One thing a production system could not do: codes of categories and scales of numbers were fitted on the training
+    rows of all days when the data set was loaded. Labels of later days play no part in them.
 
     Args:
         data: a data set with days.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +13,10 @@ from tacit.company.align import aligned
 from tacit.company.folder import Folder
 from tacit.errors import UsageError
 from tacit.lab.data.flights import MINUTES
-from tacit.lab.two_companies import Company, align_and_train, set_up
+from tacit.lab.two_companies import Company, Progress, align_and_train, set_up
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.views.status import read_run
 
-Progress = Callable[[str, int, int], None]
 Label = Literal["late", "when", "minutes"]
 
 _CONTRACT = """\
@@ -38,16 +36,9 @@ _TARGETS = {
 
 
 def prepare(
-    out: Path,
-    *,
-    rows: int | None = None,
-    seed: int,
-    width: int = 1,
-    limit: float = 0.6,
-    odds: float | None = 3.0,
-    label: Label = "late",
-    hidden_sums: bool = False,
-) -> tuple[Company, Company]:
+    out: Path, *, rows: int | None = None, seed: int, width: int = 1, limit: float = 0.6, odds: float | None = 3.0,
+    label: Label = "late", hidden_sums: bool = False,
+) -> tuple[Company, Company]:  # fmt: skip
     """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
 
     Returns the airline, which has the labels, and the airport.

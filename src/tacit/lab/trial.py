@@ -62,11 +62,6 @@ class Trained:
     record: Recorder  # what was sent
     test_auc: float  # on the test rows
 
-    @property
-    def noise(self) -> float:
-        """The mean squared norm of a row's noise over that of its gradient, in the last epoch, as reported."""
-        return self.model.history[-1].power
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -143,7 +138,7 @@ def attack(trained: Trained, *, last: int | None = None, progress: Progress = la
         )  # fmt: skip
     tried = {finding.attack for finding in findings}
     missing = {name: reason for (name, _), reason in skipped.items() if name not in tried}
-    return Trial(trained.protection, trained.test_auc, trained.noise, findings, missing)
+    return Trial(trained.protection, trained.test_auc, trained.model.history[-1].power, findings, missing)
 
 
 def last_of(transcript: Transcript, steps: int) -> Transcript:

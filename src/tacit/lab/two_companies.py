@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from tacit.lab.data import flights
 Progress = Callable[[str, int, int], None]
 
 _MARK = "made-by-tacit-demo"
+_BOTH = 304_982  # flights that both companies know
 
 _PARTY = """\
 name = "{name}"
@@ -71,12 +73,8 @@ class Company:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Give a command, as a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "tacit", *words, "--folder", str(self.folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, "-m", "tacit", *words, "--folder", str(self.folder)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     @property
     def run_folder(self) -> Path:
@@ -124,7 +122,10 @@ def set_up(
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Company, Company]:
     """An airline and an airport: folders with tables and settings, certificates exchanged, one contract."""
-    data, network = flights.tables(), _free_address()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        network = f"127.0.0.1:{free.getsockname()[1]}"
+    data = flights.tables()
     airline = data.airline if label == "late" else flights.with_delays(data.airline)
     folders: dict[str, Folder] = {}
     each: tuple[tuple[str, Literal["label", "features"], pl.DataFrame, Columns], ...] = (
@@ -135,21 +136,13 @@ def set_up(
         path, labelled = out / name, role == "label"
         folders[name] = _new_folder(path, role)
         flights.with_inputs(_some(table, rows)).write_parquet(path / "flights.parquet")
-        (path / "party.toml").write_text(
-            _PARTY.format(
-                name=name,
-                role=role,
-                limits=limits if labelled else "",
-                network=f'{"listen" if labelled else "connect"} = "{network}"',
-                label=f'label = "{label}"\n' if labelled else "",
-                categorical=json.dumps(columns.categorical),
-                numeric=json.dumps(columns.numeric),
-                flagged=json.dumps(columns.flagged),
-                seed=seed,
-                threads=threads,
-                more=more.get(role, ""),
-            )
-        )
+        settings = _PARTY.format(
+            name=name, role=role, limits=limits if labelled else "", seed=seed, threads=threads,
+            network=f'{"listen" if labelled else "connect"} = "{network}"', more=more.get(role, ""),
+            label=f'label = "{label}"\n' if labelled else "",
+            **{kind: json.dumps(names) for kind, names in asdict(columns).items()},
+        )  # fmt: skip
+        (path / "party.toml").write_text(settings)
         (path / "contract.toml").write_text(contract)
     folders["airline"].trust(out / "airport" / "airport.crt")
     folders["airport"].trust(out / "airline" / "airline.crt")
@@ -204,13 +197,15 @@ def align_and_train(
     times.append(time.perf_counter())
     trained = together([airline, airport], "train", show, done)
     times.append(time.perf_counter())
-    rows = [
-        pl.scan_parquet(company.folder / "flights.parquet").select(pl.len()).collect().item()
+    rows = {
+        f"{company.folder.name}_rows": pl.scan_parquet(company.folder / "flights.parquet")
+        .select(pl.len())
+        .collect()
+        .item()
         for company in (airline, airport)
-    ]
+    }
     return trained, {
-        "airline_rows": rows[0], "airport_rows": rows[1], "common": aligned["rows"],
-        "align_seconds": times[1] - times[0], "train_seconds": times[2] - times[1],
+        **rows, "common": aligned["rows"], "align_seconds": times[1] - times[0], "train_seconds": times[2] - times[1],
     }  # fmt: skip
 
 
@@ -265,11 +260,4 @@ def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
     """As many flights as give about so many common ones; the choice is by id, so that both sides make the same."""
     if rows is None:
         return table
-    both = 304_982
-    return table.filter(pl.Series(scramble(table["flight_id"].to_numpy(), 1) < rows / both))
-
-
-def _free_address() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
+    return table.filter(pl.Series(scramble(table["flight_id"].to_numpy(), 1) < rows / _BOTH))

@@ -41,7 +41,7 @@ def test_rows_out_of_order_are_sorted_by_day_and_else_stay(file):
 
 def test_a_header_without_a_column_is_refused(file):
     file.write_text(file.read_text().replace("device_ip", "device_up", 1))
-    with pytest.raises(DataError, match=r"line 1: there is no column device_ip.*avazu-ctr-prediction"):
+    with pytest.raises(DataError, match=r"train.csv has no column device_ip.*avazu-ctr-prediction"):
         avazu.load(file)
 
 

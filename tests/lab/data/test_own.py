@@ -40,18 +40,6 @@ numeric = ["age"]
 [own]
 numeric = ["basket"]
 """
-TWO = """
-id = "id"
-label = "clicked"
-test_share = 0.25
-[features]
-file = "platform.parquet"
-categorical = ["site", "device"]
-numeric = ["age"]
-[own]
-file = "shop.csv"
-numeric = ["basket"]
-"""
 
 
 def described(folder, text, name="own.toml"):
@@ -80,29 +68,6 @@ def test_one_file(tmp_path, table, name):
     assert ((data.train.features[0][:, 0] == 1).numpy() == train["site"].is_null().to_numpy()).all()
 
 
-def test_two_files_are_joined_by_their_id(tmp_path, table):
-    table.drop("clicked", "basket").write_parquet(tmp_path / "platform.parquet")
-    partners = table.select("id", "basket", clicked=pl.col("clicked").cast(pl.Int8)).sort("id")[50:]
-    partners.write_csv(tmp_path / "shop.csv")
-    data = own.load(described(tmp_path, TWO))
-    side = Options(test_share=0.25).side(np.arange(ROWS))
-    matched = table.filter(pl.Series(side == 2)).join(partners, on="id", how="semi", maintain_order="left")
-    assert data.test.labels.tolist() == matched["clicked"].cast(pl.Float32).to_list()
-    assert len(data.train) + len(data.test) == ROWS - 50
-    assert any("shop.csv" in told for told in data.made)
-
-
-def test_two_files_with_nothing_in_common_or_an_id_twice(tmp_path, table):
-    table.drop("clicked", "basket").write_parquet(tmp_path / "platform.parquet")
-    shop = table.select(pl.col("id") + "x", "basket", pl.col("clicked").cast(pl.Int8))
-    shop.write_csv(tmp_path / "shop.csv")
-    with pytest.raises(DataError, match="have no id in common"):
-        own.load(described(tmp_path, TWO))
-    pl.concat([shop, shop[:1]]).write_csv(tmp_path / "shop.csv")
-    with pytest.raises(DataError, match="twice"):
-        own.load(described(tmp_path, TWO))
-
-
 def test_bad_rows_of_either_kind_of_file(tmp_path, table):
     labels = table["clicked"].cast(pl.Int8).set(pl.Series(np.arange(ROWS) == 7), 3)
     wrong = table.with_columns(clicked=labels)
@@ -128,7 +93,7 @@ def test_bad_rows_of_either_kind_of_file(tmp_path, table):
         (('file = "t.csv"', 'file = "nowhere.csv"'), "file: .*nowhere.csv is no file"),
         (('file = "t.csv"', 'file = "own.toml"'), "own.toml is no .parquet, .csv or .tsv"),
         (('file = "t.csv"', ""), "file: is missing"),
-        (('file = "t.csv"', 'file = "t.csv"\nid = "id"'), "features.file|file: does not fit"),
+        (('file = "t.csv"', 'file = "t.csv"\nid = "id"'), "id: there is no such key"),
         (('"age"', '"clicked"'), "holds the label"),
         (('"age"', '"site"'), "both categorical and numeric"),
     ],

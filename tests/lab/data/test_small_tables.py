@@ -146,7 +146,7 @@ def test_credit_packed_files_are_read_and_damaged_ones_named(tmp_path):
     path.unlink()
     assert torch.equal(credit.load(tmp_path).train.features[1], plain.train.features[1])
     packed.write_bytes(packed.read_bytes()[:-300])
-    with pytest.raises(DataError, match=r"host.csv.gz can't be read .*FederatedAI/FATE"):
+    with pytest.raises(DataError, match=r"host.csv.gz can't be read.*FederatedAI/FATE"):
         credit.load(tmp_path)
     packed.unlink()
     with pytest.raises(DataError, match=r"host.csv is missing, packed"):
@@ -157,11 +157,11 @@ def test_credit_packed_files_are_read_and_damaged_ones_named(tmp_path):
     ("content", "words"),
     [
         (b"", "is empty"),
-        (b"id,x0\n", "holds no row that could be used"),
+        (b"id,x0\n", "is empty but for its header"),
         (b"id,x0,x0\n1,2,3\n", "has the column x0 twice"),
-        (b"id,x0\n1,\xff\n", "can't be read"),
+        (b"id,x0\n1,\xff\n", "line 2: the line is no text"),
         (b"id,x0\n7,1\n7,2\n", "line 3: id is 7, there already"),
-        (b"id,x0\nseven,1\n", "line 2: id is 'seven', no whole number"),
+        (b"id,x0\nseven,1\n", "line 2: id is 'seven', not a whole number"),
         (b"id,x0\n70001,1\n", "have no id in common"),
     ],
 )

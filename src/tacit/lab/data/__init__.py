@@ -1,11 +1,8 @@
 """The lab's data sets by name, each with the papers' preprocessing, fitted on its training rows alone.
 
-`SOURCES` has all of them, with where to get their files and under which licence they may be used.
-
-`isic`, `ham10000` and `skin` read whichever of the two collections of skin lesions the folder holds; `Data.name` says
-which one it was. A path that ends with `.toml` is a description of your own files (`tacit.lab.data.own`).
-`generated:NAME` is a made-up data set with the columns of that one, as large as `rows` says, for tests and for
-measuring speed.
+`SOURCES` has all of them, with where to get their files and under which licence they may be used. A path that ends with
+`.toml` is a description of your own files (`tacit.lab.data.own`). `generated:NAME` is a made-up data set with the
+columns of that one, as large as `rows` says, for tests and for measuring speed.
 
 >>> data = load("generated:credit", rows=1000)
 >>> len(data.train) + len(data.test), data.inputs.numeric
@@ -81,7 +78,6 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 """Every data set that has a name."""
 
 _ALIASES = {"skin": "isic", "ham10000": "isic"}
-_FORMATS: Mapping[str, Mapping[str, str]] = {"ham10000": {"kind": "HAM10000"}}  # of a look-alike by another name
 _MADE_UP = "generated:"
 
 
@@ -112,13 +108,9 @@ def load(
     Args:
         name: one of `names()`, the path of a description (`.toml`) of your own files, or `generated:NAME`.
         folder: of the files that `SOURCES` names; some have a known place and need none.
-        rows: use this many rows at most, training and test together; None for all. Which ones depends on the source:
-            of one that is read whole (`adult`, `bank`, `credit`, `flights`, `isic`) they are drawn at random, by a hash
-            of the row's id and the seed; of one that is streamed (`criteo`, `avazu`, your own files) they are the first
-            ones of the file, so that the rest is never read, and of `fashion` the first ones of each of its files. A
-            file that is sorted, as Avazu's is by day, then gives its beginning alone: for a draw over all of it use
-            `sample` of `tacit.lab.data.avazu.load` or `criteo.load`. A made-up data set needs this number, and has
-            exactly so many.
+        rows: use this many rows at most, training and test together; None for all. Of a source that is read whole they
+            are drawn at random, of one that is streamed (`criteo`, `avazu`, your own files) and of `fashion` they are
+            the first ones, so that the rest is never read. A made-up data set has exactly so many.
         seed: draws the test rows, and everything that is made up.
         cache: a folder for what large data sets keep between two runs; one beside their files if None.
         bad: "raise" stops at the first row that can't be used, with its file and line; "skip" leaves such rows out and
@@ -143,10 +135,9 @@ def load(
 
 def _read(name: str, folder: Path | None, options: Mapping[str, Any]) -> Data:
     """Through the `load` of its own module, with those of the options that it takes."""
-    source = SOURCES[name]
-    read: Callable[..., Data] = import_module(f"tacit.lab.data.{source.module}").load
+    read: Callable[..., Data] = import_module(f"tacit.lab.data.{SOURCES[name].module}").load
     taken = {option: value for option, value in options.items() if option in signature(read).parameters}
-    return read(*(() if not source.files else (folder,)), **taken)
+    return read(*([folder] if SOURCES[name].files else []), **taken)
 
 
 def _known(name: str) -> str:
@@ -181,15 +172,14 @@ def _generated(text: str, name: str, rows: int | None, seed: int, folder: str | 
         raise UsageError(f"{text} can be of any size: say how many rows (rows=, --rows)")
     if name in ("criteo", "avazu"):
         large: Data = getattr(import_module("tacit.lab.data.generated"), name)(rows, seed)
-        return replace(large, name=text)
+        return large
     module = import_module(f"tacit.lab.data.{SOURCES[name].module}")
-    if not SOURCES[name].files:
+    if name == "flights":
         made: Data = module.generated(rows, seed)
     else:
         with tempfile.TemporaryDirectory() as place:
-            module.write_generated(place, rows, seed, **_FORMATS.get(text.removeprefix(_MADE_UP), {}))
-            options = {"rows": None, "seed": seed, "cache": place, "bad": "raise", "progress": None}
-            made = _read(name, Path(place), options)
-    return replace(
-        made, name=text, made=(f"Everything is made up with the seed {seed}, in the format of {made.name}.", *made.made)
-    )
+            kind = {"kind": "HAM10000"} if text.endswith("ham10000") else {}
+            module.write_generated(place, rows, seed, **kind)
+            made = _read(name, Path(place), {"seed": seed, "cache": place})
+    first = f"Everything is made up with the seed {seed}, in the format of {made.name}."
+    return replace(made, name=text, made=(first, *made.made))

@@ -1,14 +1,12 @@
 """UCI Adult, the census of 1994: an employer has work and schooling, a tax office has families and incomes.
 
 The data (CC BY 4.0) is not shipped: take it from archive.ics.uci.edu (`adult.data` and `adult.test`) or as one CSV
-file with a header, as Kaggle has it; a zip file around either is opened. The label says who earns more than 50,000
+file with a header, as Kaggle has it, unpacked. The label says who earns more than 50,000
 dollars a year. The census weight `fnlwgt` is nobody's feature and is left out.
 """
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,13 +15,12 @@ import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError, UsageError
-from tacit.lab.data._sources import found
-from tacit.lab.data.delimited import Text
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Joint, Split
+from tacit.lab.data.joined import Good, Joint, Split
+from tacit.lab.data.reading import Text, found, header
 from tacit.lab.data.rows import Data
 
-FILES = ("adult.csv", "adult.csv.zip", "adult.zip", "adult.data")
+FILES = ("adult.csv", "adult.data")
 """What a folder is searched for, in this order; `adult.test` is read as well where it lies beside `adult.data`."""
 
 EMPLOYER_INPUTS = Columns(
@@ -50,6 +47,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     "class": "income",
     "country": "native_country",
 }
+_INCOMES = {"<=50K": False, ">50K": True, "<=50K.": False, ">50K.": True}
 _NUMBERS = ("age", "education_years", "capital_gain", "capital_loss", "hours_per_week")
 _REMEDY = "take adult.data and adult.test from archive.ics.uci.edu (data set 2), or an adult.csv with a header"
 
@@ -81,11 +79,9 @@ def load(
 def people(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:
     """All people of a file or folder, in its order, with an `id` for each; a "?" is a missing value."""
     path, faults = found(Path(path), FILES, f"{_REMEDY}, and pass their folder"), faults or Faults("raise")
-    texts = _texts(path)
     beside = path.with_name("adult.test")
-    if path.name == "adult.data" and beside.is_file():
-        texts |= _texts(beside)
-    return pl.concat([_table(text, name, faults) for name, text in texts.items()]).with_row_index("id")
+    files = [path, *([beside] if path.name == "adult.data" and beside.is_file() else [])]
+    return pl.concat([_table(file, faults) for file in files]).with_row_index("id")
 
 
 def aligned(path: str | Path, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
@@ -133,65 +129,28 @@ def write_generated(folder: str | Path, rows: int, seed: int) -> None:
     (folder / "adult.test").write_text("|1x3 Cross validator\n" + ".\n".join(lines[:tests]) + ".\n\n")
 
 
-def _texts(path: Path) -> dict[str, str]:
-    """The text of a file, or of each table in a zip file, by the name that errors call it."""
-    try:
-        if path.suffix != ".zip":
-            return {str(path): path.read_text(encoding="utf-8")}
-        with zipfile.ZipFile(path) as packed:
-            inside = [
-                name for name in packed.namelist() if Path(name).name in ("adult.csv", "adult.data", "adult.test")
-            ]
-            texts = {f"{path}/{name}": packed.read(name).decode() for name in inside}
-    except (OSError, UnicodeDecodeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} can't be read ({error}): get the file anew: {_REMEDY}") from error
-    if not texts:
-        raise DataError(f"{path} holds no adult.csv or adult.data: {_REMEDY}")
-    return texts
-
-
-def _table(text: str, name: str, faults: Faults) -> pl.DataFrame:
+def _table(path: Path, faults: Faults) -> pl.DataFrame:
     """One file's people. The official files have no header; `adult.test` begins with a remark, and ends its labels with
     a full stop.
     """
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "|"]
-    if not lines:
-        raise DataError(f"{name} is empty: {_REMEDY}")
-    first = _cells(lines[0][1])
-    headed = "age" in map(str.lower, first)
-    columns = [_own_name(cell) for cell in first] if headed else list(_COLUMNS)
-    missing = sorted(set(_COLUMNS) - set(columns) - {"fnlwgt"})
-    if missing or len(first) != len(columns):
+    first = header(path, ",", _REMEDY)
+    headed, remark = "age" in map(str.lower, first), first[0].startswith("|")
+    names = tuple(map(_own_name, first)) if headed else _COLUMNS
+    missing = sorted(set(_COLUMNS) - set(names) - {"fnlwgt"})
+    if missing or not (remark or len(first) == len(names)):
         raise DataError(
-            f"{name} has {len(first)} columns" + (f" and lacks {', '.join(missing)}" if missing else "")
+            f"{path} has {len(first)} columns" + (f" and lacks {', '.join(missing)}" if missing else "")
             + f", where Adult has {len(_COLUMNS)}: {_REMEDY}"
         )  # fmt: skip
-    people, places = [], []
-    for number, line in lines[headed:]:
-        cells = _cells(line)
-        if len(cells) == len(columns):
-            people.append(cells)
-            places.append(number)
-        else:
-            faults.meet(f"{name}, line {number} has {len(cells)} fields, where the others have {len(columns)}")
-    table = pl.DataFrame(people, schema=dict.fromkeys(columns, pl.String), orient="row")
-    return _typed(Text(name, table.with_columns(pl.all().replace("?", None)), np.array(places), faults))
-
-
-def _cells(line: str) -> list[str]:
-    """The fields of a line; none of Adult's has a comma in it."""
-    return [cell.strip().strip('"') for cell in line.split(",")]
+    wanted = [column for column in _COLUMNS if column not in ("fnlwgt", "income")]
+    kinds = {name: "number" if name in _NUMBERS else "category" for name in (*wanted, "income")}
+    source = Text(path, names, kinds, header=headed or remark, quoted=headed, remedy=_REMEDY)
+    good = Good.of(source, faults).truth("income", _INCOMES, LABEL)
+    return good.table.select(*wanted, LABEL).with_columns(
+        pl.col(pl.String).str.strip_chars().replace(["?", ""], None), pl.col(_NUMBERS).cast(pl.Float32)
+    )
 
 
 def _own_name(cell: str) -> str:
     plain = cell.lower().replace("-", "_").replace(".", "_").replace(" ", "_")
     return _OTHER_NAMES.get(plain, plain)
-
-
-def _typed(people: Text) -> pl.DataFrame:
-    """Numbers as numbers and the label as a truth value; a row where that fails is a fault."""
-    known = {"<=50K": False, ">50K": True}
-    stopped = {f"{income}.": rich for income, rich in known.items()}
-    table = people.truth("income", known | stopped, LABEL).numbers(_NUMBERS).table
-    names = [column for column in _COLUMNS if column not in ("fnlwgt", "income")]
-    return table.with_columns(pl.col(_NUMBERS).cast(pl.Float32)).select(*names, LABEL)

@@ -11,11 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from tacit.errors import DataError
-from tacit.lab.data._sources import found
-from tacit.lab.data._text import Layout, Text, header
+from tacit.lab.data.reading import Text, found, header, require
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema, shared
+from tacit.lab.data.streaming import Options, Progress, Schema
 from tacit.lab.data.streaming import load as load_streamed
 
 _NAMES = (
@@ -27,9 +25,6 @@ CATEGORIES = (
     *(f"C{number}" for number in range(14, 22)),
 )  # fmt: skip
 """The columns of categories; `hour` is the hour of the day."""
-
-FILES = ("train.csv", "train.csv.gz", "train.gz")
-"""What a folder may hold; the first one that is there is read. Kaggle's own name is `train.gz`."""
 
 _REMEDY = (
     'take train.gz from Kaggle\'s "Click-Through Rate Prediction" (avazu-ctr-prediction), and pass its folder or the '
@@ -54,26 +49,22 @@ def load(  # the options of a data set, by name
     """Training and test rows, each sorted by day and otherwise in the file's order, mapped from files.
 
     Args:
-        path: a folder with one of `FILES`, or such a file.
+        path: a folder with `train.csv`, packed (`.gz`) or not, or `train.gz`, as Kaggle calls it; or such a file.
         sample: the share of the rows to use; the papers use all.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
             them, which is 1; most codes are then values of `device_ip` and `device_id`, which belong to few rows each.
         own: what the label party has itself beside the labels: "none", or "all" columns as in the papers; see
             `tacit.lab.data.criteo.load`.
     """
-    both, told = shared(own)
-    file = found(Path(path), FILES, _REMEDY)
+    file = found(Path(path), ["train.csv", "train"], _REMEDY)
     names = header(file, ",", _REMEDY)
-    missing = [name for name in _KINDS if name not in names]
-    if missing:
-        raise DataError(f"{file}, line 1: there is no column {', '.join(missing)}: {_REMEDY}")
-    made = [
+    require(file, names, list(_KINDS), _REMEDY)
+    made = (
         f"Avazu's click data were read from {file.name}: 22 categories, the hour of the day among them, prepared as in "
-        "the papers.",
-        told,
-    ]
+        "the papers."
+    )
+    options = Options(rows, sample, test_share, seed, min_count)
     return load_streamed(
-        Text(file, Layout(names, _KINDS, remedy=_REMEDY)), Schema("avazu", "click", CATEGORIES, days=True),
-        Options(rows, sample, test_share, seed, min_count), cache=cache, bad=bad, progress=progress, made=made,
-        both=both,
+        Text(file, names, _KINDS, remedy=_REMEDY), Schema("avazu", "click", CATEGORIES, days=True), options,
+        cache=cache, bad=bad, progress=progress, made=made, own=own,
     )  # fmt: skip

@@ -14,9 +14,9 @@ import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.delimited import found, read
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Joint
+from tacit.lab.data.joined import Good, Joint
+from tacit.lab.data.reading import Text, header, packed, require
 from tacit.lab.data.rows import Data
 
 REGISTER_INPUTS = Columns(
@@ -70,7 +70,7 @@ def write_generated(folder: str | Path, rows: int, seed: int) -> None:
     opened_one = 0.7 * balance + 2.5 * success + draw.logistic(size=rows) > 2.6
 
     def word(*words: str) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
-        return draw.choice(np.array([f'"{one}"' for one in words]), rows)
+        return draw.choice(np.array(words), rows)
 
     columns = {
         "age": draw.integers(18, 95, rows), "job": word("admin.", "technician", "retired", "unknown"),
@@ -81,22 +81,17 @@ def write_generated(folder: str | Path, rows: int, seed: int) -> None:
         "duration": (100 + 400 * opened_one + 80 * draw.random(rows)).astype(int),
         "campaign": draw.integers(1, 10, rows), "pdays": np.where(called, draw.integers(1, 400, rows), -1),
         "previous": np.where(called, draw.integers(1, 6, rows), 0),
-        "poutcome": np.where(success, '"success"', np.where(called, '"failure"', '"unknown"')),
-        "y": np.where(opened_one, '"yes"', '"no"'),
+        "poutcome": np.where(success, "success", np.where(called, "failure", "unknown")),
+        "y": np.where(opened_one, "yes", "no"),
     }  # fmt: skip
-    header = ";".join(f'"{name}"' for name in columns)
-    lines = [";".join(map(str, client)) for client in zip(*columns.values(), strict=True)]
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "bank-full.csv").write_text("\n".join([header, *lines]) + "\n")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(columns).write_csv(Path(folder) / "bank-full.csv", separator=";", quote_style="non_numeric")
 
 
 def _paths(folder: Path) -> list[Path]:
-    whole, halves = found(folder, ["bank-full.csv"]), [found(folder, [name]) for name in ("train.csv", "test.csv")]
-    if whole is not None:
-        return [whole]
-    paths = [half for half in halves if half is not None]
-    if len(paths) < 2:
+    whole, *halves = (packed(folder / name) for name in ("bank-full.csv", "train.csv", "test.csv"))
+    paths = [path for path in ([whole] if whole else halves) if path]
+    if not whole and len(paths) < 2:
         raise DataError(f"{folder} holds neither bank-full.csv nor both train.csv and test.csv: {_REMEDY}")
     return paths
 
@@ -104,8 +99,12 @@ def _paths(folder: Path) -> list[Path]:
 def _table(path: Path, faults: Faults) -> pl.DataFrame:
     """One file; the official one calls its label y, the copies in two files call it deposit."""
     wanted = [*REGISTER_INPUTS.names, *BANK_INPUTS.names]
-    text = read(path, wanted, faults, remedy=_REMEDY)
-    label = next((name for name in ("y", "deposit") if name in text.table.columns), None)
+    separator = ";" if len(header(path, ";", _REMEDY)) > 1 else ","
+    names = header(path, separator, _REMEDY)
+    require(path, names, wanted, _REMEDY)
+    label = next((name for name in ("y", "deposit") if name in names), None)
     if label is None:
         raise DataError(f"{path} has neither a column y nor a column deposit, which say who opened one: {_REMEDY}")
-    return text.truth(label, {"yes": True, "no": False}, _LABEL).numbers(_NUMBERS).table.select(*wanted, _LABEL)
+    kinds = {name: "number" if name in _NUMBERS else "category" for name in (*wanted, label)}
+    good = Good.of(Text(path, names, kinds, separator, quoted=True, remedy=_REMEDY), faults)
+    return good.truth(label, {"yes": True, "no": False}, _LABEL).table.select(*wanted, _LABEL)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.delimited import Text, found, read
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Joint
+from tacit.lab.data.joined import Good, Joint
+from tacit.lab.data.reading import ROW, Text, header, packed, require
 from tacit.lab.data.rows import Data
 
 GUEST = "default_credit_hetero_guest.csv"
@@ -41,16 +42,11 @@ def load(
         folder: holds both files.
     """
     faults = Faults(bad)
-    texts = (
-        _file(Path(folder), GUEST, ("id", "y"), faults).truth("y", {"1": True, "0": False}, _LABEL),
-        _file(Path(folder), HOST, ("id",), faults),
-    )
-    parties = [text.numbers(("id",), integer=True).unique("id").numbers(_features(text)) for text in texts]
-    own, features = (text.table.rename({name: f"{prefix}_{name}" for name in _features(text)})
-                     for text, prefix in zip(parties, ("guest", "host"), strict=True))  # fmt: skip
+    own = _file(Path(folder), GUEST, ("id", "y"), faults)
+    features = _file(Path(folder), HOST, ("id",), faults)
     table = features.join(own, on="id", how="inner", maintain_order="left")
     if not len(table):
-        raise DataError(f"{parties[0].name} and {parties[1].name} have no id in common: {_REMEDY}")
+        raise DataError(f"{GUEST} and {HOST} in {folder} have no id in common: {_REMEDY}")
     host, guest = (
         Columns(numeric=tuple(name for name in table.columns if name.startswith(party)))
         for party in ("host_", "guest_")
@@ -84,23 +80,26 @@ def write_generated(folder: str | Path, rows: int, seed: int) -> None:
     guest[:, 1:7] = 0.95 * bill[:, None] + 0.3 * guest[:, 1:7]
     guest[:, 7:] = np.exp(0.7 * guest[:, 7:] + 0.3 * bill[:, None]) - 1.3
     late = 1.2 * delay - 0.6 * limit - 0.3 * guest[:, 7] + draw.logistic(size=rows) > 1.9
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, head, columns in ((GUEST, "id,y", guest), (HOST, "id", host)):
-        header = ",".join([head, *(f"x{column}" for column in range(columns.shape[1]))])
-        lines = [
-            ",".join([str(row), *([str(int(late[row]))] if name == GUEST else []), *(f"{x:.6f}" for x in columns[row])])
-            for row in draw.permutation(rows)
-        ]
-        (folder / name).write_text("\n".join([header, *lines]) + "\n")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, labels, columns in ((GUEST, {"y": late.astype(int)}, guest), (HOST, {}, host)):
+        numbers = {f"x{column}": values for column, values in enumerate(columns.T)}
+        table = pl.DataFrame({"id": np.arange(rows), **labels, **numbers})[draw.permutation(rows)]
+        table.write_csv(Path(folder) / name, float_precision=6)
 
 
-def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> Text:
-    path = found(folder, [name])
+def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> pl.DataFrame:
+    """A party's clients: their ids, labels and numbers, whose names begin with the party's."""
+    path = packed(folder / name)
     if path is None:
         raise DataError(f"{folder / name} is missing, packed (.gz) or not: {_REMEDY}")
-    return read(path, wanted, faults, remedy=_REMEDY)
-
-
-def _features(text: Text) -> list[str]:
-    return [name for name in text.table.columns if name not in ("id", "y", _LABEL)]
+    names = header(path, ",", _REMEDY)
+    require(path, names, wanted, _REMEDY)
+    numbers = [column for column in names if column not in wanted]
+    kinds = {"id": "integer", "y": "category"} | dict.fromkeys(numbers, "number")
+    source = Text(path, names, {column: kinds[column] for column in names}, quoted=True, remedy=_REMEDY)
+    good = Good.of(source, faults)
+    good = good.without(good.table["id"].is_null(), "id", "and must not be").unique("id")
+    if "y" in wanted:
+        good = good.truth("y", {"1": True, "0": False}, _LABEL)
+    party = "guest" if name == GUEST else "host"
+    return good.table.drop(ROW, "y", strict=False).rename({column: f"{party}_{column}" for column in numbers})

@@ -12,10 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from tacit.lab.data._sources import found
-from tacit.lab.data._text import Layout, Text
+from tacit.lab.data.reading import Text, found
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema, shared
+from tacit.lab.data.streaming import Options, Progress, Schema
 from tacit.lab.data.streaming import load as load_streamed
 
 NUMBERS = tuple(f"I{number}" for number in range(1, 14))
@@ -24,20 +23,11 @@ NUMBERS = tuple(f"I{number}" for number in range(1, 14))
 CATEGORIES = tuple(f"C{number}" for number in range(1, 27))
 """The columns of categories."""
 
-FILES = ("train.txt", "train.txt.gz")
-"""What a folder may hold; the first one that is there is read."""
-
 _REMEDY = (
     'take train.txt from Kaggle\'s "Display Advertising Challenge" (criteo-display-ad-challenge), and pass its folder '
     "or the file"
 )
-_LAYOUT = Layout(
-    names=("label", *NUMBERS, *CATEGORIES),
-    kinds={"label": "label", **dict.fromkeys(NUMBERS, "integer"), **dict.fromkeys(CATEGORIES, "hex")},
-    separator="\t",
-    header=False,
-    remedy=_REMEDY,
-)
+_KINDS = {"label": "label", **dict.fromkeys(NUMBERS, "integer"), **dict.fromkeys(CATEGORIES, "hex")}
 
 
 def load(  # the options of a data set, by name
@@ -56,7 +46,7 @@ def load(  # the options of a data set, by name
     """Training and test rows, mapped from files; memory grows with the different categories, not with the rows.
 
     Args:
-        path: a folder with one of `FILES`, or such a file.
+        path: a folder with `train.txt`, packed (`.gz`) or not, or such a file.
         sample: the share of the rows to use; the papers use 0.1.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
             them, which is 1; over the whole file most codes then belong to a few rows each.
@@ -64,14 +54,11 @@ def load(  # the options of a data set, by name
             feature party has all columns. "all" repeats the papers' set-up, where both parties see all columns: the
             feature party in the deep part of the model, the label party in the wide part.
     """
-    both, told = shared(own)
-    file = found(Path(path), FILES, _REMEDY)
-    made = [
-        f"Criteo's click data were read from {file.name}: 26 categories and 13 numbers, prepared as in the papers.",
-        told,
-    ]
+    file = found(Path(path), ["train.txt"], _REMEDY)
+    made = f"Criteo's click data were read from {file.name}: 26 categories and 13 numbers, prepared as in the papers."
+    options = Options(rows, sample, test_share, seed, min_count)
+    source = Text(file, tuple(_KINDS), _KINDS, "\t", header=False, remedy=_REMEDY)
     return load_streamed(
-        Text(file, _LAYOUT), Schema("criteo", "label", CATEGORIES, NUMBERS),
-        Options(rows, sample, test_share, seed, min_count), cache=cache, bad=bad, progress=progress, made=made,
-        both=both,
+        source, Schema("criteo", "label", CATEGORIES, NUMBERS), options,
+        cache=cache, bad=bad, progress=progress, made=made, own=own,
     )  # fmt: skip

@@ -17,7 +17,6 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,10 +80,7 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
     """
     if positive not in CLASSES:
         raise UsageError(f"there is no class {positive!r}; there are: {', '.join(CLASSES)}")
-    if rows is not None and rows < _TESTS:
-        raise UsageError(f"rows is {rows}: choose a number of pictures from {_TESTS} on, or None for all")
-    tests = None if rows is None else rows // _TESTS
-    trains = None if rows is None or tests is None else rows - tests
+    trains, tests = (None, None) if rows is None else _divided(rows)
     found = pictures(FOLDER if folder is None else folder, rows=trains, test_rows=tests)
     wanted = CLASSES.index(positive)
     return Data(
@@ -105,9 +101,7 @@ def pictures(folder: str | Path = FOLDER, *, rows: int | None = None, test_rows:
     """Both parts, from the four idx files of a folder."""
     for name, value in (("rows", rows), ("test_rows", test_rows)):
         if value is not None and value < 1:
-            raise UsageError(
-                f"{name} = {value} is out of range: choose a number of pictures from 1 on, or None for all"
-            )
+            raise UsageError(f"{name} = {value}: choose a number of pictures from 1 on, or None for all")
     return Fashion(train=_part(Path(folder), "train", rows), test=_part(Path(folder), "t10k", test_rows))
 
 
@@ -145,16 +139,27 @@ def save(data: Fashion, folder: str | Path) -> None:
 
 def write_generated(folder: str | Path, rows: int, seed: int) -> None:
     """Made-up pictures in the four official files: `generated`, one in seven of them for testing."""
+    trains, tests = _divided(rows)
+    save(generated(trains, seed, test_rows=tests), folder)
+
+
+def _divided(rows: int) -> tuple[int, int]:
+    """How many of so many pictures are for training, and for testing."""
     if rows < _TESTS:
-        raise UsageError(f"rows is {rows}: choose a number of pictures from {_TESTS} on")
-    tests = rows // _TESTS
-    save(generated(rows - tests, seed, test_rows=tests), folder)
+        raise UsageError(f"rows is {rows}: choose a number of pictures from {_TESTS} on, or None for all")
+    return rows - rows // _TESTS, rows // _TESTS
 
 
-def read_idx(path: str | Path) -> Tensor:
-    """All of an idx file of unsigned bytes, packed or not, in the shape that it states."""
-    path = Path(path)
-    content = _content(path)
+def read_idx(path: Path) -> Tensor:
+    """All of an idx file of unsigned bytes, packed (`.gz`) or not, in the shape that it states."""
+    path = next((file for file in (path.with_name(f"{path.name}.gz"), path) if file.is_file()), path)
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing, packed (.gz) or not: {_REMEDY}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} can't be read ({error}): get the file anew ({_REMEDY})") from error
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTES or not content[3]:
         raise DataError(
             f"{path} begins with {content[:4].hex(' ') or 'nothing'}, where an idx file of bytes begins with "
@@ -178,7 +183,7 @@ def _rows(pictures: Pictures, wanted: int) -> Rows:
 
 def _part(folder: Path, name: str, rows: int | None) -> Pictures:
     """The first so many pictures of one part, with their labels."""
-    images_path, labels_path = (_found(folder, f"{name}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
+    images_path, labels_path = (folder / f"{name}-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1"))
     images, labels = read_idx(images_path), read_idx(labels_path)
     if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
         raise DataError(f"{images_path} states the shape {tuple(images.shape)}: pictures of {SIDE} x {SIDE} are needed")
@@ -192,27 +197,7 @@ def _part(folder: Path, name: str, rows: int | None) -> Pictures:
         raise DataError(f"{labels_path} has the class {int(labels[row])} in row {row}: classes run from 0 to 9")
     if rows is not None and rows > len(images):
         raise UsageError(f"{rows} pictures are wanted and {images_path} has {len(images)}: ask for fewer")
-    images, labels = images[:rows], labels[:rows]
-    return Pictures(images.flatten(1).float() / 255, labels.long())
-
-
-def _found(folder: Path, name: str) -> Path:
-    for path in (folder / f"{name}.gz", folder / name):
-        if path.is_file():
-            return path
-    raise DataError(f"{folder / name} is missing, packed (.gz) or not: {_REMEDY}")
-
-
-def _content(path: Path) -> bytes:
-    opened: Callable[[], bytes] = (
-        (lambda: gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path.read_bytes
-    )
-    try:
-        return opened()
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: {_REMEDY}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} can't be read ({error}): get the file anew ({_REMEDY})") from error
+    return Pictures(images[:rows].flatten(1).float() / 255, labels[:rows].long())
 
 
 def _smooth(count: int, generator: torch.Generator) -> Tensor:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from tacit.errors import DataError, UsageError
 
 
+def cured(message: str) -> str:
+    """What is wrong with a row, and what to do about it."""
+    return f'{message}: correct it, or leave such rows out with bad="skip" (--bad skip)'
+
+
 class Faults:
     """What a loader does about them.
 
@@ -23,7 +28,7 @@ class Faults:
     def meet(self, message: str) -> None:
         """One that can't be used, with its file and line and what is wrong."""
         if self.bad == "raise":
-            raise DataError(f"{message}: correct it, or leave such rows out with bad='skip' (--bad skip)")
+            raise DataError(cured(message))
         self.skipped += 1
 
     def said(self) -> tuple[str, ...]:
@@ -31,5 +36,4 @@ class Faults:
         if not self.skipped:
             return ()
         rows = "1 row" if self.skipped == 1 else f"{self.skipped:,} rows"
-        was = "was" if self.skipped == 1 else "were"
-        return (f"{rows} of the source could not be used and {was} left out.",)
+        return (f"{rows} of the source could not be used and {'was' if self.skipped == 1 else 'were'} left out.",)

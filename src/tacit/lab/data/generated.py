@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,14 +70,13 @@ class Recipe:
             raise UsageError(f"share {self.share}, days {self.days}: give a share between 0 and 1, and days from 1 on")
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """Some rows: codes (rows, c) int32, numbers (rows, m) float32, labels (rows,) float32, days (rows,) int64."""
+class Drawn(NamedTuple):
+    """Some rows."""
 
-    codes: Tensor
-    numbers: Tensor
-    labels: Tensor
-    days: Tensor
+    codes: Tensor  # (rows, columns) int32
+    numbers: Tensor  # (rows, columns) float32
+    labels: Tensor  # (rows,) float32
+    days: Tensor  # (rows,) int64
 
 
 class Drawing:
@@ -111,17 +111,12 @@ class Drawing:
         """So many rows more, whole."""
         device = self.generator.device
         codes = torch.empty(rows, len(self._sizes), dtype=torch.int32, device=device)
-        numbers = torch.empty(rows, self.recipe.numeric, device=device)
-        labels = torch.empty(rows, device=device)
-        days = None if self.recipe.days is None else torch.empty(rows, dtype=torch.int64, device=device)
-        start = 0
-        for drawn in self.chunks(rows):
-            here = slice(start, start + len(drawn.labels))
-            codes[here], numbers[here], labels[here] = drawn.codes, drawn.numbers, drawn.labels
-            if days is not None:
-                days[here] = drawn.days
-            start = here.stop
-        return Rows((codes, numbers), (), labels, days)
+        numbers, labels = torch.empty(rows, self.recipe.numeric, device=device), torch.empty(rows, device=device)
+        days, start = torch.empty(rows, dtype=torch.int64, device=device), 0
+        for drawn in self.chunks(rows):  # into their place: joined at the end, all of it would be there twice
+            here = slice(start, start := start + len(drawn.labels))
+            codes[here], numbers[here], labels[here], days[here] = drawn
+        return Rows((codes, numbers), (), labels, None if self.recipe.days is None else days)
 
     def _normal(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.generator.device)

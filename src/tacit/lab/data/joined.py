@@ -1,11 +1,12 @@
-"""From one table with the columns of both parties to tensors, with everything fitted on the training rows alone.
+"""Small tables: text files whole in memory, and one table with the columns of both parties as tensors.
 
-Two companies that do not share their ids align them privately instead.
+Everything is fitted on the training rows alone. Two companies that do not share their ids align them privately instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -16,14 +17,47 @@ from tacit.align.batches import scramble
 from tacit.align.tables import Columns, Encoder, Inputs
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
+from tacit.lab.data.reading import DAY, ROW, Text
 from tacit.lab.data.rows import Data, Rows, Table
-
-DAY = "tacit day"
-"""The column of the day of each row, where a table has one."""
 
 _CODES = (
     "Each category gets a code in the order of spelling; one that is missing or in no training row gets the code 0.",
 )
+
+
+@dataclass(frozen=True)
+class Good:
+    """The rows of a text file that are good so far; each method leaves out some more, as faults."""
+
+    source: Text
+    table: pl.DataFrame
+    faults: Faults
+
+    @classmethod
+    def of(cls, source: Text, faults: Faults) -> Good:
+        """The rows that can be read."""
+        chunks = list(source.chunks())
+        for bad in (bad for chunk in chunks for bad in chunk.bad):
+            faults.meet(f"{bad.place}: {bad.why}")
+        return cls(source, pl.concat([chunk.table for chunk in chunks]), faults)
+
+    def without(self, wrong: pl.Series, column: str, what: str) -> Good:
+        """All rows but the wrong ones."""
+        for row, value in self.table.filter(wrong).select(ROW, column).iter_rows():
+            shown = "empty" if value is None else repr(value)
+            self.faults.meet(f"{self.source.place(row)}: {column} is {shown}, {what}")
+        return replace(self, table=self.table.filter(~wrong))
+
+    def unique(self, column: str) -> Good:
+        """Rows whose value in this column was in no row before."""
+        return self.without(~self.table[column].is_first_distinct(), column, "there already, further up")
+
+    def truth(self, column: str, meanings: Mapping[str, bool], name: str) -> Good:
+        """A column of two words as a column of truth values with that name."""
+        words = self.table[column].str.strip_chars()
+        values = words.replace_strict(meanings, default=None, return_dtype=pl.Boolean).alias(name)
+        known = replace(self, table=self.table.with_columns(values))
+        return known.without(values.is_null(), column, "neither " + " nor ".join(map(repr, meanings)))
 
 
 @dataclass(frozen=True)
@@ -34,6 +68,7 @@ class Part:
     feature_party: Inputs  # inputs of the party without labels
     label_party: Inputs  # inputs that the party with the labels has itself
     labels: Tensor  # 0 or 1. (rows,) float32
+    days: Tensor | None = None  # where the table has the column `DAY`. (rows,) int64
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,22 +113,16 @@ class Joint:
             )
         ids = torch.from_numpy(table[self.key].to_numpy().astype(np.int64))
         labels = torch.from_numpy(table[self.label].to_numpy().astype(np.float32))
-        parties = [Encoder.fit(table, columns, train).encode(table) for columns in (self.features, self.own)]
+        days = torch.from_numpy(table[DAY].to_numpy().astype(np.int64)) if DAY in table.columns else None
+        mine, own = (Encoder.fit(table, columns, train).encode(table) for columns in (self.features, self.own))
         parts = [
-            Part(ids[rows], parties[0][rows], parties[1][rows], labels[rows])
-            for rows in (torch.from_numpy(train), torch.from_numpy(test))
+            Part(ids[rows], mine[rows], own[rows], labels[rows], None if days is None else days[rows])
+            for rows in map(torch.from_numpy, (train, test))
         ]
-        return Split(train=parts[0], test=parts[1])
+        return Split(*parts)
 
     def data(
-        self,
-        name: str,
-        *,
-        read: tuple[str, ...],
-        faults: Faults,
-        rows: int | None = None,
-        seed: int = 0,
-        test_share: float = 0.2,
+        self, name: str, *, read: tuple[str, ...], faults: Faults, rows: int | None, seed: int, test_share: float
     ) -> Data:
         """The same as a data set of the lab.
 
@@ -101,12 +130,11 @@ class Joint:
         """
         parts = self.split(test_share, seed, rows)
         used, features, own = len(parts.train) + len(parts.test), parts.train.feature_party, parts.train.label_party
-        days = self._days() if DAY in self.table.columns else None
         drawn = f"{used:,} of {len(self.table):,} rows were drawn by a hash of id and seed."
         return Data(
             name=name,
-            train=_rows(parts.train, days),
-            test=_rows(parts.test, days),
+            train=_rows(parts.train),
+            test=_rows(parts.test),
             inputs=Table(features.cardinalities, features.numeric.shape[1], own.cardinalities, own.numeric.shape[1]),
             made=(
                 *read,
@@ -117,25 +145,15 @@ class Joint:
                 *(_CODES if self.features.categorical or self.own.categorical else ()),
                 "Each number is centred and scaled by mean and standard deviation of the training rows; a missing one "
                 "is the mean.",
-                *(() if days is None else ("The rows are sorted by day.",)),
+                *(() if parts.train.days is None else ("The rows are sorted by day.",)),
             ),
             skipped=faults.skipped,
         )
 
-    def _days(self) -> tuple[Tensor, Tensor]:
-        known = self.table.select(pl.col(self.key, DAY).cast(pl.Int64)).sort(self.key)
-        ids, days = (torch.from_numpy(known[name].to_numpy(writable=True)) for name in (self.key, DAY))
-        return ids, days
 
-
-def _rows(part: Part, days: tuple[Tensor, Tensor] | None) -> Rows:
+def _rows(part: Part) -> Rows:
     own = part.label_party.tensors
-    found = Rows(part.feature_party.tensors, own if any(tensor.shape[1] for tensor in own) else (), part.labels)
-    if days is None:
-        return found
-    ids, day = days
-    by_id = part.ids.argsort()
-    of_row = day[torch.searchsorted(ids, part.ids[by_id])]
-    in_order = of_row.argsort(stable=True)
-    found = found[by_id[in_order]]
-    return Rows(found.features, found.own, found.labels, of_row[in_order])
+    found = Rows(
+        part.feature_party.tensors, own if any(tensor.shape[1] for tensor in own) else (), part.labels, part.days
+    )
+    return found if part.days is None else found[torch.from_numpy(np.lexsort((part.ids.numpy(), part.days.numpy())))]

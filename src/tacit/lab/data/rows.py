@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,26 +25,24 @@ class Rows:
     days: Tensor | None = None
 
     def __post_init__(self) -> None:
-        others = [*self.features, *self.own, *(() if self.days is None else (self.days,))]
-        wrong = next((one for one in others if len(one) != len(self.labels)), None)
-        if wrong is not None:
-            raise DataError(
-                f"a tensor of {len(wrong)} rows stands beside {len(self.labels)} labels: read the data anew"
-            )
+        for one in (*self.features, *self.own, *(() if self.days is None else (self.days,))):
+            if len(one) != len(self.labels):
+                raise DataError(f"a tensor of {len(one)} rows stands beside {len(self.labels)} labels: read it anew")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, rows: Tensor | slice) -> Rows:
         """Some of the rows; a slice of a mapped file stays mapped."""
-        days = None if self.days is None else self.days[rows]
-        return Rows(tuple(x[rows] for x in self.features), tuple(x[rows] for x in self.own), self.labels[rows], days)
+        return self._each(lambda x: x[rows])
 
     def to(self, device: torch.device | str) -> Rows:
         """The same on another device."""
-        days = None if self.days is None else self.days.to(device)
-        features, own = (tuple(x.to(device) for x in each) for each in (self.features, self.own))
-        return Rows(features, own, self.labels.to(device), days)
+        return self._each(lambda x: x.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Rows:
+        features, own = (tuple(map(change, each)) for each in (self.features, self.own))
+        return Rows(features, own, change(self.labels), None if self.days is None else change(self.days))
 
 
 @dataclass(frozen=True)

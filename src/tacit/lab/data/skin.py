@@ -5,8 +5,8 @@ Two collections of the ISIC archive, told apart by the name of their table, are 
 - **SIIM-ISIC** (Kaggle: "SIIM-ISIC Melanoma Classification", CC BY-NC 4.0): `train.csv` with `image_name`, `patient_id`
   and `target`, and the folder `jpeg/train` (or `train`, or `images`). The papers' data set; it is named `isic`.
 - **HAM10000** (Harvard Dataverse, doi:10.7910/DVN/DBW86T, CC BY-NC 4.0): `HAM10000_metadata.csv` with `image_id`,
-  `lesion_id` and `dx`, and the folder `images` (or `HAM10000_images_part_1` and `_2`); also all of it in one tar file.
-  It is named `ham10000`: other pictures than the papers', so their results are no measure for it.
+  `lesion_id` and `dx`, and the folder `images` (or `HAM10000_images_part_1` and `_2`). It is named `ham10000`: other
+  pictures than the papers', so their results are no measure for it.
 
 The papers keep all positives and nine times as many negatives, make the pictures 84 pixels square, and draw a fifth of
 them for testing. So do we, with one difference: the pictures of one patient (of one lesion, in HAM10000) are all on one
@@ -17,23 +17,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tarfile
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.albums import Album, Folders, Tar
-from tacit.lab.data.delimited import Text, parse, read
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.pictures import Cache, Progress, pillow
+from tacit.lab.data.joined import Good
+from tacit.lab.data.pictures import Album, Progress, decoded, pillow
+from tacit.lab.data.reading import Text, header, require
 from tacit.lab.data.rows import Data, Pictures, Rows
 
 SIZE = 84
@@ -43,7 +39,7 @@ _FOLDERS = ("jpeg/train", "train", "images", "HAM10000_images_part_1", "HAM10000
 _NAME, _GROUP, _LABEL = "tacit picture", "tacit group", "tacit label"
 _REMEDY = (
     "take train.csv and jpeg/train of Kaggle's 'SIIM-ISIC Melanoma Classification', or HAM10000_metadata.csv and its "
-    "pictures from doi:10.7910/DVN/DBW86T, and pass their folder, or a tar file of them (folder=, --folder)"
+    "pictures from doi:10.7910/DVN/DBW86T, and pass their folder (folder=, --folder)"
 )
 
 
@@ -69,7 +65,6 @@ _KINDS = (
         {"mel": True, **dict.fromkeys(_OTHERS, False)}, "lesion",
     ),
 )  # fmt: skip
-_TABLES = " nor ".join(kind.file for kind in _KINDS)
 
 
 def load(  # the options of a data set, by name
@@ -88,39 +83,44 @@ def load(  # the options of a data set, by name
     """The pictures, decoded once into the cache and mapped from there; their name is that of the collection found.
 
     Args:
-        folder: holds one of the two collections, or is a tar file of it, or holds one such tar file.
+        folder: holds one of the two collections.
         balance: negatives that are kept for each positive, drawn at random; None keeps all. A table with fewer
             negatives, as HAM10000, keeps all of them.
         size: pixels along each side.
     """
-    _check(rows, test_share, balance, workers)
-    faults = Faults(bad)
-    place = Path(folder)
-    kind, text, album = _found(place, faults)
-    table = _good(kind, text, album)
+    if not 0.0 < test_share < 1.0:
+        raise UsageError(f"test_share is {test_share}: choose a share between 0 and 1, for example 0.2")
+    for name, value in (("rows", rows), ("balance", balance), ("workers", workers)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is {value}: choose a number from 1 on")
+    faults, place = Faults(bad), Path(folder)
+    kind, table, album = _found(place, faults)
     chosen = _chosen(table, balance, rows, seed)
-    store = Cache(place.with_name(f"{place.name}.tacit") if cache is None else Path(cache), album, size)
-    kept = store.decode(chosen[_NAME].to_list(), faults, progress=progress, workers=workers)
-    chosen = chosen.filter(pl.col(_NAME).is_in(kept))
     for_test = _scramble(chosen[_GROUP], seed) < test_share
-    train, test = chosen.filter(~for_test), chosen.filter(for_test)
-    if not len(train) or not len(test):
+    chosen = pl.concat([chosen.filter(~for_test), chosen.filter(for_test)])
+    names, tests = chosen[_NAME].to_list(), set(chosen[_NAME].tail(int(for_test.sum())))
+    cached = place.with_name(f"{place.name}.tacit") if cache is None else Path(cache)
+    kept, pixels = decoded(album, names, size, cached, faults, progress=progress, workers=workers)
+    chosen = chosen.filter(pl.col(_NAME).is_in(kept))
+    test = chosen.filter(pl.col(_NAME).is_in(tests))
+    train = len(chosen) - len(test)
+    if not train or not len(test):
         raise DataError(
-            f"{len(chosen)} pictures leave {len(train)} for training and {len(test)} for testing: use more pictures, "
+            f"{len(chosen)} pictures leave {train} for training and {len(test)} for testing: use more pictures, "
             "or choose another test_share"
         )
-    pixels = store.mapped([*train[_NAME], *test[_NAME]])
+    labels = torch.tensor(chosen[_LABEL].to_list(), dtype=torch.float32)
     return Data(
         name=kind.data,
-        train=Rows((pixels[: len(train)],), (), _labels(train)),
-        test=Rows((pixels[len(train) :],), (), _labels(test)),
+        train=Rows((pixels[:train],), (), labels[:train]),
+        test=Rows((pixels[train:],), (), labels[train:]),
         inputs=Pictures(3, size),
         made=_said(kind, table, chosen, test, balance, size, seed, faults),
         skipped=faults.skipped,
     )
 
 
-def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SIIM-ISIC", tar: bool = False) -> None:
+def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SIIM-ISIC") -> None:
     """Made-up lesions in the official format: melanomas are larger, darker and less round than moles.
 
     One picture in ten is of a melanoma. A patient (or a lesion) has one picture or a few, all with the same label.
@@ -130,7 +130,6 @@ def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SI
         rows: pictures.
         seed: of everything.
         kind: "SIIM-ISIC" or "HAM10000".
-        tar: put everything into `pictures.tar` instead.
     """
     known = {each.title: each for each in _KINDS}
     if kind not in known:
@@ -141,25 +140,13 @@ def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SI
     groups = np.cumsum(draw.random(rows) < 0.6, dtype=np.int64)
     labels = _tenth(groups, draw).tolist()
     words = {positive: word for word, positive in reversed(made.meanings.items())}
-    inside = "jpeg/train" if kind == "SIIM-ISIC" else "images"
-    people = (f"ISIC_{row:07d},P_{groups[row]:07d},{words[label]}\n" for row, label in enumerate(labels))
-    lesions = ((f"{inside}/ISIC_{row:07d}.jpg", _lesion(label, draw)) for row, label in enumerate(labels))
-    head = f"{made.name},{made.group},{made.label}\n"
-    _put(Path(folder), chain([(made.file, "".join([head, *people]).encode())], lesions), tar)
-
-
-def _put(folder: Path, files: Iterable[tuple[str, bytes]], tar: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if not tar:
-        for name, content in files:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-        return
-    with tarfile.open(folder / "pictures.tar", "w") as packed:
-        for name, content in files:
-            about = tarfile.TarInfo(name)
-            about.size = len(content)
-            packed.addfile(about, io.BytesIO(content))
+    people = (f"ISIC_{row:07d},P_{groups[row]:07d},{words[label]}" for row, label in enumerate(labels))
+    pictures = Path(folder) / ("jpeg/train" if kind == "SIIM-ISIC" else "images")
+    pictures.mkdir(parents=True, exist_ok=True)
+    head = f"{made.name},{made.group},{made.label}"
+    (Path(folder) / made.file).write_text("\n".join([head, *people]) + "\n")
+    for row, label in enumerate(labels):
+        (pictures / f"ISIC_{row:07d}.jpg").write_bytes(_lesion(label, draw))
 
 
 def _tenth(groups: NDArray[np.int64], draw: np.random.Generator) -> NDArray[np.bool_]:
@@ -184,49 +171,24 @@ def _lesion(positive: bool, draw: np.random.Generator) -> bytes:
     return file.getvalue()
 
 
-def _check(rows: int | None, test_share: float, balance: int | None, workers: int) -> None:
-    if not 0.0 < test_share < 1.0:
-        raise UsageError(f"test_share is {test_share}: choose a share between 0 and 1, for example 0.2")
-    for name, value in (("rows", rows), ("balance", balance), ("workers", workers)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} is {value}: choose a number from 1 on")
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
-def _found(place: Path, faults: Faults) -> tuple[_Kind, Text, Album]:
-    for kind in _KINDS:
-        if (place / kind.file).is_file():
-            columns = (kind.name, kind.group, kind.label)
-            inside = [place / name for name in _FOLDERS if (place / name).is_dir()]
-            return kind, read(place / kind.file, columns, faults, remedy=_REMEDY), Folders(inside or [place])
-    tars = [place] if place.is_file() else sorted(place.glob("*.tar"))
-    if len(tars) != 1:
-        raise DataError(f"{place} holds neither {_TABLES}, nor exactly one tar file: {_REMEDY}")
-    album = Tar(tars[0])
-    for kind in _KINDS:
-        if kind.file in album.others:
-            content, name = album.others[kind.file], f"{tars[0]}/{kind.file}"
-            try:
-                stream = io.StringIO(content.decode("utf-8-sig"), newline="")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{name} can't be read ({error}): get the file anew: {_REMEDY}") from None
-            return kind, parse(stream, name, (kind.name, kind.group, kind.label), faults, remedy=_REMEDY), album
-    raise DataError(f"{tars[0]} holds neither {_TABLES}: {_REMEDY}")
-
-
-def _good(kind: _Kind, text: Text, album: Album) -> pl.DataFrame:
-    """The rows that can be used: a picture that is there and was in no row before, a patient, and a label."""
-    text = text.filled(kind.name).unique(kind.name).filled(kind.group).truth(kind.label, kind.meanings, _LABEL)
-    there = text.table[kind.name].is_in(list(album.names))
-    text = text.without(~there, text.table[kind.name], f"a picture that is not in {album.place}")
-    if not len(text):
-        raise DataError(f"{text.name} names no picture that could be used: {_REMEDY}")
-    return text.table.select(pl.col(kind.name).alias(_NAME), pl.col(kind.group).alias(_GROUP), _LABEL)
-
-
-# --- drawing ---------------------------------------------------------------------------------------------------------
+def _found(place: Path, faults: Faults) -> tuple[_Kind, pl.DataFrame, Album]:
+    """Which collection it is, its pictures, and the rows that can be used: a picture that is there and was in no row
+    before, a patient, and a label.
+    """
+    kind = next((kind for kind in _KINDS if (place / kind.file).is_file()), None)
+    if kind is None:
+        raise DataError(f"{place} holds neither {' nor '.join(kind.file for kind in _KINDS)}: {_REMEDY}")
+    album = Album([place / name for name in _FOLDERS if (place / name).is_dir()] or [place])
+    file, kinds = place / kind.file, {kind.name: "key", kind.group: "key", kind.label: "category"}
+    names = header(file, ",", _REMEDY)
+    require(file, names, list(kinds), _REMEDY)
+    good = Good.of(Text(file, names, kinds, quoted=True, remedy=_REMEDY), faults)
+    good = good.unique(kind.name).truth(kind.label, kind.meanings, _LABEL)
+    there = good.table[kind.name].is_in(list(album.paths))
+    table = good.without(~there, kind.name, f"a picture that is not in {album.place}").table
+    if not len(table):
+        raise DataError(f"{file} names no picture that could be used: {_REMEDY}")
+    return kind, table.select(pl.col(kind.name).alias(_NAME), pl.col(kind.group).alias(_GROUP), _LABEL), album
 
 
 def _chosen(table: pl.DataFrame, balance: int | None, rows: int | None, seed: int) -> pl.DataFrame:
@@ -244,10 +206,6 @@ def _scramble(names: pl.Series, seed: int) -> NDArray[np.float64]:
     key = seed.to_bytes(16, "big", signed=True)
     words = (hashlib.blake2b(name.encode(), key=key, digest_size=8).digest() for name in names)
     return np.array([int.from_bytes(word, "big") >> 11 for word in words], dtype=np.float64) * 2.0**-53
-
-
-def _labels(table: pl.DataFrame) -> Tensor:
-    return torch.tensor(table[_LABEL].to_list(), dtype=torch.float32)
 
 
 def _said(

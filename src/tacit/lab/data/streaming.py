@@ -1,11 +1,9 @@
 """Tables of any size as training and test rows: read once in chunks, learnt from, encoded, and mapped into memory.
 
-The source becomes Parquet files first, one for each chunk; broken off, that goes on with the next chunk. From these the
-rows are encoded as a company's are (`tacit.align.cache`), only coded as in the papers: training rows before test rows,
-each sorted by day.
-
-What an earlier call made is used again as long as the source and the options are the same. The Parquet files serve
-every choice of options; they may be deleted, and are made anew where they are needed.
+The source becomes Parquet files first, one for each chunk. From these the rows are encoded as a company's are
+(`tacit.align.cache`), only coded as in the papers: training rows before test rows, each sorted by day. What an earlier
+call made is used again as long as the source and the options are the same; the Parquet files serve every choice of
+options, and may be deleted.
 """
 
 from __future__ import annotations
@@ -15,11 +13,13 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,18 +27,21 @@ from tacit.align.arrays import new_file
 from tacit.align.batches import scramble
 from tacit.align.cache import MANIFEST, Making, Prepared, busy, emptied, reused
 from tacit.align.encoder import Coding, Columns, Scaling
-from tacit.disk import make_folder
+from tacit.disk import make_folder, replaced, storing
 from tacit.errors import DataError, UsageError
-from tacit.lab.data._cells import DAY
-from tacit.lab.data._parts import Parts, parts
-from tacit.lab.data._sources import ROW, Bad, Source
 from tacit.lab.data.faults import Faults
+from tacit.lab.data.reading import DAY, ROW, Bad, Source
 from tacit.lab.data.rows import Data, Rows, Table
 
 Progress = Callable[[int, int], None]
 """Called with the work done and to do, in bytes of text or rows of Parquet, each of which counts three times."""
 
-_FORMAT = 2  # of the encoded files; another one is made anew
+_FORMAT = 3  # of all files; another one is made anew
+_ABOUT = "about.json"  # of the Parquet files, written last
+_OWN = {
+    "none": "The feature party has all columns, the label party only the labels.",
+    "all": "Both parties have all columns, as in the papers: the label party for the wide part of the model.",
+}
 TRAIN, TEST = 1, 2
 """What a row is for."""
 
@@ -114,15 +117,6 @@ class Options:
         return told
 
 
-def shared(own: str) -> tuple[bool, str]:
-    """Whether both parties have all columns, from the `own` of a loader, and how `Data.made` says it."""
-    if own not in ("none", "all"):
-        raise UsageError(f'own={own!r}: give "none" or "all"')
-    if own == "none":
-        return False, "The feature party has all columns, the label party only the labels."
-    return True, "Both parties have all columns, as in the papers: the label party for the wide part of the model."
-
-
 def cache_folder(path: Path, cache: str | Path | None) -> Path:
     """Where what is made of a file is kept: beside it, since there is room for files of its size, or where asked."""
     if cache is None:
@@ -138,14 +132,17 @@ def load(
     cache: str | Path | None = None,
     bad: str = "raise",
     progress: Progress | None = None,
-    made: Sequence[str] = (),
-    both: bool = False,
+    made: str,
+    own: str | None = None,
 ) -> Data:
     """Training and test rows of a source, from the cache or made there.
 
-    With `both` the label party has all columns of the feature party as well; nothing is copied for it.
+    Where `own` is "all" the label party has all columns of the feature party as well, and nothing is copied for it;
+    where it is "none" it has none.
     """
     Faults(bad)  # a wrong word is told at once
+    if own not in (None, *_OWN):
+        raise UsageError(f'own={own!r}: give "none" or "all"')
     folder, facts = cache_folder(source.path, cache), _facts(source, schema, options)
     encoded = folder / f"encoded-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]}"
     found = reused(encoded, facts)
@@ -153,22 +150,18 @@ def load(
         tell = progress or (lambda done, total: None)
         with busy(folder):
             _clear(folder, facts["source"])
-            read = parts(
-                source, folder / "parts", rows=options.rows, skip=bad == "skip",
-                progress=lambda done: tell(done, 3 * source.size),
-            )  # fmt: skip
+            size, rows = source.size, options.rows
+            read = _parts(source, folder / "parts", rows, bad == "skip", lambda done: tell(done, 3 * size))
             make_folder(encoded)
             with emptied(encoded):
-                making = _making(source, schema, options, read, encoded)
                 found = replace(
-                    making,
-                    facts=facts,
-                    progress=lambda done, rows: tell(source.size + 2 * source.size * done // rows, 3 * source.size),
-                ).make(encoded)
+                    _making(source, schema, options, read, encoded), facts=facts,
+                    progress=lambda done, of: tell(size + 2 * size * done // of, 3 * size),
+                ).make(encoded)  # fmt: skip
     first = found.notes["first_bad"]
     if first is not None and bad == "raise":
         raise Bad(**first).error()
-    return _data(found, schema, options, made, both)
+    return _data(found, schema, options, made, own)
 
 
 def _facts(source: Source, schema: Schema, options: Options) -> dict[str, Any]:
@@ -182,19 +175,77 @@ def _facts(source: Source, schema: Schema, options: Options) -> dict[str, Any]:
 def _clear(folder: Path, source: object) -> None:
     """Delete what was encoded from a source that has changed since: it takes room, and nobody asks for it again."""
     for old in folder.glob("encoded-*"):
-        try:
-            current = json.loads((old / MANIFEST).read_bytes())["facts"]["source"] == source
-        except (OSError, ValueError, KeyError, TypeError):
-            current = False
-        if not current:
+        if ((_written(old / MANIFEST) or {}).get("facts") or {}).get("source") != source:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _written(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The readable rows of a source, or of its beginning, as Parquet files."""
+
+    files: list[Path]  # in the order of the rows
+    bad: list[Bad]  # the rows that could not be read
+    rows: int  # how many of the source's rows they are of, bad ones included
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """These columns of the rows, and their numbers in `ROW`, a part at a time."""
+        for file in self.files:
+            try:
+                table = pl.read_parquet(file, columns=[ROW, *columns], glob=False)
+            except (OSError, pl.exceptions.PolarsError) as error:
+                cause = str(error).partition("\n")[0]
+                raise DataError(f"{file} can't be read ({cause}): delete {file.parent}, it is made anew") from None
+            if len(table) and int(table[ROW][-1]) >= self.rows:
+                table = table.filter(pl.col(ROW) < self.rows)
+            if len(table):
+                yield table
+
+
+def _parts(source: Source, folder: Path, rows: int | None, skip: bool, progress: Callable[[int], None]) -> _Parts:
+    """The parts of a source in a folder, made anew unless its rows are there; bad ones are skipped, or raised."""
+    facts = {"format": _FORMAT, **source.facts()}
+    about = _written(folder / _ABOUT)
+    if not about or about["facts"] != facts or not (about["whole"] or (rows and rows <= about["rows"])):
+        with storing(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700, parents=True)
+        about = {"facts": facts, "parts": 0, "bad": [], "rows": 0, "whole": True}
+        for chunk in source.chunks():
+            write = partial(chunk.table.write_parquet, compression="zstd", compression_level=1, statistics=False)
+            replaced(folder / f"part-{about['parts']:05d}.parquet", write)
+            about["parts"], about["rows"] = about["parts"] + 1, chunk.rows
+            about["bad"] += [asdict(each) for each in chunk.bad]
+            progress(chunk.done)
+            _raise_first(about["bad"], rows, skip)
+            if rows is not None and chunk.rows >= rows:
+                about["whole"] = False
+                break
+        if {"format": _FORMAT, **source.facts()} != facts:
+            raise DataError(f"{source.path} was changed while it was read: wait until it is whole, and start again")
+        replaced(folder / _ABOUT, lambda file: file.write(json.dumps(about).encode()))
+    _raise_first(about["bad"], rows, skip)
+    limit = about["rows"] if rows is None else min(rows, about["rows"])
+    bad = [Bad(**each) for each in about["bad"] if each["row"] < limit]
+    return _Parts([folder / f"part-{number:05d}.parquet" for number in range(about["parts"])], bad, limit)
+
+
+def _raise_first(bad: list[dict[str, Any]], rows: int | None, skip: bool) -> None:
+    if bad and not skip and (rows is None or bad[0]["row"] < rows):
+        raise Bad(**bad[0]).error()
 
 
 Side = tuple[int, int]
 """What rows are for, and their day."""
 
 
-def _making(source: Source, schema: Schema, options: Options, read: Parts, folder: Path) -> Making:
+def _making(source: Source, schema: Schema, options: Options, read: _Parts, folder: Path) -> Making:
     """What is to be encoded, with the place of each row: those for training first, each side in the order of its days.
 
     Only which rows there are, and of which days, is read for that, and twice: once to count.
@@ -229,7 +280,7 @@ def _making(source: Source, schema: Schema, options: Options, read: Parts, folde
     )  # fmt: skip
 
 
-def _sides(read: Parts, schema: Schema, options: Options) -> Iterator[tuple[int, dict[Side, NDArray[np.intp]]]]:
+def _sides(read: _Parts, schema: Schema, options: Options) -> Iterator[tuple[int, dict[Side, NDArray[np.intp]]]]:
     """Of each part how many rows it has, and which of them belong to each side; rows that are not used to none."""
     for table in read.tables([DAY] if schema.days else []):
         what = options.side(table[ROW].to_numpy())
@@ -238,19 +289,19 @@ def _sides(read: Parts, schema: Schema, options: Options) -> Iterator[tuple[int,
         yield len(table), {(side, on): np.flatnonzero((what == side) & (day == on)) for side, on in sides}
 
 
-def _data(found: Prepared, schema: Schema, options: Options, made: Sequence[str], both: bool) -> Data:
+def _data(found: Prepared, schema: Schema, options: Options, made: str, own: str | None) -> Data:
     """The data set, parted between the parties and into training and test rows; all of it stays mapped."""
     codes, numbers, sizes = found.inputs.categorical, found.inputs.numeric, found.inputs.cardinalities
     wide, many = len(schema.categorical), len(schema.numeric)
-    features, own = (codes[:, :wide], numbers[:, :many]), tuple[Tensor, ...]()
+    features, mine = (codes[:, :wide], numbers[:, :many]), tuple[Tensor, ...]()
     inputs = Table(sizes[:wide], many, sizes[wide:], len(schema.own_numeric))
-    if both:
-        own, inputs = features, replace(inputs, own_cardinalities=inputs.cardinalities, own_numeric=inputs.numeric)
+    if own == "all":
+        mine, inputs = features, replace(inputs, own_cardinalities=inputs.cardinalities, own_numeric=inputs.numeric)
     elif schema.own_categorical or schema.own_numeric:
-        own = (codes[:, wide:], numbers[:, many:])
+        mine = (codes[:, wide:], numbers[:, many:])
     assert found.labels is not None
-    rows, train = Rows(features, own, found.labels, found.others.get("days")), found.notes["train"]
-    told = [*made, *options.told()]
+    rows, train = Rows(features, mine, found.labels, found.others.get("days")), found.notes["train"]
+    told = [made, *([] if own is None else [_OWN[own]]), *options.told()]
     if found.notes["skipped"]:
         told.append(f"{found.notes['skipped']:,} rows could not be read and were left out.")
     return Data(schema.name, rows[:train], rows[train:], inputs, tuple(told), found.notes["skipped"])

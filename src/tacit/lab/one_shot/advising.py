@@ -76,16 +76,14 @@ def points(trials: Sequence[Trial]) -> list[Point]:
     grouped: dict[Setting, list[Trial]] = {}
     for trial in trials:
         grouped.setdefault(trial.setting, []).append(trial)
-    every = [_point(setting, trials) for setting, trials in grouped.items()]
+    every = []
+    for setting, tried in grouped.items():
+        figure, numbers, codes = (
+            _mean([getattr(trial, name) for trial in tried]) for name in ("figure", "numbers", "codes")
+        )
+        worst, auc, odds = (max(getattr(trial, name) for trial in tried) for name in ("worst", "auc", "odds"))
+        every.append(Point(setting, len(tried), figure, numbers, codes, worst, auc, odds))
     return [replace(point, frontier=_on_frontier(point, every)) for point in every]
-
-
-def _point(setting: Setting, trials: Sequence[Trial]) -> Point:
-    figure, numbers, codes = (
-        _mean([getattr(trial, name) for trial in trials]) for name in ("figure", "numbers", "codes")
-    )
-    worst, auc, odds = (max(getattr(trial, name) for trial in trials) for name in ("worst", "auc", "odds"))
-    return Point(setting, len(trials), figure, numbers, codes, worst, auc, odds)
 
 
 def advise(

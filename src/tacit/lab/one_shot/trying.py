@@ -15,11 +15,15 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.align.encoder import Inputs
+from tacit.audit.attacks.accumulated import accumulated
+from tacit.audit.run import attack_all
 from tacit.disk import append_line, make_folder, read_lines
 from tacit.errors import UsageError
-from tacit.lab.one_shot.settings import Family, Search, Setting
-from tacit.lab.one_shot.splitting import split_trained
+from tacit.lab.data.rows import Rows
+from tacit.lab.one_shot.settings import CUT, Family, Search, Setting
 from tacit.lab.one_shot.world import World
+from tacit.lab.stack.network import network_for
+from tacit.lab.trial import Course, Problem, train
 from tacit.one_shot import floor
 from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.forms import Coding, Form
@@ -31,11 +35,15 @@ from tacit.one_shot.reading import looked_for
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.sums import sums
 from tacit.one_shot.target import figures
+from tacit.protect.gradient import protection
 
 FILE = "one_shot.jsonl"
 """A line for each setting and seed that was tried."""
 
 Progress = Callable[[str, int, int], None]
+
+_EPOCHS, _RATE, _BATCHES = 5, 2e-3, 100  # of split training: visits of a row, learning rate, batches of an epoch
+_CANARIES, _SHARE = (1000, 4096), 20  # at least, where there are so many rows, and at most; one for so many rows
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def try_all(
         wanted = search.forms(family)
         new = [setting for setting in wanted if (setting, seed) not in known]
         made = {}
-        for trial in _tried(world, search, new, seed, threads):
+        for trial in _Trying(world, search, seed, threads).tried(new):
             form = {"width": trial.setting.width, "noise": trial.setting.noise}
             append_line(out / FILE, vars(trial) | {"setting": vars(trial.setting.family) | form})
             made[trial.setting] = trial
@@ -76,52 +84,6 @@ def try_all(
         trials += [made.get(setting) or known[setting, seed] for setting in wanted]
     progress("done", total, total)
     return trials
-
-
-def _tried(world: World, search: Search, settings: list[Setting], seed: int, threads: int) -> Iterator[Trial]:
-    """The settings of one family; what they share is made once."""
-    if not settings:
-        return
-    family = settings[0].family
-    if family.labels == "split":
-        yield _split(world, search, settings[0], seed, threads)
-        return
-    labels = _labels(world, search, family, seed)
-    secret = hashlib.sha256(f"tacit choose {seed}".encode()).digest()
-    wide = max(search.widths)
-    z, digest = None, ""
-    for setting in settings:
-        begun = time.perf_counter()
-        if family.bottom and (z is None or family.bottom == "waist"):
-            of = setting.width if family.bottom == "waist" else wide
-            z, digest = _embedded(world, family, of, labels, seed, threads)
-        codes, read = None, (1.0, 1.0, 1.0) if family.labels == "raw" else (0.0, 0.0, 0.0)
-        if z is not None:
-            form = Form(setting.width, 256, setting.noise)
-            coding = Coding.fit(z[: world.train], form, width=setting.width, secret=secret, digest=digest)
-            codes = coding.codes(z, secret)
-            read = _read_of(world, search, codes, seed, threads, labels.groups)
-        figure = _figure(world, search, family, codes, seed, threads)
-        yield Trial(setting, seed, figure, *read, labels.auc, labels.odds, time.perf_counter() - begun)
-
-
-def _split(world: World, search: Search, setting: Setting, seed: int, threads: int) -> Trial:
-    """Split training, whose labels leak what was measured."""
-    begun = time.perf_counter()
-    split = split_trained(world, setting.family.bottom, search.label_limit, seed=seed, threads=threads)
-    read = _read_of(world, search, split.embedding.numpy(), seed, threads)
-    return Trial(setting, seed, split.figure, *read, split.leak, np.inf, time.perf_counter() - begun)
-
-
-def _read_of(
-    world: World, search: Search, z: NDArray[Any], seed: int, threads: int, groups: NDArray[np.int64] | None = None
-) -> tuple[float, float, float]:
-    """What decoders read of an embedding: of numbers and of codes on average, and at worst of anything."""
-    audit = attack_release(
-        z, looked_for(world.rows, world.train), world.columns, train=world.train, seed=seed, threads=threads,
-        groups=groups, known_rows=search.attack_rows, judged_rows=search.attack_rows, others=search.given,
-    )  # fmt: skip
-    return audit.numbers, audit.codes, audit.worst
 
 
 @dataclass(frozen=True)
@@ -133,83 +95,145 @@ class _Labels:
     groups: NDArray[np.int64] | None = None  # of all rows that the label party sees, for sums. (rows, partitions)
 
 
-def _labels(world: World, search: Search, family: Family, seed: int) -> _Labels:
-    """What is certified of labels, and what is sent of them."""
-    truth = np.asarray(world.target.values[: world.train], np.int64)
-    secret = hashlib.sha256(f"coins of tacit choose {seed}".encode()).digest()
-    if family.labels == "flips":
-        coin = search.coin(family.odds, world.share)
-        coins = Coins(secret, column="label", definition=world.target.definition, epoch=0)
-        return _Labels(coin.auc, coin.odds, coins.draw(coin, counted_keys(np.arange(world.train)), truth), coin)
-    if family.labels == "sums":
-        return _sums(world, search, truth, secret, seed)
-    if family.labels == "hidden_sums":
-        return _hidden_sums(world, search, family, truth, secret, seed)
-    auc, odds = (0.5, 1.0) if family.keeps_labels else (1.0, np.inf)
-    return _Labels(auc, odds, truth.astype(np.uint8), SimpleNamespace(classes=2, a=1.0, b=0.0))
+@dataclass(frozen=True)
+class _Trying:
+    """What all settings with one seed have in common."""
 
+    world: World
+    search: Search
+    seed: int
+    threads: int
 
-def _sums(world: World, search: Search, truth: NDArray[np.int64], secret: bytes, seed: int) -> _Labels:
-    """Noisy sums over groups of rows that are alike; the label party sees the groups, test rows in one of their own."""
-    assert isinstance(world.rows, Inputs)
-    mechanism = sums(search.label_limit)
-    groups = partitions(world.rows[: world.train], mechanism.groups, mechanism.partitions, seed=seed)
-    answers = [
-        mechanism.answer(secret, partition, truth, number=number, run="choose")
-        for number, partition in enumerate(groups.T)
-    ]
-    rest = np.tile(groups.max(axis=0) + 1, (len(world.target) - world.train, 1))
-    return _Labels(mechanism.auc, np.inf, averages(groups, answers), Averages(), np.concatenate([groups, rest]))
+    @property
+    def train(self) -> Inputs:
+        """The feature party's training rows, of a table."""
+        assert isinstance(self.world.rows, Inputs)
+        return self.world.rows[: self.world.train]
 
+    def tried(self, settings: list[Setting]) -> Iterator[Trial]:
+        """The settings of one family; what they share is made once."""
+        if not settings:
+            return
+        family, begun = settings[0].family, time.perf_counter()
+        if family.labels == "split":
+            figure, leak, embedding = self._split(family.bottom)
+            read = self._read_of(embedding)
+            yield Trial(settings[0], self.seed, figure, *read, leak, np.inf, time.perf_counter() - begun)
+            return
+        labels = self._labels(family)
+        secret = hashlib.sha256(f"tacit choose {self.seed}".encode()).digest()
+        z, digest = None, ""
+        for setting in settings:
+            begun = time.perf_counter()
+            if family.bottom and (z is None or family.bottom == "waist"):
+                wide = setting.width if family.bottom == "waist" else max(self.search.widths)
+                z, digest = self._embedded(family, wide, labels)
+            codes, read = None, (1.0, 1.0, 1.0) if family.labels == "raw" else (0.0, 0.0, 0.0)
+            if z is not None:
+                form = Form(setting.width, 256, setting.noise)
+                coding = Coding.fit(z[: self.world.train], form, width=setting.width, secret=secret, digest=digest)
+                codes = coding.codes(z, secret)
+                read = self._read_of(codes, labels.groups)
+            figure = self._figure(family, codes)
+            yield Trial(setting, self.seed, figure, *read, labels.auc, labels.odds, time.perf_counter() - begun)
 
-def _hidden_sums(
-    world: World, search: Search, family: Family, truth: NDArray[np.int64], secret: bytes, seed: int
-) -> _Labels:
-    """The same over groups of one size that nobody sees: sums and noise as they come out of the encrypted exchange."""
-    assert isinstance(world.rows, Inputs)
-    size, count = family.grouping
-    mechanism = sums(search.label_limit, groups=size, partitions=count, hidden=True)
-    everybody = np.ones((world.train, count), np.bool_)
-    groups = partitions(world.rows[: world.train], size, count, seed=seed, taking_part=everybody)
-    noise = noise_of(mechanism, secret, "choose")
-    answers = []
-    for number, partition in enumerate(groups.T):
-        inside = partition >= 0
-        total = np.bincount(partition[inside], weights=truth[inside]).astype(np.int64)
-        answers.append(total + noise(number, hashlib.sha256(partition.tobytes()).digest(), len(total)))
-    return _Labels(mechanism.auc, np.inf, averages(groups, answers), Averages())
+    def _read_of(self, z: NDArray[Any], groups: NDArray[np.int64] | None = None) -> tuple[float, float, float]:
+        """What decoders read of an embedding: of numbers and of codes on average, and at worst of anything."""
+        world, rows = self.world, self.search.attack_rows
+        audit = attack_release(
+            z, looked_for(world.rows, world.train), world.columns, train=world.train, seed=self.seed,
+            threads=self.threads, groups=groups, known_rows=rows, judged_rows=rows, others=self.search.given,
+        )  # fmt: skip
+        return audit.numbers, audit.codes, audit.worst
 
+    def _labels(self, family: Family) -> _Labels:
+        """What is certified of labels, and what is sent of them."""
+        world, limit = self.world, self.search.label_limit
+        truth = np.asarray(world.target.values[: world.train], np.int64)
+        secret = hashlib.sha256(f"coins of tacit choose {self.seed}".encode()).digest()
+        if family.labels == "flips":
+            coin = self.search.coin(family.odds, world.share)
+            coins = Coins(secret, column="label", definition=world.target.definition, epoch=0)
+            return _Labels(coin.auc, coin.odds, coins.draw(coin, counted_keys(np.arange(world.train)), truth), coin)
+        if family.labels == "sums":  # the label party sees the groups, test rows in one of their own
+            open_sums = sums(limit)
+            groups = partitions(self.train, open_sums.groups, open_sums.partitions, seed=self.seed)
+            answers = [
+                open_sums.answer(secret, partition, truth, number=number, run="choose")
+                for number, partition in enumerate(groups.T)
+            ]
+            rest = np.tile(groups.max(axis=0) + 1, (len(world.target) - world.train, 1))
+            seen = np.concatenate([groups, rest])
+            return _Labels(open_sums.auc, np.inf, averages(groups, answers), Averages(), seen)
+        if family.labels == "hidden_sums":  # sums and noise as they come out of the encrypted exchange
+            size, count = family.grouping
+            hidden = sums(limit, groups=size, partitions=count, hidden=True)
+            everybody = np.ones((world.train, count), np.bool_)
+            groups = partitions(self.train, size, count, seed=self.seed, taking_part=everybody)
+            noise, answers = noise_of(hidden, secret, "choose"), []
+            for number, partition in enumerate(groups.T):
+                inside = partition >= 0
+                total = np.bincount(partition[inside], weights=truth[inside]).astype(np.int64)
+                answers.append(total + noise(number, hashlib.sha256(partition.tobytes()).digest(), len(total)))
+            return _Labels(hidden.auc, np.inf, averages(groups, answers), Averages())
+        auc, odds = (0.5, 1.0) if family.keeps_labels else (1.0, np.inf)
+        return _Labels(auc, odds, truth.astype(np.uint8), SimpleNamespace(classes=2, a=1.0, b=0.0))
 
-def _embedded(
-    world: World, family: Family, width: int, labels: _Labels, seed: int, threads: int
-) -> tuple[NDArray[np.float32], str]:
-    """The embedding of all rows; of fewer numbers it is its first ones."""
-    if family.labels == "none":
-        assert isinstance(world.rows, Inputs)
-        made = getattr(floor, family.bottom)(world.rows[: world.train], width, seed=seed)
-        return made.embed(world.rows, threads=threads), made.digest
-    bottom = learner(family.bottom).fit(
-        world.rows[: world.train], labels.sent, labels.mechanism, width, seed=seed, threads=threads
-    )
-    return bottom.embed(world.rows, threads=threads), bottom.digest
+    def _embedded(self, family: Family, width: int, labels: _Labels) -> tuple[NDArray[np.float32], str]:
+        """The embedding of all rows; of fewer numbers it is its first ones."""
+        rows, seed = self.world.rows, self.seed
+        if family.labels == "none":
+            made = getattr(floor, family.bottom)(self.train, width, seed=seed)
+        else:
+            made = learner(family.bottom).fit(
+                rows[: self.world.train], labels.sent, labels.mechanism, width, seed=seed, threads=self.threads
+            )
+        return made.embed(rows, threads=self.threads), made.digest
 
-
-def _figure(
-    world: World, search: Search, family: Family, codes: NDArray[np.uint8] | None, seed: int, threads: int
-) -> float:
-    """The AUC on test rows of a head on true labels, own columns and what was sent."""
-    own = world.own
-    if family.labels == "raw":
-        assert isinstance(world.rows, Inputs)
-        own = Inputs(
-            torch.cat([own.categorical, world.rows.categorical], 1),
-            torch.cat([own.numeric, world.rows.numeric], 1),
-            (*own.cardinalities, *world.rows.cardinalities),
+    def _figure(self, family: Family, codes: NDArray[np.uint8] | None) -> float:
+        """The AUC on test rows of a head on true labels, own columns and what was sent."""
+        world, own = self.world, self.world.own
+        if family.labels == "raw":
+            assert isinstance(world.rows, Inputs)
+            own = Inputs(
+                torch.cat([own.categorical, world.rows.categorical], 1),
+                torch.cat([own.numeric, world.rows.numeric], 1),
+                (*own.cardinalities, *world.rows.cardinalities),
+            )
+        head = fit_head(
+            self.search.head, codes, own, world.target.values, train=world.train, seed=self.seed, threads=self.threads
         )
-    head = fit_head(search.head, codes, own, world.target.values, train=world.train, seed=seed, threads=threads)
-    test = slice(world.train, len(world.target))
-    scores = head.predict(None if codes is None else codes[test], own[test], threads=threads)
-    return figures(world.target, test, scores)["test_auc"]
+        test = slice(world.train, len(world.target))
+        scores = head.predict(None if codes is None else codes[test], own[test], threads=self.threads)
+        return figures(world.target, test, scores)["test_auc"]
+
+    def _split(self, name: str) -> tuple[float, float, NDArray[np.float32]]:
+        """Split training on the same rows: its figure, what it tells of a label, and the embedding as it is sent then.
+
+        What gradients tell is measured on canaries: copies of training rows whose labels are fair coins, so that
+        nothing but messages can tell them. The attack knows half of them and looks at all visits of each.
+        """
+        world, draw, before = self.world, torch.Generator().manual_seed(self.seed), torch.get_num_threads()
+        assert isinstance(world.rows, Inputs)  # pictures are not compared with it
+        own = world.own.tensors if any(part.shape[1] for part in world.own.tensors) else ()
+        rows = Rows(world.rows.tensors, own, torch.from_numpy(world.target.values).float())
+        count = min(world.train, max(_CANARIES[0], min(_CANARIES[1], world.train // _SHARE)))
+        canaries = torch.randperm(world.train, generator=draw)[:count]
+        seen = rows[torch.cat([canaries, torch.arange(world.train)])]  # canaries first: these the recorder follows
+        seen.labels[:count] = torch.randint(0, 2, (count,), generator=draw).float()
+        size = max(32, min(1024, len(seen) // _BATCHES))
+        course = Course(_EPOCHS, size, learning_rate=_RATE, last=0, follow=count, seed=self.seed)
+        problem = Problem(seen, rows[world.train :], network_for(world.inputs, width=CUT).build)
+        options = {} if name == "none" else {"leak_auc": self.search.label_limit, "visits": _EPOCHS}
+        torch.set_num_threads(self.threads)
+        try:
+            trained = train(name, problem, course, protect=protection(name, **options))
+            view, noise = trained.record.visits().view, torch.Generator().manual_seed(self.seed)
+            (finding,) = attack_all(view, seen.labels, [accumulated("contextual")], noise=noise)
+            embedding = trained.model.embed(rows.features).float().numpy()
+        finally:
+            torch.set_num_threads(before)
+        return trained.test_auc, finding.leak.value, embedding
 
 
 # --- what is kept ----------------------------------------------------------------------------------------------------
@@ -223,17 +247,15 @@ def _known(path: Path, recipe: dict[str, Any]) -> dict[tuple[Setting, int], Tria
         return {}
     try:
         before, *lines = read_lines(path)
-        trials = [_read(line) for line in lines]
+        trials = []
+        for line in lines:
+            setting = line.pop("setting")
+            one, two = setting.get("grouping", (0, 0))
+            family = Family(setting["labels"], setting["bottom"], setting["odds"], (one, two))
+            trials.append(Trial(setting=Setting(family, setting["width"], setting["noise"]), **line))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} can't be read ({error!r}): delete it, or choose another folder with --out") from None
     if before != recipe:
         changed = ", ".join(key for key in recipe if before.get(key) != recipe[key])
         raise UsageError(f"{path} holds trials with another {changed}: choose another folder with --out, or delete it")
     return {(trial.setting, trial.seed): trial for trial in trials}
-
-
-def _read(line: dict[str, Any]) -> Trial:
-    setting = line.pop("setting")
-    grouping = tuple(setting.get("grouping", (0, 0)))
-    family = Family(setting["labels"], setting["bottom"], setting["odds"], (grouping[0], grouping[1]))
-    return Trial(setting=Setting(family, setting["width"], setting["noise"]), **line)

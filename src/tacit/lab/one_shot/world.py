@@ -54,14 +54,7 @@ def world_of(data: Data) -> World:
         return World(data.name, data.inputs, pictures, named, empty, target, len(data.train))
     rows = Inputs(both[0].long(), both[1].float(), data.inputs.cardinalities)
     own = Inputs(mine[0].long(), mine[1].float(), data.inputs.own_cardinalities) if mine else empty
-    return World(data.name, data.inputs, rows, _names(data), own, target, len(data.train))
-
-
-def _names(data: Data) -> Columns:
-    assert isinstance(data.inputs, Table)
-    if data.name == "flights":
-        return AIRPORT_INPUTS
-    return Columns(
-        tuple(f"c{place}" for place in range(len(data.inputs.cardinalities))),
-        tuple(f"x{place}" for place in range(data.inputs.numeric)),
-    )
+    codes, numbers = range(len(data.inputs.cardinalities)), range(data.inputs.numeric)
+    names = Columns(tuple(f"c{place}" for place in codes), tuple(f"x{place}" for place in numbers))
+    names = AIRPORT_INPUTS if data.name == "flights" else names
+    return World(data.name, data.inputs, rows, names, own, target, len(data.train))

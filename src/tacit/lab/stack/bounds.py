@@ -14,17 +14,11 @@ LIMIT = 1e15
 def finite_or_zero(x: Tensor, alive: Tensor) -> tuple[Tensor, Tensor]:
     """Zeros for replicas that are not alive, or whose numbers are not finite or beyond `LIMIT`; and who is left.
 
-    Nothing waits for a device. A CPU spares itself the copy where all are left.
-
-    Args:
-        x: any numbers of each replica.  (replicas, ...)
-        alive: who has not run away before.  (replicas,)
-
     >>> kept, alive = finite_or_zero(torch.tensor([[1.0, 2.0], [3.0, torch.inf]]), torch.tensor([True, True]))
     >>> kept.tolist(), alive.tolist()
     ([[1.0, 2.0], [0.0, 0.0]], [True, False])
     """
-    if not x.is_cuda and bool((alive & _bounded(x)).all()):
+    if not x.is_cuda and bool((alive & _bounded(x)).all()):  # nothing waits for a device; a CPU is spared the copy
         return x, alive
     return _masked(x, alive)
 

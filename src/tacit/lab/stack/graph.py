@@ -17,23 +17,14 @@ class Replayed:
     """Runs steps of a form as they are until all is compiled and allocated, then captures one and replays it.
 
     The protections say which form a step has (`matched` makes its factors anew every few steps), and whether it can be
-    captured: a step of a warm-up runs as it is, on the same tensors.
-
-    Args:
-        protect: the stacked protections, with `form` and `advanced`.
-        step: the step: rows, slots and state to figures and the next state.
-        shown: what the step has left for others to look at. A replay fills the captured step's tensors again, but a
-            step that ran as it is in between has left others in their place.
-        show: puts what `shown` gave back in its place.
+    captured. `shown` is what a step has left for others to look at, and `show` puts it back: a replay fills the
+    captured step's tensors again, but a step that ran as it is in between has left others in their place.
     """
 
     def __init__(
-        self,
-        protect: Any,
-        step: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
-        shown: Callable[[], Any],
+        self, protect: Any, step: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]], shown: Callable[[], Any],
         show: Callable[[Any], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._protect, self._step, self._shown, self._show = protect, step, shown, show
         self._stream = torch.cuda.Stream()
         self._captured: dict[Any, tuple[torch.cuda.CUDAGraph, Tensor, Any]] = {}  # with its figures, and what it shows

@@ -24,11 +24,8 @@ from tacit.protect.gradient import fused
 class _Half:
     """What both halves share: every dense weight of all replicas in one tensor, and their way back into modules.
 
-    Attributes:
-        replicas: how many there are.
-        weights: by the name that the module's state has for it.  (replicas, *shape) each; those of a linear layer lie
-            transposed, (replicas, inputs, outputs), as its gradient does, which spares Adam a copy
-        table: the embedding tables of all replicas; None where there is none.
+    `weights` are (replicas, *shape), by the name that a module's state has for them; those of a linear layer lie
+    transposed, (replicas, inputs, outputs), as its gradient does, which spares Adam a copy.
     """
 
     def __init__(

@@ -41,13 +41,9 @@ class _Received(View):
 
 
 class Measure:
-    """Runs attacks on what each replica received.
+    """Runs attacks out of `CHEAP` on what each replica received, where attackers know the labels of `granted` rows.
 
-    Args:
-        attacks: names out of `CHEAP`.
-        labels: the true label of each row id.  (rows,)
-        granted: 1 where the attacker knows the label of that row.  (rows,)
-        often: whether compiling it for CUDA pays; other threads can't run what is compiled.
+    `often` says that compiling it for CUDA pays; other threads can't run what is compiled.
     """
 
     def __init__(self, attacks: Sequence[str], labels: Tensor, granted: Tensor, *, often: bool = False) -> None:
@@ -66,15 +62,10 @@ class Measure:
         self._guesses, self._often = fused(_guesses) if often else _guesses, often
 
     def __call__(self, rows: Tensor, gradients: Mapping[str, Tensor], positives: Mapping[str, Tensor]) -> Tensor:
-        """AUC of every attack at every layer, unfolded; NaN where a batch lacks a class.
+        """AUC of every attack at every layer, unfolded; NaN where a batch lacks a class.  (layers * attacks, replicas)
 
-        Args:
-            rows: ids of the batch.  (replicas, batch)
-            gradients: by layer, what was received.  (replicas, batch, *layer)
-            positives: by layer, the clean gradient of one positive row.  (replicas, width)
-
-        Returns:
-            (layers * attacks, replicas), layer by layer.
+        `rows` are the ids of the batch (replicas, batch); by layer come the gradients that were received (replicas,
+        batch, *layer) and the clean gradient of one positive row (replicas, width).
         """
         scores, counted = [], []
         for layer, gradient in gradients.items():

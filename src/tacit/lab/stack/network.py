@@ -14,21 +14,13 @@ from tacit.models import conv, wide_deep
 
 @dataclass(frozen=True)
 class Network:
-    """The papers' network for a kind of inputs, cut after one of its layers.
+    """The papers' network for a kind of inputs, cut after one of its layers."""
 
-    Attributes:
-        inputs: a table gets a Wide&Deep, pictures a convolutional network.
-        cut: layers (blocks) before the cut.
-        layers: layers (blocks) in all.
-        width: units of each layer, or channels of each block.
-        embedding: width of a row of the embedding table; tables only.
-    """
-
-    inputs: Table | Pictures
-    cut: int = 3
-    layers: int = 6
-    width: int = 128
-    embedding: int = 4
+    inputs: Table | Pictures  # a table gets a Wide&Deep, pictures a convolutional network
+    cut: int = 3  # layers (blocks) before the cut
+    layers: int = 6  # layers (blocks) in all
+    width: int = 128  # units of each layer, or channels of each block
+    embedding: int = 4  # width of a row of the embedding table; tables only
 
     def build(self, seed: int) -> tuple[nn.Module, nn.Module]:
         """A bottom and a top with the first weights of this seed; tables have sparse gradients."""

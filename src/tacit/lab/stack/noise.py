@@ -37,15 +37,13 @@ class GeneratorNoise:
 
     def normal(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Standard normal numbers, (replicas, ...)."""
-        return torch.stack(
-            [torch.randn(*_each(shape, self.generators), generator=g, dtype=dtype) for g in self.generators]
-        )
+        each = _each(shape, self.generators)
+        return torch.stack([torch.randn(each, generator=one, dtype=dtype) for one in self.generators])
 
     def uniform(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Numbers in [0, 1), (replicas, ...)."""
-        return torch.stack(
-            [torch.rand(*_each(shape, self.generators), generator=g, dtype=dtype) for g in self.generators]
-        )
+        each = _each(shape, self.generators)
+        return torch.stack([torch.rand(each, generator=one, dtype=dtype) for one in self.generators])
 
 
 class CounterNoise:

@@ -31,12 +31,8 @@ class RowTable:
     def inputs(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """What the codes stand for, and the numbers beside it, as a leaf for autograd.
 
-        Args:
-            codes: row numbers.  (seeds, batch, columns), or (1, batch, columns) where all replicas share them
-            numbers: (seeds or 1, batch, numbers)
-
-        Returns:
-            (replicas, batch, columns * width + numbers)
+        Both are (seeds, batch, ...), or (1, batch, ...) where all replicas share them; what is returned is (replicas,
+        batch, columns * width + numbers).
         """
         (_, batch, columns), (_, replicas, width) = codes.shape, self.weight.shape
         x = self.weight.new_empty(replicas, batch, columns * width + numbers.shape[-1])

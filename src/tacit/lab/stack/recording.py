@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,12 +60,8 @@ class Replica:
 class Recording:
     """Buffers of fixed size, so that a captured graph can fill them.
 
-    Args:
-        seed_of: for each replica the number of its seed, whose batches it trains on.
-        last: batches to keep.
-        count: how many rows there are.
-        follow: examples to keep every visit of, drawn from all rows: files are often sorted, by day or by label.
-        visits: how many visits of each there is room for; later ones are not kept.
+    Kept are the `last` batches, and of `follow` examples, drawn from all rows (files are often sorted, by day or by
+    label), so many `visits` of each; `seed_of` has for each replica the number of its seed, whose batches it trains on.
     """
 
     def __init__(self, seed_of: Sequence[int], count: int, *, last: int, follow: int, visits: int) -> None:
@@ -90,9 +85,7 @@ class Recording:
             return slots
         if not len(self.times):
             self.times = torch.zeros(len(plan), self.follow, dtype=torch.int64)
-        number = torch.searchsorted(self.rows, plan.contiguous()).clamp_(
-            max=self.follow - 1
-        )  # which followed example it would be
+        number = torch.searchsorted(self.rows, plan.contiguous()).clamp_(max=self.follow - 1)  # the example, if any
         for seed, step, place in (self.rows[number] == plan).nonzero().tolist():
             example = int(number[seed, step, place])
             if self.times[seed, example] < self.visits:
@@ -118,16 +111,3 @@ class Recording:
             if now.sent.is_cuda:  # the graph will write over them
                 now = Batch(now.rows.clone(), now.embedding.clone(), now.sent.clone(), now.clean.clone())
             self.batches.append(now)
-
-    def state(self) -> dict[str, Any]:
-        """All that was kept so far, as a tree for a checkpoint; the tensors are no copies."""
-        return {"batches": list(self.batches), "seen": self.seen, "times": self.times}
-
-    def restore(self, tree: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave, with its tensors."""
-        self.batches = deque(tree["batches"], maxlen=self.batches.maxlen)
-        self.seen, self.times = tree["seen"], tree["times"].cpu()
-
-    def of(self, replica: int) -> Replica:
-        """What was kept of one replica."""
-        return Replica(self, replica)

@@ -80,11 +80,8 @@ def _adam(
 def look_up(weight: Tensor, codes: Tensor, seed_of: Tensor, x: Tensor) -> None:
     """Write the rows of these codes into the first columns of x.
 
-    Args:
-        weight: (rows, replicas, width)
-        codes: (seeds, batch, columns)
-        seed_of: for each replica which of the batches it reads.
-        x: (replicas, batch, inputs)
+    Weights are (rows, replicas, width), codes (seeds, batch, columns), x (replicas, batch, inputs); `seed_of` says
+    which of the batches a replica reads.
     """
     (_, batch, columns), (_, replicas, width) = codes.shape, weight.shape
     codes = codes.contiguous()
@@ -95,28 +92,13 @@ def look_up(weight: Tensor, codes: Tensor, seed_of: Tensor, x: Tensor) -> None:
 
 
 def update(
-    tables: tuple[Tensor, ...],
-    codes: Tensor,
-    seed_of: Tensor,
-    leads: Tensor,
-    gradient: Tensor,
-    step: Tensor,
-    rate: float,
-    betas: tuple[float, float],
-    eps: float,
-) -> None:
-    """Adam on the rows of these codes.
+    tables: tuple[Tensor, ...], codes: Tensor, seed_of: Tensor, leads: Tensor, gradient: Tensor, step: Tensor,
+    rate: float, betas: tuple[float, float], eps: float,
+) -> None:  # fmt: skip
+    """Adam on the rows of these codes, with the gradient of what `look_up` wrote (replicas, batch, inputs).
 
-    Args:
-        tables: weights, both averages, the buffer for sums (all zero, and left so), and who owns a row.
-        codes: (seeds, batch, columns)
-        seed_of: for each replica which of the batches it reads.
-        leads: whether a replica is the first of its seed.
-        gradient: of what `look_up` wrote, (replicas, batch, inputs)
-        step: counted from 1.
-        rate: the learning rate.
-        betas: the decay of the first and of the second average.
-        eps: what is added to the denominator.
+    The tables are weights, both averages, the buffer for sums (all zero, and left so), and who owns a row; `leads` says
+    which replica is the first of its seed, and steps are counted from 1.
     """
     weight, first, second, total, owner = tables
     (_, batch, columns), (_, replicas, width) = codes.shape, weight.shape

@@ -28,7 +28,6 @@ from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED, Measure
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.noise import CounterNoise, stacked_noise
 from tacit.lab.stack.recording import Recording, Replica
-from tacit.lab.stack.state import restore, state_of
 from tacit.lab.sweeping.settings import Setting
 from tacit.protect.gradient import Lanes, fused, stacked
 from tacit.protect.labels.randomized_response import randomized_response
@@ -42,23 +41,14 @@ _FLIPS = 0xF11B5  # keeps the draw of flipped labels apart from a replica's nois
 
 @dataclass(frozen=True)
 class Steps:
-    """Figures of consecutive updates, on the CPU. All of them are the label party's own; no peer sees any.
+    """Figures of consecutive updates, (steps, replicas) each, on the CPU: the label party's own, no peer sees any."""
 
-    Attributes:
-        loss: the training loss of each batch.  (steps, replicas) float64
-        power: the squared norm of a row's noise over that of its gradient, means over the batch.  (steps, replicas)
-        untouched_rows: how many gradients were sent as they are.  (steps, replicas)
-        stateless: 1 where a batch got the fallback noise, or zeros were sent.  (steps, replicas)
-        valid: 0 from the update on at which a replica ran away; all its other figures are NaN then.  (steps, replicas)
-        auc: for each attack and layer its unfolded AUC; NaN where a batch lacks a class, and for sampled attacks on
-            all batches but the middle one.  (steps, replicas) each
-    """
-
-    loss: Tensor
-    power: Tensor
-    untouched_rows: Tensor
-    stateless: Tensor
-    valid: Tensor
+    loss: Tensor  # the training loss of each batch, float64
+    power: Tensor  # the squared norm of a row's noise over that of its gradient, means over the batch
+    untouched_rows: Tensor  # how many gradients were sent as they are
+    stateless: Tensor  # 1 where a batch got the fallback noise, or zeros were sent
+    valid: Tensor  # 0 from the update on at which a replica ran away; all its other figures are NaN then
+    # for each attack and layer its unfolded AUC; NaN where a batch lacks a class, or a sampled attack did not see it
     auc: Mapping[tuple[str, str], Tensor]
 
 
@@ -68,20 +58,10 @@ class Stack:
     A replica whose numbers are no longer finite has run away. It is written off and goes on with zeros in their place,
     so that all others train as if nothing had happened; what its weights are from then on means nothing.
 
-    Args:
-        rows: the training rows.
-        network: what every replica is.
-        settings: one for each replica.
-        batch_size: rows in a batch.
-        learning_rate: of Adam, for both halves.
-        device: "cpu" or "cuda"; on CUDA a step is captured once as a graph and replayed.
-        tf32: whether the network's products on CUDA are rounded to TensorFloat32; protections and attacks are not.
-        attacks: what is tried on every batch; see `tacit.lab.stack.measuring`.
-        sampled: what is tried on the middle batch of each `advance`, unless it is tried on every one.
-        layers: where: "cut", and layers of the bottom by name.
-        last: how many of the last batches of each `advance` are kept for attacks that need more than one.
-        follow: of how many examples, drawn from all rows, every visit is kept.
-        visits: how many visits of each of them there is room for.
+    On CUDA a step is captured once as a graph and replayed, and with `tf32` the network's products are rounded to
+    TensorFloat32; protections and attacks are not. `attacks` are tried on every batch, `sampled` ones on the middle
+    batch of each `advance`, at `layers` ("cut", and layers of the bottom by name). What the attacks need that run later
+    is kept: the `last` batches of each `advance`, and of `follow` examples so many `visits`.
     """
 
     def __init__(  # one stack is made of all that sets it apart from a single network, by name
@@ -113,7 +93,11 @@ class Stack:
         built = {seed: network.build(seed) for seed in self.seeds}
         self.bottom = StackedBottom([built[one.seed][0] for one in settings], seed_of, self.device)
         self.top = StackedTop([built[one.seed][1] for one in settings], seed_of, self.device)
-        self.layers = _checked_layers(layers, self.bottom.names)
+        names = self.bottom.names
+        unknown = [layer for layer in layers if layer not in ("cut", *names)]
+        if unknown:
+            raise UsageError(f"the bottom has no layer {', '.join(unknown)}; it has: cut, {', '.join(names)}")
+        self.layers = tuple(layers)
         self.attacks = tuple(attacks)
         self.done = torch.zeros((), dtype=torch.int64, device=self.device)  # steps so far, where a graph can move it
         self.alive = torch.ones(len(settings), dtype=torch.bool, device=self.device)  # whether it has not run away
@@ -142,13 +126,8 @@ class Stack:
         each = [torch.stack(list(batches(len(self.rows), self.batch_size, epoch=epoch, seed=s))) for s in self.seeds]
         return torch.stack(each)
 
-    def advance(self, plan: Tensor, progress: Callable[[int], None] | None = None) -> Steps:
-        """Train on these batches, in order.
-
-        Args:
-            plan: row numbers, as `plan` makes them or in any other order.  (seeds, steps, batch)
-            progress: called after each step with the number of steps done.
-        """
+    def advance(self, plan: Tensor, progress: Callable[[int], None] = lambda done: None) -> Steps:
+        """Train on the batches of a plan, as `plan` makes it or in any other order.  (seeds, steps, batch)"""
         if plan.ndim != 3 or len(plan) != len(self.seeds):
             raise UsageError(f"a plan is (seeds, steps, batch) with {len(self.seeds)} seeds, not {tuple(plan.shape)}")
         steps, kinds = plan.shape[1], len(FIGURES) + len(self.layers) * len(self.attacks)
@@ -166,8 +145,7 @@ class Stack:
                 sampled = self._begin_sample()
             if steps - step <= self.recording.last:
                 self.recording.keep_last()
-            if progress is not None:
-                progress(step + 1)
+            progress(step + 1)
         return self._read(figures.cpu(), sampled())
 
     def _step(self, rows: Tensor, slots: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -312,15 +290,7 @@ class Stack:
 
     def transcript(self, replica: int) -> Replica:
         """What one replica's feature party saw of the last batches, and of the followed examples."""
-        return self.recording.of(replica)
-
-    def state(self) -> dict[str, Any]:
-        """All it needs to go on, as a tree for a checkpoint; see `tacit.lab.stack.state`."""
-        return state_of(self)
-
-    def restore(self, tree: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave."""
-        restore(self, tree)
+        return Replica(self.recording, replica)
 
     def _read(self, figures: Tensor, sampled: _Sampled) -> Steps:
         """Columns by name.  (steps, kinds, replicas) and, of the middle step, (replicas,)"""
@@ -364,13 +334,6 @@ def _rounded_products(tf32: bool) -> Iterator[None]:
 def _leaf(x: Tensor | None) -> tuple[Tensor, ...]:
     """The input itself, where its gradient is wanted for the table behind it."""
     return () if x is None or not x.requires_grad else (x,)
-
-
-def _checked_layers(layers: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    unknown = [layer for layer in layers if layer not in ("cut", *names)]
-    if unknown:
-        raise UsageError(f"the bottom has no layer {', '.join(unknown)}; it has: cut, {', '.join(names)}")
-    return tuple(layers)
 
 
 def _flipped(settings: Sequence[Setting], labels: Tensor) -> tuple[Tensor, Tensor] | None:

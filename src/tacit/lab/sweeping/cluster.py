@@ -11,13 +11,12 @@ import socket
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from tacit.errors import LinkError, TacitError, UsageError
-from tacit.lab.data.rows import Data, Pictures, Rows, Table
+from tacit.lab.data.rows import Data, Rows
 from tacit.lab.sweeping.memory import SHARE, budget
 from tacit.lab.sweeping.recipe import Recipe
 from tacit.lab.sweeping.settings import Setting
@@ -90,7 +89,7 @@ class Cluster:
         """The rows of each wave, in the order in which they are finished."""
         ray = self._ray
         train = self._remote(_train)
-        packed = ray.put(_Packed.of(data))
+        packed = ray.put(_packed(data))
         waiting = [train.remote(recipe, packed, dict(wave)) for wave in waves]
         while waiting:
             done = len(waves) - len(waiting)
@@ -118,37 +117,22 @@ class Cluster:
         return self._ray.remote(**needs)(function)
 
 
-@dataclass(frozen=True)
-class _Packed:
+def _packed(data: Data) -> tuple[Any, ...]:
     """A data set as arrays, which Ray shares between the workers of a machine without copying them."""
-
-    name: str
-    inputs: Table | Pictures
-    train: dict[str, Any]
-    test: dict[str, Any]
-
-    @classmethod
-    def of(cls, data: Data) -> _Packed:
-        return cls(data.name, data.inputs, _arrays(data.train), _arrays(data.test))
-
-    def unpacked(self) -> Data:
-        return Data(self.name, _rows(self.train), _rows(self.test), self.inputs)
+    parts = [
+        [[x.cpu().numpy() for x in each] for each in (rows.features, rows.own, (rows.labels,))]
+        for rows in (data.train, data.test)
+    ]
+    return data.name, data.inputs, parts
 
 
-def _arrays(rows: Rows) -> dict[str, Any]:
-    features, own = ([x.cpu().numpy() for x in each] for each in (rows.features, rows.own))
-    return {"features": features, "own": own, "labels": rows.labels.cpu().numpy()}
-
-
-def _rows(arrays: dict[str, Any]) -> Rows:
+def _train(recipe: Recipe, packed: tuple[Any, ...], settings: dict[int, Setting]) -> list[Row]:
+    name, inputs, parts = packed
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes on rows
-        features, own = (tuple(torch.from_numpy(x) for x in arrays[name]) for name in ("features", "own"))
-        return Rows(features, own, torch.from_numpy(arrays["labels"]))
-
-
-def _train(recipe: Recipe, packed: _Packed, settings: dict[int, Setting]) -> list[Row]:
-    return Wave(recipe, packed.unpacked(), settings).run()
+        tensors = [[tuple(map(torch.from_numpy, each)) for each in part] for part in parts]
+    train, test = (Rows(features, own, labels) for features, own, (labels,) in tensors)
+    return Wave(recipe, Data(name, train, test, inputs), settings).run()
 
 
 def _ray() -> Any:

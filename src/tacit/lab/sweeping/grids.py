@@ -9,7 +9,6 @@ from dataclasses import replace
 from tacit.errors import UsageError
 from tacit.lab.sweeping.settings import Option, Setting
 from tacit.protect import gradient
-from tacit.protect.facts import Facts
 from tacit.protect.labels.randomized_response import FACTS as FLIPS
 from tacit.protect.labels.randomized_response import randomized_response
 
@@ -59,7 +58,10 @@ def _settings(text: str, strengths: int, strongest: Mapping[str, float]) -> list
     if found is None:
         raise UsageError(f"{text!r} is no protection: write a name, name:knob or name(option=value, ...)")
     name, options = found["name"], _options(text, found["options"] or "")
-    facts = _facts(name)
+    known = sorted({*gradient.names(), "randomized_response"})
+    if name not in known:
+        raise UsageError(f"there is no protection {name!r} for a sweep; there are: {', '.join(known)}")
+    facts = FLIPS if name == "randomized_response" else gradient.facts(name)
     knobs = {option.name: option for option in facts.strengths}
     given = [key for key in options if key in knobs]
     if len(given) > 1 or (given and found["knob"]):
@@ -87,14 +89,6 @@ def _settings(text: str, strengths: int, strongest: Mapping[str, float]) -> list
         else:
             randomized_response(one.strength or 0.0)
     return made
-
-
-def _facts(name: str) -> Facts:
-    """What the file of a protection says, be it one of gradients or of labels."""
-    known = sorted({*gradient.names(), "randomized_response"})
-    if name not in known:
-        raise UsageError(f"there is no protection {name!r} for a sweep; there are: {', '.join(known)}")
-    return FLIPS if name == "randomized_response" else gradient.facts(name)
 
 
 def _one(text: str, name: str, knob: str, value: Option, others: Mapping[str, Option]) -> Setting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from scipy.special import ndtr, stdtrit
@@ -20,6 +20,7 @@ from tacit.audit.standard import ACCUMULATED, joined
 from tacit.contracts import Attack, Estimate
 from tacit.errors import TensorError
 from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED
+from tacit.lab.stack.recording import Replica
 from tacit.lab.sweeping.results import leak_column
 from tacit.wire.record import Transcript
 
@@ -53,16 +54,6 @@ class Part:
     def spelled(self) -> str:
         """As a results file has it."""
         return f"updates {self.first} to {self.last}"
-
-
-class Recorded(Protocol):
-    """What was kept of one replica's training."""
-
-    def batches(self) -> Transcript:
-        """The last batches, oldest first."""
-
-    def visits(self) -> Transcript:
-        """Every visit of the followed examples."""
 
 
 def leaks(each: Tensor, fewest: float) -> list[Leak | None]:
@@ -159,21 +150,26 @@ def wanted(recipe: Mapping[str, Any]) -> list[str]:
 
 
 def recorded_leaks(
-    recorder: Recorded, truth: Tensor, *, visits: bool, seed: int, attacks: Sequence[str] = RECORDED
+    recorder: Replica, truth: Tensor, *, visits: bool, seed: int, attacks: Sequence[str] = RECORDED
 ) -> tuple[dict[str, Leak], list[str]]:
-    """The attacks on recorded batches and on all visits of the followed examples.
-
-    Returns:
-        Leaks by the name of their column, and a note for each attack that could not run. Gradients that are not
-        finite are a `TensorError`.
+    """The attacks on recorded batches and on all visits of the followed examples: what leaked, by the name of its
+    column, and a note for each attack that could not run.
     """
-    batches = recorder.batches()
-    simple: Mapping[str, Attack] = {name: attack(name, **facts(name).on_gradients) for name in attacks}
-    found, notes = _tried(batches, simple, truth, seed)
+    tried: list[tuple[Transcript, Mapping[str, Attack]]] = [
+        (recorder.batches(), {name: attack(name, **facts(name).on_gradients) for name in attacks})
+    ]
     if visits:
-        over = dict(zip(_over_visits(), joined(ACCUMULATED), strict=True))
-        more, others = _tried(recorder.visits(), over, truth, seed)
-        found, notes = {**found, **more}, notes + others
+        tried.append((recorder.visits(), dict(zip(_over_visits(), joined(ACCUMULATED), strict=True))))
+    found, notes = dict[str, Leak](), list[str]()
+    for transcript, named in tried:
+        if not bool(transcript.view.gradient.isfinite().all()):
+            raise TensorError("recorded gradients are not finite: the training ran away, take a lower learning rate")
+        for name, one in named.items():
+            skipped: dict[tuple[str, str], str] = {}
+            noise = torch.Generator().manual_seed(seed)
+            for finding in attack_all(transcript.view, truth, [one], noise=noise, skipped=skipped):
+                found[leak_column(name)] = Leak(finding.leak)
+            notes += [f"{name}: {reason}" for reason in skipped.values()]
     return found, notes
 
 
@@ -181,19 +177,3 @@ def _over_visits() -> list[str]:
     """The names that attacks on all visits have here: the attack on one of them, and how they are joined."""
     named = [(inner if isinstance(inner, str) else inner[0], how) for inner, how in ACCUMULATED]
     return [f"accumulated({inner}{'' if how == 'mean' else f', {how}'})" for inner, how in named]
-
-
-def _tried(
-    transcript: Transcript, attacks: Mapping[str, Attack], truth: Tensor, seed: int
-) -> tuple[dict[str, Leak], list[str]]:
-    if not bool(transcript.view.gradient.isfinite().all()):
-        raise TensorError("recorded gradients are not finite: the training ran away, take a lower learning rate")
-    found: dict[str, Leak] = {}
-    notes: list[str] = []
-    for name, one in attacks.items():
-        skipped: dict[tuple[str, str], str] = {}
-        noise = torch.Generator().manual_seed(seed)
-        for finding in attack_all(transcript.view, truth, [one], noise=noise, skipped=skipped):
-            found[leak_column(name)] = Leak(finding.leak)
-        notes += [f"{name}: {reason}" for reason in skipped.values()]
-    return found, notes

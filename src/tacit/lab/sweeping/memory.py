@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import torch
-from torch import nn
 
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data, Pictures
@@ -70,60 +70,37 @@ def per_wave(recipe: Recipe, data: Data, allowed: int) -> int:
 
 
 def in_waves(settings: Mapping[int, T], most: int, least: int = 1) -> list[dict[int, T]]:
-    """Settings parted into waves of nearly equal size, in their order.
+    """Settings by the number of their replica, parted in their order into waves of nearly equal size.
 
-    Args:
-        settings: by the number of the replica.
-        most: how many may train together.
-        least: how many waves there should be if there are as many settings, for machines that share the work.
+    At most so many train together; there are at least so many waves, for machines that share the work, if there are as
+    many settings.
 
     >>> [list(wave) for wave in in_waves(dict.fromkeys(range(7)), 3)]
     [[0, 1, 2], [3, 4], [5, 6]]
     """
-    numbers: Sequence[int] = list(settings)
-    count = min(len(numbers), max(-(-len(numbers) // most), least))
-    size, longer = divmod(len(numbers), count) if count else (0, 0)
-    waves, start = [], 0
-    for place in range(count):
-        end = start + size + (place < longer)
-        waves.append({number: settings[number] for number in numbers[start:end]})
-        start = end
-    return waves
+    count = min(len(settings), max(-(-len(settings) // most), least))
+    parts = np.array_split(np.array(list(settings)), count) if count else []
+    return [{number: settings[number] for number in part.tolist()} for part in parts]
 
 
 def _sizes(network: Network) -> tuple[int, int, int]:
     """Numbers in the embedding tables, in all other weights, and in what one row leaves in every layer."""
-    halves = network.build(0)
-    table = dense = 0
-    for half in halves:
-        for name, weight in half.named_parameters():
-            size = weight.numel()
-            table, dense = (table + size, dense) if name.endswith("table.weight") else (table, dense + size)
-    inputs = network.inputs
+    halves, inputs, outputs = network.build(0), network.inputs, list[int]()
+    sizes = [(name, weight.numel()) for half in halves for name, weight in half.named_parameters()]
+    table = sum(size for name, size in sizes if name.endswith("table.weight"))
+    own: tuple[torch.Tensor, ...] = ()
     if isinstance(inputs, Pictures):
-        return table, dense, _outputs(halves, (torch.zeros(1, inputs.channels, inputs.size, inputs.size),), ())
-    of_bottom = (torch.zeros(1, len(inputs.cardinalities), dtype=torch.int64), torch.zeros(1, inputs.numeric))
-    of_top = (torch.zeros(1, len(inputs.own_cardinalities), dtype=torch.int64), torch.zeros(1, inputs.own_numeric))
-    own = bool(inputs.own_cardinalities or inputs.own_numeric)
-    return table, dense, _outputs(halves, of_bottom, of_top if own else ())
-
-
-def _outputs(
-    halves: tuple[nn.Module, nn.Module], features: tuple[torch.Tensor, ...], own: tuple[torch.Tensor, ...]
-) -> int:
-    count = 0
-
-    def add(module: nn.Module, inputs: object, output: torch.Tensor) -> None:
-        nonlocal count
-        count += output.numel()
-
-    leaves = [module for half in halves for module in half.modules() if not list(module.children())]
-    handles = [module.register_forward_hook(add) for module in leaves]
+        features: tuple[torch.Tensor, ...] = (torch.zeros(1, inputs.channels, inputs.size, inputs.size),)
+    else:
+        features = (torch.zeros(1, len(inputs.cardinalities), dtype=torch.int64), torch.zeros(1, inputs.numeric))
+        if inputs.own_cardinalities or inputs.own_numeric:
+            codes = torch.zeros(1, len(inputs.own_cardinalities), dtype=torch.int64)
+            own = (codes, torch.zeros(1, inputs.own_numeric))
+    for module in (module for half in halves for module in half.modules() if not list(module.children())):
+        module.register_forward_hook(lambda module, given, output: outputs.append(output.numel()))
     with torch.no_grad():
         halves[1](halves[0](*features), *own)
-    for handle in handles:
-        handle.remove()
-    return count
+    return table, sum(size for _, size in sizes) - table, sum(outputs)
 
 
 def _free() -> int:

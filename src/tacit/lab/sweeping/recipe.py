@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Pictures
@@ -66,7 +65,6 @@ class Plan:
     # the address of a Ray cluster that shares the work ("auto" finds the one that runs here)
     cluster: str | None = None
     memory: int | None = None  # bytes that a wave may take; 60% of what is free if not given
-    checkpoint_every: float = 60.0  # seconds between two checkpoints of a wave that trains, at least
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,12 @@ def recipe_for(data: Data, plan: Plan) -> Recipe:
     rate = checked_rate(plan.learning_rate)
     _check_classes(data)
     paper = paper_of(data.name)
-    size = plan.batch_size or _batch_size(len(data.train), paper)
+    size = plan.batch_size
+    if not size:  # halved until an epoch has some batches; not below 32
+        size = _BATCH if paper is None else paper.batch_size
+        while size > 32 and size * _BATCHES > len(data.train):
+            size //= 2
+        size = min(size, len(data.train))
     if not 2 <= size <= len(data.train):
         raise UsageError(f"batch_size = {size}: choose one from 2 to the {len(data.train)} training rows")
     network = plan.network if isinstance(plan.network, Network) else network_for(data.inputs, **(plan.network or {}))
@@ -200,20 +203,7 @@ def digest_of(data: Data) -> str:
         hashed.update(rows.labels.to("cpu", torch.uint8).numpy().tobytes())
         for x in (*rows.features, *rows.own, *(() if rows.days is None else (rows.days,))):
             hashed.update(f"{tuple(x.shape)} {x.dtype}".encode())
-            hashed.update(_some(x).cpu().contiguous().numpy().tobytes())
+            if x.numel() * x.element_size() > _HASHED:
+                x = x[torch.linspace(0, len(x) - 1, _SPREAD, dtype=torch.float64).long().to(x.device)]
+            hashed.update(x.cpu().contiguous().numpy().tobytes())
     return hashed.hexdigest()[:16]
-
-
-def _some(x: Tensor) -> Tensor:
-    """All rows, or where they are many an even choice of them."""
-    if x.numel() * x.element_size() <= _HASHED:
-        return x
-    return x[torch.linspace(0, len(x) - 1, _SPREAD, dtype=torch.float64).long().to(x.device)]
-
-
-def _batch_size(rows: int, paper: Paper | None) -> int:
-    """The papers' batch size or 1024, halved until an epoch has some batches; not below 32."""
-    size = _BATCH if paper is None else paper.batch_size
-    while size > 32 and size * _BATCHES > rows:
-        size //= 2
-    return min(size, rows)

@@ -34,9 +34,9 @@ _FIGURES = ("loss", "power", "untouched_rows", "stateless", "valid")  # of `Step
 class Wave:
     """Trains settings together and writes down what each part of their training brought.
 
-    `run` goes stretch by stretch; between two of them `state` is all there is to know. A replica that runs away has
-    nothing but nulls from that stretch on, and a note; the others do not notice. On CUDA the networks' products are in
-    TensorFloat32: figures differ from those in float32 by no more than those of two runs with one seed do.
+    A replica that runs away has nothing but nulls from that stretch on, and a note; the others do not notice. On CUDA
+    the networks' products are in TensorFloat32: figures differ from those in float32 by no more than those of two runs
+    with one seed do.
     """
 
     def __init__(self, recipe: Recipe, data: Data, settings: Mapping[int, Setting]) -> None:
@@ -51,59 +51,35 @@ class Wave:
             learning_rate=recipe.learning_rate, device=recipe.device, tf32=True,
             attacks=recipe.attacks, layers=recipe.layers, last=recipe.last, follow=recipe.follow, visits=recipe.visits,
         )  # fmt: skip
-        self.rows: list[Row] = []
         self.done = 0
         self._plan: tuple[int, Tensor] | None = None
-        self._history: list[tuple[Steps, float]] = []
-        share = data.share
-        self._fewest = min(share, 1 - share) * recipe.batch_size
+        self._fewest = min(data.share, 1 - data.share) * recipe.batch_size
 
-    @property
-    def updates(self) -> int:
-        """How many updates the whole training has."""
-        return len(self.data.train) // self.recipe.batch_size * self.recipe.epochs
-
-    def state(self) -> dict[str, Any]:
-        """All it needs to go on after the last stretch, as a tree for a checkpoint; its tensors are no copies."""
-        history = [
-            {**{name: getattr(steps, name) for name in _FIGURES}, "auc": list(steps.auc.items()), "seconds": seconds}
-            for steps, seconds in self._history
-        ]
-        return {"done": self.done, "rows": self.rows, "history": history, "stack": self.stack.state()}
-
-    def restore(self, tree: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave, of a wave of the same recipe, data and settings."""
-        from tacit.lab.stack.training import Steps
-
-        self.stack.restore(tree["stack"])
-        self.done, self.rows = tree["done"], list(tree["rows"])
-        self._history = [
-            (Steps(**{name: one[name] for name in _FIGURES}, auc=dict(one["auc"])), one["seconds"])
-            for one in tree["history"]
-        ]
-
-    def run(self, progress: Progress = lambda *_: None, keep: Callable[[Wave], None] = lambda wave: None) -> list[Row]:
+    def run(self, progress: Progress = lambda *_: None) -> list[Row]:
         """Train to the end and judge; the rows of every stretch and of the whole, replica by replica."""
-        each, steps = self.updates // self.recipe.epochs, self.updates
-        parts, tested = _TRAINING + (_JUDGING if self.recipe.thorough else 0), None
+        each = len(self.data.train) // self.recipe.batch_size
+        steps, all_parts = each * self.recipe.epochs, _TRAINING + (_JUDGING if self.recipe.thorough else 0)
+        rows: list[Row] = []
+        history: list[Steps] = []
+        seconds, tested = 0.0, None
         for end in stretches(self.recipe.epochs, each, self.recipe.points):
-            if end <= self.done:
-                continue
-            trained, seconds = self._advance(
-                end, each, lambda done: progress("training", round(_TRAINING * done / steps), parts)
+            start = time.perf_counter()
+            trained = self._advance(
+                end, each, lambda done: progress("training", round(_TRAINING * done / steps), all_parts)
             )
-            self._history.append((trained, seconds))
+            took = time.perf_counter() - start
             tested = self._tested() if end % each == 0 else None
-            self.rows += self._part("stretch", end / each, [(trained, seconds)], tested)
-            keep(self)
-        self.rows += self._whole(self.recipe.epochs, tested or self._tested(), lambda done, total: progress(
-            "attacking what was recorded", _TRAINING + round(_JUDGING * done / total), parts
+            rows += self._part("stretch", end / each, trained, took, tested)
+            history.append(trained)
+            seconds += took
+        rows += self._whole(_joined(history), seconds, tested or self._tested(), lambda done, total: progress(
+            "attacking what was recorded", _TRAINING + round(_JUDGING * done / total), all_parts
         ))  # fmt: skip
-        return sorted(self.rows, key=lambda row: (row["replica"], row["part"], row["step"]))
+        return sorted(rows, key=lambda row: (row["replica"], row["part"], row["step"]))
 
-    def _advance(self, end: int, each: int, progress: Callable[[int], None]) -> tuple[Steps, float]:
+    def _advance(self, end: int, each: int, progress: Callable[[int], None]) -> Steps:
         """Train up to this update, over the ends of epochs where there are any on the way."""
-        start, found = time.perf_counter(), []
+        found = []
         while self.done < end:
             epoch, first = divmod(self.done, each)
             last = min(each, first + end - self.done)
@@ -112,23 +88,21 @@ class Wave:
             found.append(self.stack.advance(self._plan[1][:, first:last]))
             self.done += last - first
             progress(self.done)
-        return _joined(found), time.perf_counter() - start
+        return _joined(found)
 
     def _tested(self) -> list[Row]:
         return utility(self.stack.logits(self.data.test), self.data.test.labels)
 
-    def _part(
-        self, part: str, epoch: float, found: Sequence[tuple[Steps, float]], tested: Sequence[Row] | None
-    ) -> list[Row]:
+    def _part(self, part: str, epoch: float, steps: Steps, seconds: float, tested: Sequence[Row] | None) -> list[Row]:
         """A row for each replica about the updates that were just done."""
-        common = {"part": part, "step": self.done, "epoch": epoch, "seconds": sum(seconds for _, seconds in found)}
-        settings = dict(zip(self.numbers, self.settings, strict=True))
-        return part_rows(settings, _joined([steps for steps, _ in found]), common, tested, self._fewest)
+        common = {"part": part, "step": self.done, "epoch": epoch, "seconds": seconds}
+        return part_rows(dict(zip(self.numbers, self.settings, strict=True)), steps, common, tested, self._fewest)
 
-    def _whole(self, epochs: int, tested: Sequence[Row], progress: Callable[[int, int], None]) -> list[Row]:
+    def _whole(
+        self, steps: Steps, seconds: float, tested: Sequence[Row], progress: Callable[[int, int], None]
+    ) -> list[Row]:
         """The rows of the whole training, with the attacks that only run on what was recorded."""
-        rows = self._part("whole", epochs, self._history, tested)
-        steps = _joined([one for one, _ in self._history])
+        rows = self._part("whole", self.recipe.epochs, steps, seconds, tested)
         by_part = {leak_column(*key): parts(each, self._fewest) for key, each in steps.auc.items()}
         for place, row in enumerate(rows):
             notes: list[str] = []

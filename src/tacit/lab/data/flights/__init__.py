@@ -13,19 +13,17 @@ flights as asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import DAY, Joint, Split
+from tacit.lab.data.joined import Joint, Split
+from tacit.lab.data.reading import DAY
 from tacit.lab.data.rows import Data
 
 FOLDER = Path(__file__).parent
@@ -36,49 +34,6 @@ MINUTES = (-30, 180)
 
 _SHARE = 0.086  # of flights that are late, as in the shipped ones
 _MISSING = "Where gust, pressure or the age of the aircraft is missing, a column of its own says so."
-
-AIRPORT_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType(
-    {
-        "flight_id": pl.UInt32,
-        "origin": pl.String,
-        "month": pl.UInt8,
-        "day": pl.UInt8,
-        "weekday": pl.UInt8,
-        "hour": pl.UInt8,
-        "minute": pl.UInt8,
-        "departures": pl.UInt8,
-        "temp": pl.Float32,
-        "dewp": pl.Float32,
-        "humid": pl.Float32,
-        "wind_dir": pl.UInt16,
-        "wind_speed": pl.Float32,
-        "wind_gust": pl.Float32,
-        "precip": pl.Float32,
-        "pressure": pl.Float32,
-        "visib": pl.Float32,
-    }
-)
-"""The airport's columns and their types."""
-
-AIRLINE_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType(
-    {
-        "flight_id": pl.UInt32,
-        "carrier": pl.String,
-        "dest": pl.String,
-        "distance": pl.UInt16,
-        "block": pl.UInt16,
-        "built": pl.UInt16,
-        "maker": pl.String,
-        "kind": pl.String,
-        "engine": pl.String,
-        "seats": pl.UInt16,
-        "late": pl.Boolean,
-    }
-)
-"""The airline's columns and their types; `late` is the label."""
-
-DELAY_COLUMNS: Mapping[str, type[pl.DataType]] = MappingProxyType({"delay": pl.Int16})
-"""Minutes behind the scheduled arrival, of each flight of the airline's table, in its order."""
 
 AIRPORT_INPUTS = Columns(
     categorical=("origin", "month", "day", "weekday", "hour"),
@@ -114,9 +69,8 @@ class Flights:
     def aligned(self, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
         """Training and test tensors of the flights that both parties know, joined in the clear.
 
-        Test flights are drawn at random, by a hash of id and seed, as the papers do. A test flight therefore has
-        training flights of the same day, whose delays tell of that day: read the test AUC as a figure for comparing
-        protections, not as a forecast for a day that nobody has seen (the README has both figures).
+        Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day, whose
+        delays tell of that day: the test AUC compares protections, it is no forecast for a day that nobody has seen.
         """
         return _joint(with_inputs(self.common)).split(test_share, seed, limit)
 
@@ -150,7 +104,11 @@ def generated(rows: int, seed: int, *, test_share: float = 0.2) -> Data:
     ).with_columns(
         pl.Series("flight_id", np.arange(rows)), month=date.dt.month(), day=date.dt.day(), weekday=date.dt.weekday()
     )  # fmt: skip
-    chances = _logits(table, draw) + draw.logistic(size=rows)
+    chances = (table["hour"].to_numpy() - 13.0) / 4 + (10.0 - table["visib"].fill_null(10.0).to_numpy()) / 3
+    for name in ("carrier", "origin"):
+        found, place = np.unique(table[name].to_numpy(), return_inverse=True)
+        chances += draw.normal(0.0, 0.7, len(found))[place]
+    chances += draw.logistic(size=rows)
     table = table.with_columns(pl.Series("late", chances > np.quantile(chances, 1 - _SHARE)))
     read = (
         f"{rows:,} flights were made up, each column drawn by itself from the values of those shipped with tacit.",
@@ -184,8 +142,7 @@ def with_delays(table: pl.DataFrame) -> pl.DataFrame:
     `minutes` are those behind the scheduled arrival, from half an hour early to three hours late, to which they are
     clipped. `when` is 0 up to a quarter of an hour behind it, 1 up to three quarters, 2 after that.
     """
-    delays = _read(FOLDER / "delays.parquet", DELAY_COLUMNS)
-    known = airline().select("flight_id").with_columns(delays["delay"])
+    known = airline().select("flight_id").with_columns(_read("delays.parquet")["delay"])
     delay = pl.col("delay")
     return (
         table.join(known, on="flight_id", how="left", maintain_order="left")
@@ -196,26 +153,17 @@ def with_delays(table: pl.DataFrame) -> pl.DataFrame:
 
 def airport() -> pl.DataFrame:
     """The feature party's table as shipped: flight ids, schedule, and weather at the origin."""
-    return _read(FOLDER / "airport.parquet", AIRPORT_COLUMNS)
+    return _read("airport.parquet")
 
 
 def airline() -> pl.DataFrame:
     """The label party's table as shipped: flight ids, carrier, route, aircraft, and the label `late`."""
-    return _read(FOLDER / "airline.parquet", AIRLINE_COLUMNS)
+    return _read("airline.parquet")
 
 
 def tables() -> Flights:
     """Both tables."""
     return Flights(airport=airport(), airline=airline())
-
-
-def _logits(table: pl.DataFrame, draw: np.random.Generator) -> NDArray[np.float64]:
-    """Late in the day, in poor sight, and with some carriers and origins more than with others."""
-    logits = (table["hour"].to_numpy() - 13.0) / 4 + (10.0 - table["visib"].fill_null(10.0).to_numpy()) / 3
-    for name in ("carrier", "origin"):
-        found, place = np.unique(table[name].to_numpy(), return_inverse=True)
-        logits += draw.normal(0.0, 0.7, len(found))[place]
-    return logits
 
 
 def _data(table: pl.DataFrame, read: tuple[str, ...], rows: int | None, seed: int, test_share: float) -> Data:
@@ -228,15 +176,12 @@ def _joint(table: pl.DataFrame) -> Joint:
     return Joint(table, AIRPORT_INPUTS, AIRLINE_INPUTS, key="flight_id", label="late")
 
 
-def _read(path: Path, columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-    """A shipped table, which must have exactly these columns."""
-    remedy = "reinstall tacit, or make the file again with scripts/make_flights.py"
-    if not path.is_file():
-        raise DataError(f"{path} is missing: {remedy}")
+def _read(name: str) -> pl.DataFrame:
+    """A shipped table."""
     try:
-        table = pl.read_parquet(path)
+        return pl.read_parquet(FOLDER / name)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} can't be read as Parquet ({error}): {remedy}") from error
-    if table.schema != pl.Schema(columns):
-        raise DataError(f"{path} has the columns {table.schema}, not {pl.Schema(columns)}: {remedy}")
-    return table
+        raise DataError(
+            f"{FOLDER / name} can't be read as Parquet ({error}): reinstall tacit, or make the file again with "
+            "scripts/make_flights.py"
+        ) from error

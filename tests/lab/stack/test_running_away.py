@@ -1,16 +1,12 @@
-"""A stack that was restored goes on bit for bit, and a replica that runs away is the only one that does."""
-
-import copy
+"""A replica that runs away is the only one that does."""
 
 import pytest
 import torch
 
-from tacit.errors import UsageError
 from tacit.lab.stack.bounds import LIMIT
 from tacit.lab.stack.graph import tensors_in
 from tacit.lab.stack.training import Stack
 from tacit.lab.sweeping.settings import Setting
-from tacit.wire.checkpoint import load, save
 
 ALL = (
     Setting("none"),
@@ -30,84 +26,6 @@ def same(left, right):
     pairs = list(zip(tensors_in(left), tensors_in(right), strict=True))
     assert pairs
     return all(torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) for a, b in pairs)
-
-
-@pytest.fixture(scope="module")
-def at_once(table, network):
-    """Six steps, the fourth to sixth in a second call."""
-    stack = Stack(table, network, ALL, **KEPT)
-    plan = stack.plan(0)
-    stack.advance(plan[:, :3])
-    return stack, stack.advance(plan[:, 3:6])
-
-
-@pytest.mark.parametrize("through_a_file", [False, True])
-def test_three_steps_and_three_are_six(table, network, at_once, through_a_file, tmp_path):
-    first = Stack(table, network, ALL, **KEPT)
-    plan = first.plan(0)
-    first.advance(plan[:, :3])
-    if through_a_file:
-        save(tmp_path / "state", first.state())
-        tree = load(tmp_path / "state").state
-    else:
-        tree = first.state()
-    second = Stack(table, network, ALL, **KEPT)
-    second.restore(tree)
-    assert same(second.state(), first.state())
-    steps = second.advance(plan[:, 3:6])
-    whole, wanted = at_once
-    assert same(steps, wanted)
-    assert same(second.state(), whole.state())
-    for replica in range(len(ALL)):
-        for kept in ("batches", "visits"):
-            mine, theirs = (getattr(each.transcript(replica), kept)() for each in (second, whole))
-            assert torch.equal(mine.view.gradient, theirs.view.gradient)
-            assert torch.equal(mine.view.rows, theirs.view.rows)
-    assert not same(first.state(), whole.state()), "the second stack trained on copies"
-
-
-def test_pictures_go_on_as_well(pictures, small_conv):
-    settings = (Setting("none"), Setting("matched", "leak_auc", 0.6), Setting("marvell", "scale", 1.0, seed=1))
-    whole, first, second = (Stack(pictures, small_conv, settings, batch_size=32, last=1) for _ in range(3))
-    plan = whole.plan(0)
-    whole.advance(plan)
-    first.advance(plan[:, :3])
-    second.restore(copy.deepcopy(first.state()))
-    second.advance(plan[:, 3:])
-    assert same(second.state(), whole.state())
-
-
-def test_a_state_before_the_first_step_is_one_too(table, network, at_once):
-    fresh, other = (Stack(table, network, ALL, **KEPT) for _ in range(2))
-    other.advance(other.plan(0)[:, :2])
-    other.restore(fresh.state())
-    plan = other.plan(0)
-    other.advance(plan[:, :3])
-    assert same(other.advance(plan[:, 3:6]), at_once[1])
-
-
-def test_another_stacks_state_is_refused(table, network):
-    stack = Stack(table, network, ALL[:2], batch_size=128)
-    for settings in (ALL[:3], (ALL[0], ALL[0])):
-        with pytest.raises(UsageError, match="another stack"):
-            stack.restore(Stack(table, network, settings, batch_size=128).state())
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_a_stack_is_restored_before_its_first_step_and_goes_on(table, network):
-    whole, first, second = (Stack(table, network, ALL, **KEPT, device="cuda") for _ in range(3))
-    plan = whole.plan(0)
-    whole.advance(plan[:, :4])
-    wanted = whole.advance(plan[:, 4:])
-    first.advance(plan[:, :4])
-    second.restore(first.state())
-    found = second.advance(plan[:, 4:])
-    assert torch.allclose(found.loss, wanted.loss, atol=1e-4)
-    with pytest.raises(UsageError, match="before its first step"):
-        second.restore(first.state())
-
-
-# --- running away ----------------------------------------------------------------------------------------------------
 
 
 def poisoned(rows, network, replica, name, value, *, settings=ALL, device="cpu"):
