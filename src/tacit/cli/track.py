@@ -31,10 +31,9 @@ def track(
 ) -> None:
     """Write the figures of runs and sweeps for TensorBoard, for MLflow, or as Parquet files.
 
-    Utility, every leak with its interval, limits, strengths, pace; for TensorBoard also norms by class and decisions,
-    for MLflow the contract's facts and the report. What is there already is not written again, so the command can be
-    given as often as one likes. MLflow without a server is a folder: sqlite: and other databases need
-    `pip install mlflow`, of which `tacit[tracking]` installs a part.
+    Utility, every leak with its interval, limits, strengths, pace, facts, decisions; for MLflow also the report. What
+    is there already is not written again, so the command can be given as often as one likes. MLflow without a server is
+    a folder: sqlite: and other databases need `pip install mlflow`, of which `tacit[tracking]` installs a part.
 
     Examples:
 
