@@ -18,7 +18,7 @@ from papers.embedding.training import Trained, hidden
 from tacit.audit.input_attacks import attack as input_attack
 from tacit.audit.inputs import grant_inputs
 from tacit.audit.metrics.attribute_auc import attribute_auc
-from tacit.audit.metrics.distance_correlation import by_batch_size
+from tacit.audit.metrics.distance_correlation import distance_correlation
 from tacit.audit.metrics.leak_auc import delong
 from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.audit.run import attack_all
@@ -231,10 +231,11 @@ def _by_size(
 
     JSON knows no numbers as keys, so sizes are written as text.
     """
-    fitting = _fitting(len(x), sizes)
     noise = torch.Generator(x.device).manual_seed(seed)
-    found = by_batch_size(x, z, sizes=fitting, noise=noise, unbiased=unbiased)
-    return {str(size): _told(estimate) for size, estimate in found.items()}
+    return {
+        str(size): _told(distance_correlation(x, z, batch_size=size, noise=noise, unbiased=unbiased))
+        for size in sorted(set(_fitting(len(x), sizes)))
+    }
 
 
 def _fitting(rows: int, sizes: tuple[int, ...] = SIZES) -> tuple[int, ...]:

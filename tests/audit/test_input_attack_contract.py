@@ -4,7 +4,6 @@ import inspect
 
 import pytest
 import torch
-from torch import nn
 
 from tacit.audit import attacks, input_attacks
 from tacit.audit.inputs import grant_inputs
@@ -15,7 +14,6 @@ INPUTS, WIDTH = 6, 10
 QUICK = {
     "attribute": {"updates": 20},
     "decoder": {"updates": 20, "hidden": (16,)},
-    "inversion": {"surrogate": nn.Linear(INPUTS, WIDTH), "surrogates": 2, "updates": 10},
 }
 every = pytest.mark.parametrize("name", input_attacks.names())
 
@@ -41,7 +39,7 @@ def made(seed=0, steps=4, batch=40, examples=None):
 
 
 def granted(x, codes, seed=1):
-    return grant_inputs(x, samples=20, attribute=codes, noise=generator(seed))
+    return grant_inputs(x, attribute=codes, noise=generator(seed))
 
 
 def assert_whole(guess: Reconstruction, view: View, attack):
@@ -56,7 +54,7 @@ def assert_whole(guess: Reconstruction, view: View, attack):
 
 
 def test_there_are_attacks():
-    assert {"attribute", "decoder", "inversion", "linear_decoder"} <= set(input_attacks.names())
+    assert {"attribute", "decoder", "linear_decoder"} <= set(input_attacks.names())
     assert not set(input_attacks.names()) & set(attacks.names())
     assert attacks.attack("linear_decoder", share=0.1).name == "linear_decoder(share=0.1)"
 
@@ -80,14 +78,14 @@ def test_its_name_is_its_files(name):
 def test_a_whole_answer_from_the_noise_alone(name):
     view, x, codes = made(examples=80)
     known = granted(x, codes)
-    before = view.embedding.clone(), known.inputs.clone(), known.samples.clone(), known.attribute.clone()
+    before = view.embedding.clone(), known.inputs.clone(), known.attribute.clone()
     state = torch.random.get_rng_state()
     guess, again, other = (quick(name)(view, known, generator(seed)) for seed in (5, 5, 6))
     assert_whole(guess, view, quick(name))
     assert torch.equal(guess.value, again.value)
     assert not torch.equal(guess.value, other.value)
     assert torch.equal(torch.random.get_rng_state(), state), "the global generator was touched"
-    after = view.embedding, known.inputs, known.samples, known.attribute
+    after = view.embedding, known.inputs, known.attribute
     assert all(torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) for a, b in zip(before, after, strict=True))
 
 
@@ -165,7 +163,7 @@ def test_attacks_on_inputs_are_no_attacks_on_labels(name):
 def test_what_is_granted_must_fit(name):
     view, x, codes = made()
     known = granted(x, codes)
-    short = KnownInputs(known.inputs[:100], known.samples, known.attribute[:100])
+    short = KnownInputs(known.inputs[:100], known.attribute[:100])
     with pytest.raises(UsageError, match="row ids run from 0 to 159, but known"):
         quick(name)(view, short, generator())
 
@@ -189,10 +187,7 @@ def test_it_runs_on_cuda(name):
         ("attribute", {"updates": 0}, "whole number, 1 or more"),
         ("decoder", {"hidden": (8, 0)}, "unit in each hidden layer"),
         ("decoder", {"updates": 2.5}, "whole number, 1 or more"),
-        ("inversion", {"surrogate": 3}, "pass a module like the bottom"),
-        ("inversion", {"surrogate": nn.ReLU(), "surrogates": 0}, "at least one surrogate"),
-        ("inversion", {}, "options are: surrogate, surrogates, updates"),
-        ("nothing", {}, "attribute, decoder, inversion, linear_decoder"),
+        ("nothing", {}, "attribute, decoder, linear_decoder"),
     ],
 )
 def test_wrong_options_are_refused_at_once(name, options, says):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.audit.metrics.distance_correlation import by_batch_size, distance_correlation
+from tacit.audit.metrics.distance_correlation import distance_correlation
 from tacit.contracts import noise_source
 from tacit.dependence import distance_correlation as of_one_batch
 from tacit.errors import TensorError, UsageError
@@ -50,12 +50,12 @@ def test_two_batches_know_little_about_their_spread(seeded):
 def test_the_plain_one_falls_with_the_batch_size_and_the_other_does_not(seeded):
     g = seeded(5)
     x, z = torch.randn(1024, 30, generator=g), torch.randn(1024, 30, generator=g)  # independent
-    sizes = (256, 16, 64)
-    plain = by_batch_size(x, z, sizes=sizes, noise=seeded(6))
-    assert list(plain) == [16, 64, 256]
+    plain, corrected = (
+        {n: distance_correlation(x, z, batch_size=n, noise=seeded(6), unbiased=unbiased) for n in (16, 64, 256)}
+        for unbiased in (False, True)
+    )
     assert plain[16].value > 0.7
     assert plain[16].low > plain[64].high > plain[64].low > plain[256].high
-    corrected = by_batch_size(x, z, sizes=sizes, noise=seeded(6), unbiased=True)
     assert all(abs(estimate.value) < 0.3 for estimate in corrected.values())
     assert all(-1 <= estimate.low < 0 < estimate.high < 0.4 for estimate in corrected.values())
 
@@ -80,7 +80,7 @@ def test_refusals(seeded):
     with pytest.raises(TensorError, match=r"40 rows make fewer than two batches of 21: .* batch_size of 20 or less"):
         distance_correlation(x, z, batch_size=21, noise=noise)
     with pytest.raises(TensorError, match="fewer than two batches of 512"):
-        by_batch_size(x, z, sizes=(4, 512), noise=noise)
+        distance_correlation(x, z, noise=noise)
     with pytest.raises(TensorError, match=r"x is \(40, 4\) and z is \(39, 2\)"):
         distance_correlation(x, z[1:], batch_size=4, noise=noise)
     for size in (1, 0, True, 4.0):

@@ -13,6 +13,6 @@ def test_every_protection_is_measured(monkeypatch):
     assert {name for name, _ in embedding.CASES} == set(names())
     for name in names():
         assert any(f"step with {name}(" in result.case and result.unit == "x" for result in results), name
-    assert any("from 128 projections over all pairs, 64 rows" in result.case for result in results)
+    assert any("distance correlation and gradient from all pairs, 64 rows" in result.case for result in results)
     assert len({result.case for result in results}) == len(results)
     assert all(result.value > 0 and result.goal is None for result in results)

@@ -9,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit.dependence import EXACT_ROWS, distance_correlation, log_distance_correlation
-from tacit.errors import TensorError, UsageError
+from tacit.contracts import noise_source
+from tacit.dependence import distance_correlation, log_distance_correlation
+from tacit.errors import TensorError
 
 both = pytest.mark.parametrize("unbiased", [False, True], ids=["plain", "unbiased"])
 measures = pytest.mark.parametrize("measure", [distance_correlation, log_distance_correlation])
@@ -300,13 +301,21 @@ def test_integers_are_refused():
         distance_correlation(torch.ones(4, 1, dtype=torch.int64), torch.ones(4, 1))
 
 
-@pytest.mark.parametrize("projections", [-1, 1, True, 2.5, "8"])
-def test_a_number_of_projections_that_makes_no_sense_is_refused(projections):
-    with pytest.raises(UsageError, match="pass 2 or more, or 0"):
-        distance_correlation(*rows(8), projections=projections, noise=torch.Generator())
-
-
-def test_many_rows_need_randomness():
-    many = torch.zeros(EXACT_ROWS + 1, 1)
-    with pytest.raises(UsageError, match=r"pass noise=torch.Generator\(\), or projections=0"):
-        distance_correlation(many, many)
+@pytest.mark.parametrize("kind", [lambda generator: generator, noise_source])
+def test_of_many_rows_some_are_drawn_where_there_is_randomness(kind, monkeypatch):
+    monkeypatch.setattr("tacit.dependence.EXACT_ROWS", 16)
+    x, z = rows(3, 64)
+    z.requires_grad_()
+    one, same, other = (
+        distance_correlation(x, z, noise=kind(torch.Generator().manual_seed(seed))) for seed in (1, 1, 2)
+    )
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    one.backward()
+    drawn = z.grad.abs().sum(1) > 0
+    assert int(drawn.sum()) == 16
+    assert torch.allclose(one, distance_correlation(x[drawn], z[drawn]))
+    assert torch.equal(
+        distance_correlation(x[:16], z[:16], noise=kind(torch.Generator())), distance_correlation(x[:16], z[:16])
+    )
+    assert not torch.equal(distance_correlation(x, z), one), "without randomness all of them are looked at"

@@ -22,46 +22,28 @@ and what needs several batches together on the last ones, which are recorded."""
 
 @dataclass(frozen=True)
 class Facts:
-    """What others need to know about an attack before they try it.
+    """What others need to know about an attack before they try it."""
 
-    Attributes:
-        order: its place in reports and tables; of two attacks that found the same, the first one is named.
-        needs: what it can't do without.
-        audited: whether audits try it on single batches.
-        variants: the options with which they do; by default its own defaults.
-        on_gradients: the options with which it looks at gradients alone, where all visits of an example are joined and
-            in sweeps: what embeddings tell is told by every trained model, and a protection does not answer for it.
-        joined: how an audit joins all visits of an example for it, as `accumulated` takes it; empty for not at all.
-        steers: whether what it finds decides about the noise of a running training; it should take less than a second
-            on a few batches.
-        live: whether it looks at single batches while a training runs; it should take some milliseconds.
-        sweep: where a sweep tries it; None for nowhere. On every batch and on some it must do with one batch alone and
-            draw no randomness.
-    """
-
-    order: int = 1000
-    needs: tuple[Need, ...] = ()
-    audited: bool = True
-    variants: tuple[Mapping[str, Any], ...] = ({},)
+    order: int = 1000  # its place in reports and tables; of two attacks that found the same, the first one is named
+    needs: tuple[Need, ...] = ()  # what it can't do without
+    audited: bool = True  # whether audits try it on single batches
+    variants: tuple[Mapping[str, Any], ...] = ({},)  # the options with which they do
+    # the options with which it looks at gradients alone, where visits are joined and in sweeps: what embeddings tell is
+    # told by every trained model, and a protection does not answer for it
     on_gradients: Mapping[str, Any] = field(default_factory=dict)
-    joined: tuple[str, ...] = ()
-    steers: bool = False
-    live: bool = False
+    joined: tuple[str, ...] = ()  # how an audit joins all visits of an example for it, as `accumulated` takes it
+    steers: bool = False  # whether what it finds, in less than a second, decides about the noise of a running training
+    live: bool = False  # whether it looks at single batches while a training runs; it should take some milliseconds
+    # where a sweep tries it; on every batch and on some it must do with one batch alone and draw no randomness
     sweep: Sweep | None = None
 
 
 class Described(NamedTuple):
-    """What an attack's docstring says of it, each as one line of text.
+    """What an attack's docstring says of it, each as one line of text."""
 
-    Attributes:
-        about: what it does, in one sentence.
-        knows: what it uses of the view and of what is granted.
-        costs: how much work it is.
-    """
-
-    about: str
-    knows: str
-    costs: str
+    about: str  # what it does, in one sentence
+    knows: str  # what it uses of the view and of what is granted
+    costs: str  # how much work it is
 
 
 def described(factory: Callable[..., Any]) -> Described:

@@ -82,17 +82,7 @@ def trained(  # each setting of a training by name; callers differ in most of th
 ) -> None:
     """Fit a network in place by AdamW: of all checks it keeps the weights that were best on the rows held out.
 
-    Args:
-        network: what is fitted, on the device of z.
-        z: what it sees.  (rows, width)
-        target: what it shall say.  (rows, *)
-        fit: numbers of the rows to fit.
-        held: numbers of the rows to check with.
-        source: draws the batches.
-        updates: how many.
-        loss: of an answer and its target.
-        rate: AdamW's largest learning rate.
-        decay: AdamW's weight decay.
+    `fit` and `held` are numbers of rows of `z` (rows, width) and `target` (rows, *); `source` draws the batches.
     """
     parameters = list(network.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
@@ -106,7 +96,8 @@ def trained(  # each setting of a training by name; callers differ in most of th
             draw = source.uniform((steps, min(_BATCH, fit.numel())), dtype=torch.float64, device=z.device)
             picked = fit[(draw * fit.numel()).long().clamp_max(fit.numel() - 1)]  # (steps, batch)
             for step, some in enumerate(picked, start):
-                optimizer.param_groups[0]["lr"] = rate * _pace(step, updates)
+                falling = (1 + math.cos(math.pi * step / updates)) / 2  # like a cosine, after a short rise
+                optimizer.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / _WARM) * falling
                 optimizer.zero_grad()
                 loss(network(z[some]), target[some]).backward()
                 optimizer.step()
@@ -127,8 +118,3 @@ def answer(network: nn.Module, z: Tensor, each: int) -> Tensor:
 def _error(network: nn.Module, z: Tensor, target: Tensor, loss: Loss) -> float:
     with torch.no_grad():
         return float(loss(network(z), target))
-
-
-def _pace(step: int, updates: int) -> float:
-    """The part of the learning rate that an update gets: it rises for a while and then falls like a cosine."""
-    return min(1.0, (step + 1) / _WARM) * (1 + math.cos(math.pi * step / updates)) / 2

@@ -40,15 +40,8 @@ class Sent:
     ) -> Sent:
         """These visits of some examples and so many more, under this protection, from the last clean gradients on.
 
-        That gradients do not change any more is the worst case: nothing but noise is new at a visit.
-
-        Args:
-            protect: of the visits to come.
-            state: of it, now.
-            labels: of all examples.
-            noise: of the visits to come.
-            times: visits to come.
-            batch: rows that are protected together.
+        That gradients do not change any more is the worst case: nothing but noise is new at a visit. Rows are protected
+        in batches of this size.
         """
         rows, last, z = self.view.rows[-1], self.clean[-1], self.embedding[-1]
         visits = []

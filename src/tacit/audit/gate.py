@@ -38,13 +38,8 @@ class Figure:
 def grown(figures: Sequence[Figure], visits: int, planned: int, louder: float) -> list[Figure]:
     """What attacks on all visits will reach in the end, if each visit to come tells as much as one so far.
 
-    Under the Gaussian model the squares of z = Phi^-1(AUC) add up over visits.
-
-    Args:
-        figures: after some visits; those on single messages are left out.
-        visits: so far.
-        planned: in all.
-        louder: what the noise's power is multiplied by in the visits to come.
+    Under the Gaussian model the squares of z = Phi^-1(AUC) add up over visits; in those to come the noise's power is
+    `louder` times what it was. Figures on single messages are left out.
 
     >>> one = Figure("cosine", "visits", 0.55, 0.53, 0.57)
     >>> round(grown([one], 1, 3, 1.0)[0].value, 3), round(grown([one], 1, 3, 2.0)[0].value, 3)
@@ -83,19 +78,10 @@ def decide(
 ) -> Verdict:
     """The least strength that holds the limit, upwards first; or to send nothing more.
 
-    What was sent can't be taken back: where all visits of an example together have passed the limit, no strength
-    helps, and what attacks say is the same at every level. So everything is decided by what is foreseen, which includes
-    what was sent.
-
-    Args:
-        measured: attacks on what was sent since the last decision, and on all visits so far.
-        foresee: what attacks would reach at a level: on messages like the last ones, and over all visits that are
-            planned, those so far included.
-        limit: that no figure's upper end may pass, but for those with one of their own.
-        on_limit: whether the strength may be raised.
-        level: of the strength so far.
-        highest: level there is; 0 where the strength can't be raised.
-        may_lower: whether one level less may be tried, which needs some room below the limit.
+    What was sent can't be taken back: where all visits of an example together have passed the limit, no strength helps,
+    and what attacks say is the same at every level. So everything is decided by what is foreseen at a level, on
+    messages like the last ones and over all visits that are planned, which includes what was sent. One level less,
+    where it may be tried, needs some room below the limit.
     """
     worst = _worst(measured, limit)
     broken = any(one.low > limit for one in measured if one.limit is None)

@@ -36,15 +36,12 @@ class InputFinding:
     auc: Estimate | None = None
 
 
-def grant_inputs(
-    inputs: Tensor, *, pairs: float = 0.5, samples: int = 0, attribute: Tensor | None = None, noise: Noise
-) -> KnownInputs:
-    """What attackers are granted: inputs and attributes of a random part of the rows, and unpaired samples.
+def grant_inputs(inputs: Tensor, *, pairs: float = 0.5, attribute: Tensor | None = None, noise: Noise) -> KnownInputs:
+    """What attackers are granted: inputs and attributes of a random part of the rows.
 
     Args:
         inputs: the input of each row id.  (number of ids, *input)
         pairs: the part of the rows that is known.
-        samples: of how many of the known rows the inputs are also handed out without their ids.
         attribute: the code of each row id's private attribute.  (number of ids,)
         noise: chooses which rows are known.
     """
@@ -59,13 +56,9 @@ def grant_inputs(
             f"the attribute is {tuple(attribute.shape)} for {len(inputs)} rows: pass one code for each row id"
         )
     draw = noise_source(noise).uniform((len(inputs),), dtype=torch.float64, device=inputs.device)
-    order = draw.argsort()
-    known, hidden = order.split([round(pairs * len(inputs)), len(inputs) - round(pairs * len(inputs))])
-    if samples > len(known):
-        raise UsageError(f"{samples} samples of {len(known)} known rows: ask for fewer, or raise pairs")
+    hidden = draw.argsort()[round(pairs * len(inputs)) :]
     return KnownInputs(
         inputs=inputs.detach().index_fill(0, hidden, torch.nan),
-        samples=inputs.detach()[known[:samples]] if samples else None,
         attribute=None if attribute is None else attribute.long().index_fill(0, hidden, -1),
     )
 
@@ -92,7 +85,6 @@ def attack_inputs(  # a public entry point: each setting by name
     noise: Noise,
     attribute: Tensor | None = None,
     pairs: float = 0.5,
-    samples: int = 0,
     scale: Tensor | float | None = None,
     skipped: MutableMapping[str, str] | None = None,
 ) -> list[InputFinding]:
@@ -105,11 +97,10 @@ def attack_inputs(  # a public entry point: each setting by name
         noise: where all randomness comes from.
         attribute: the code of each row id's private attribute, for attacks on it.  (number of ids,)
         pairs: see `grant_inputs`.
-        samples: see `grant_inputs`.
         scale: factors that bring the columns into the data's units.  (*input)
         skipped: where given, an attack that cannot run here is noted in it as attack -> reason and left out.
     """
-    known = grant_inputs(inputs, pairs=pairs, samples=samples, attribute=attribute, noise=noise)
+    known = grant_inputs(inputs, pairs=pairs, attribute=attribute, noise=noise)
     findings = []
     for one in attacks:
         attack = input_attacks.attack(one) if isinstance(one, str) else one

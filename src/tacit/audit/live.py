@@ -25,12 +25,7 @@ INPUTS = tuple(name for name in input_attacks.names() if input_attacks.facts(nam
 def look_at_gradient(sent: Tensor, clean: Tensor, labels: Tensor, embedding: Tensor, *, seed: int) -> dict[str, float]:
     """The AUC of each attack on one batch, not folded: below 0.5 it reads as well as above. What can't run is left out.
 
-    Args:
-        sent: the gradient as it crossed the wire.  (batch, *cut)
-        clean: the same before it was protected.
-        labels: of its rows.  (batch,)
-        embedding: that it belongs to.  (batch, *cut)
-        seed: of the attacks' randomness.
+    What was sent, what it was before it was protected, and its embedding are (batch, *cut).
     """
     noise = torch.Generator().manual_seed(seed)
     view = View.of(sent[None], rows=torch.arange(len(labels))[None], embedding=embedding[None])
@@ -57,13 +52,7 @@ def _built() -> dict[str, Attack]:
 
 
 def look_at_embedding(sent: Tensor, hidden: Tensor, *, seed: int) -> dict[str, float]:
-    """The share of the variance of what is hidden that each attack reads in one batch, 0 to 1.
-
-    Args:
-        sent: the embedding as it crossed the wire.  (batch, *cut)
-        hidden: what it should not give away of its rows.  (batch, inputs)
-        seed: of the attacks' randomness.
-    """
+    """The share of the variance of what is hidden (batch, inputs) that each attack reads in one batch, 0 to 1."""
     view = View.of_embeddings(sent[None], rows=torch.arange(len(hidden))[None])
     found = attack_inputs(view, hidden, INPUTS, noise=torch.Generator().manual_seed(seed))
     return {one.attack: max(0.0, 1 - one.relative.value) for one in found if one.relative is not None}

@@ -20,13 +20,7 @@ class Norms(TypedDict):
 
 
 def norms_by_class(gradient: Tensor, labels: Tensor, *, bins: int = BINS) -> Norms | None:
-    """Count the norms of a batch's rows by class, but for those that are not finite; None where the rest are all zero.
-
-    Args:
-        gradient: one row for each example.  (batch, *cut)
-        labels: 0 or 1.  (batch,)
-        bins: of the histogram.
-    """
+    """Norms of a batch's rows by class, but for those that are not finite; None where the rest are all zero."""
     norms = gradient.flatten(1).double().norm(dim=1).cpu()
     finite = norms.isfinite()
     norms, classes = norms[finite], labels.cpu().bool()[finite]

@@ -111,7 +111,11 @@ def attack_all(
     """
     built = [views.built(one) for one in attacks]
     cleans = clean if isinstance(clean, Mapping) else {} if clean is None else {"cut": clean}
-    known = replace(grant(view, truth, noise=noise), prediction=_predicted(truth, prediction))
+    if prediction is not None and prediction.shape != truth.shape:
+        raise UsageError(
+            f"predictions are {tuple(prediction.shape)} for {len(truth)} labels: pass one number for each row id"
+        )
+    known = replace(grant(view, truth, noise=noise), prediction=prediction)
     findings = []
     for layer in layers:
         here, given = _at(view, layer), known
@@ -139,14 +143,6 @@ def worst(findings: Sequence[Finding]) -> Finding:
     if not findings:
         raise UsageError("there are no findings: every attack was skipped, or none was asked for")
     return max(findings, key=lambda finding: finding.excess)
-
-
-def _predicted(truth: Tensor, prediction: Tensor | None) -> Tensor | None:
-    if prediction is not None and prediction.shape != truth.shape:
-        raise UsageError(
-            f"predictions are {tuple(prediction.shape)} for {len(truth)} labels: pass one number for each row id"
-        )
-    return prediction
 
 
 def _checked(view: View, truth: Tensor) -> Tensor:

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from tacit.audit import attacks
-from tacit.contracts import Attack, Known, View
+from tacit.contracts import Attack, Known, Noise, View
 from tacit.errors import TensorError, UsageError
 
 _AT_ONCE = 1 << 24  # elements of one intermediate tensor: 128 MiB of float64
 
 
-def spelled(name: str, **options: object) -> str:
-    """An attack's name with the options that are not None, as reports show it.
+Granted = TypeVar("Granted")
+Answer = TypeVar("Answer")
 
-    >>> spelled("hint", k=3, similarity=None)
-    'hint(k=3)'
+
+@dataclass(frozen=True)
+class Named(Generic[Granted, Answer]):
+    """An attack: a function and the name that reports have for it."""
+
+    name: str
+    guess: Callable[[View, Granted, Noise], Answer]
+    guesses: str = ""  # "attribute" for one on a private column, in the place of whole inputs
+
+    def __call__(self, view: View, known: Granted, noise: Noise) -> Answer:
+        """What the attacker believes."""
+        return self.guess(view, known, noise)
+
+
+def named(
+    factory: Callable[..., Any], guess: Callable[[View, Granted, Noise], Answer], *, guesses: str = "", **options: Any
+) -> Named[Granted, Answer]:
+    """The attack that a factory makes, named after it, with those options that are not its usual ones.
+
+    >>> def hint(k=5, similarity="inner"):
+    ...     return named(hint, lambda view, known, noise: None, k=k, similarity=similarity)
+    >>> hint().name, hint(k=3).name
+    ('hint', 'hint(k=3)')
     """
-    shown = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
-    return f"{name}({shown})" if shown else name
+    usual = inspect.signature(factory).parameters
+    shown = ", ".join(f"{key}={value}" for key, value in options.items() if value != usual[key].default)
+    return Named(f"{factory.__name__}({shown})" if shown else factory.__name__, guess, guesses)
 
 
 def built(one: Attack | str) -> Attack:

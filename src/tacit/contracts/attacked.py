@@ -194,13 +194,11 @@ class KnownInputs:
     Attributes:
         inputs: for each row id its input where the attacker knows it, NaN in the whole row where it does not.
             (number of ids, *input)
-        samples: inputs of the same population, without saying whose they are.  (samples, *input)
         attribute: for each row id the code of its private attribute where it is known, -1 where it is not.
             (number of ids,)
     """
 
     inputs: Tensor | None = None
-    samples: Tensor | None = None
     attribute: Tensor | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import NormalDist
 from typing import Any, Literal, Self
@@ -28,25 +28,15 @@ _DERIVED = ("knob", "strength", "sum_kl", "warmup")  # of an event: what a stren
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a protection that files and sweeps may name.
+    """One option of a protection that files and sweeps may name."""
 
-    Attributes:
-        name: of the argument.
-        kind: what it is: a float, an int or a bool, or one of these words.
-        above: what a number lies above, and
-        below: below which it lies.
-        stronger: whether more or less of it hides more; None where two values can't be compared.
-        sweep: the mild and the strong end of what a sweep tries; None where it has no usual strengths.
-        spaced: how strengths lie between the two: evenly in the "log"arithm, in the "normal" quantile (for an AUC,
-            whose noise grows with the inverse square of it), or as they are, "linear".
-    """
-
-    name: str
-    kind: type[float] | type[int] | type[bool] | tuple[str, ...] = float
-    above: float = 0.0
-    below: float = math.inf
-    stronger: Literal["more", "less"] | None = "more"
-    sweep: tuple[float, float] | None = None
+    name: str  # of the argument
+    kind: type[float] | type[int] | type[bool] | tuple[str, ...] = float  # what it is, or one of these words
+    above: float = 0.0  # a number lies above this
+    below: float = math.inf  # and below that
+    stronger: Literal["more", "less"] | None = "more"  # what hides more; None where two values can't be compared
+    sweep: tuple[float, float] | None = None  # the mild and the strong end of what a sweep tries; None for no sweep
+    # how strengths lie between the two: an AUC's noise grows with the inverse square of its normal quantile
     spaced: Literal["log", "normal", "linear"] = "log"
 
     def problem(self, value: Any) -> str | None:
@@ -75,11 +65,8 @@ class Option:
         return bool(own < least if self.stronger == "more" else own > least)
 
     def strengths(self, count: int, strong: float | None = None) -> list[float]:
-        """So many strengths from mild to strong, with three digits each; one alone is the middle.
-
-        Args:
-            count: how many.
-            strong: another strong end than the usual one.
+        """So many strengths from mild to strong, or to another strong end, with three digits each; one alone is the
+        middle.
 
         >>> Option("scale", sweep=(0.01, 25.0)).strengths(3)
         [0.01, 0.5, 25.0]
@@ -93,21 +80,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Facts:
-    """What others need to know about a protection before they make one.
+    """What others need to know about a protection before they make one."""
 
-    Attributes:
-        strengths: the spellings of its one strength, the usual one first; empty where there is nothing to set.
-        others: its other options that files may name.
-        alone: whether it is a protection by itself, which contracts and settings may name.
-        noise: whether every row of every batch gets noise; where some may go out as they are, no visit is bounded.
-        visit_kl: what one visit leaves between any two rows at most, from the options in its event; None where no
-            bound is known.
-    """
-
-    strengths: tuple[Option, ...] = ()
-    others: tuple[Option, ...] = ()
-    alone: bool = True
-    noise: bool = False
+    strengths: tuple[Option, ...] = ()  # the spellings of its one strength, the usual one first
+    others: tuple[Option, ...] = ()  # its other options that files may name
+    alone: bool = True  # whether it is a protection by itself, which contracts and settings may name
+    noise: bool = False  # whether every row of every batch gets noise; else no visit is bounded
+    # what one visit leaves between any two rows at most, from the options in its event; None where no bound is known
     visit_kl: Callable[[Mapping[str, Any]], float | None] | None = None
 
     @property
@@ -147,6 +126,14 @@ class Mechanism:
     def louder(self, factor: float) -> Self | None:
         """The same with so many times the noise's power; None where there is no strength that could be raised."""
         return None
+
+
+def louder(protections: Sequence[Any], factor: float) -> list[Any] | None:
+    """Every one that can be, with so many times the noise's power; None where none can."""
+    raised = [each.louder(factor) if hasattr(each, "louder") else None for each in protections]
+    if not any(each is not None for each in raised):
+        return None
+    return [new or old for new, old in zip(raised, protections, strict=True)]
 
 
 def options_of(event: Event) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.contracts import EmbeddingProtection, Event, Protection
-from tacit.protect.facts import options_of
+from tacit.protect.facts import louder, options_of
 
 HIGHEST = 10
 """The last level: a thousand times the configured noise."""
@@ -30,12 +30,7 @@ def stronger(protect: Protection, level: int) -> Protection | None:
 
 def stronger_embedding(protect: Sequence[EmbeddingProtection], level: int) -> list[EmbeddingProtection] | None:
     """The protections with the noise so many levels above; None where none of them adds noise."""
-    if level == 0:
-        return list(protect)
-    raised = [each.louder(2.0**level) if hasattr(each, "louder") else None for each in protect]
-    if not any(each is not None for each in raised):
-        return None
-    return [new or old for new, old in zip(raised, protect, strict=True)]
+    return list(protect) if level == 0 else louder(protect, 2.0**level)
 
 
 def spelled(event: Event) -> str:

@@ -67,12 +67,10 @@ def _outcome(subject: Examined, check: Callable[[Examined], str]) -> Outcome:
 
 def where(error: BaseException, file: Path | None = None) -> str:
     """The last line of somebody else's code that an error came through, as ` (file.py, line 12)`; empty if none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    root = Path(__file__).parents[2]
-    theirs = [one for one in frames if Path(one.filename) == file or (file is None and _foreign(one.filename, root))]
-    return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
-
-
-def _foreign(filename: str, root: Path) -> bool:
-    path = Path(filename)
-    return path.is_file() and root not in path.parents and "site-packages" not in path.parts
+    found, root = "", Path(__file__).parents[2]
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        foreign = path.is_file() and root not in path.parents and "site-packages" not in path.parts
+        if path == file or (file is None and foreign):
+            found = f" ({path.name}, line {frame.lineno})"
+    return found

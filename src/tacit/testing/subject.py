@@ -16,13 +16,7 @@ from tacit.contracts import Noise, Protected, Protection
 
 
 class CheckError(Exception):
-    """A check that did not pass.
-
-    Attributes:
-        expected: what the contract asks for.
-        happened: what was seen instead.
-        remedy: what the author of the protection can do about it.
-    """
+    """A check that did not pass: what the contract asks for, what was seen instead, and what to do about it."""
 
     def __init__(self, expected: str, happened: str, remedy: str) -> None:
         super().__init__(f"expected {expected}; {happened}: {remedy}")

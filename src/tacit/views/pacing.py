@@ -41,21 +41,18 @@ def pace_of(lines: Sequence[Line], events: Sequence[dict[str, Any]], points: int
     if lines and kept[-1] != lines[-1]:
         kept.append(lines[-1])
     met = [seconds(event["time"]) for event in events if event["event"] == "connected"]
+    rates: list[float | None] = [None] if kept else []
+    for before, after in itertools.pairwise(kept):  # none over a standstill or a new start
+        moved = after[2] != "preparing" and before[2] not in _STANDING and after[0] > before[0]
+        rates.append(max(0.0, (after[1] - before[1]) / (after[0] - before[0])) if moved else None)
     return {
         "time": [line[0] for line in kept],
         "turn": [line[1] for line in kept],
-        "rate": [None, *(_rate(before, after) for before, after in itertools.pairwise(kept))][: len(kept)],
+        "rate": rates,
         "journal": [line[3] for line in kept],
         "stalls": _stalls(lines),
         "connected": [time for time in met if time is not None],
     }
-
-
-def _rate(before: Line, after: Line) -> float | None:
-    """Turns in a second between two lines; none over a standstill or a new start."""
-    if after[2] == "preparing" or before[2] in _STANDING or after[0] <= before[0]:
-        return None
-    return max(0.0, (after[1] - before[1]) / (after[0] - before[0]))
 
 
 def _stalls(lines: Sequence[Line]) -> list[tuple[float, float, str]]:

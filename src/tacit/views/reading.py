@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.views.finding import DAMAGE, Place, damage, find
 from tacit.views.run import RunReader
+from tacit.views.series import Series
 from tacit.views.sweep import SweepReader
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ __all__ = [
 Reader = RunReader | SweepReader
 """What reads a place."""
 
-_WORDS = ("place", "run", "party", "group", "name", "measure")
-_NUMBERS = ("step", "time", "value", "low", "high")
-FIGURES = {**dict.fromkeys(_WORDS, str), **dict.fromkeys(_NUMBERS, float)}
+FIGURES = {
+    **dict.fromkeys(("place", "run", "party", "group", "name", "measure"), str),
+    **dict.fromkeys(("step", "time", "value", "low", "high"), float),
+}
 """The columns of the long table, and what they hold."""
 
 _ALL = 1 << 62  # points: nothing is thinned
-_Who = tuple[str, str | None, str | None]
 
 
 def reader(place: Place) -> Reader:
@@ -64,30 +65,25 @@ def frame(reader: Reader) -> pl.DataFrame:
     """
     import polars as pl
 
-    who: _Who
-    pieces = []
+    pieces = [pl.DataFrame(schema=FIGURES)]
+
+    def add(run: str | None, party: str | None, curve: Mapping[str, Any]) -> None:
+        row = {"place": reader.place.id, "run": run, "party": party, **curve}
+        pieces.append(pl.DataFrame({column: row.get(column) for column in FIGURES}, schema=FIGURES))
+
+    def add_all(run: str | None, party: str | None, each: Mapping[str, Series]) -> None:
+        for curve in (series.shown(_ALL) for series in each.values()):
+            add(run, party, {**curve, "step": curve["x"], "value": curve["y"]})
+
     if isinstance(reader, SweepReader):
         for point in reader.points:
-            who = (reader.place.id, f"{reader.place.name} / {point['replica']}: {point['label']}", None)
-            pieces += [_figures(who, series.shown(_ALL)) for series in reader.series(point["replica"]).values()]
+            name = f"{reader.place.name} / {point['replica']}: {point['label']}"
+            add_all(name, None, reader.series(point["replica"]))
     else:
-        who = (reader.place.id, reader.status.get("run"), reader.status.get("party"))
-        pieces = [_figures(who, series.shown(_ALL)) for series in reader.series.values()]
+        who = reader.status.get("run"), reader.status.get("party")
+        add_all(*who, reader.series)
+        times = [line[0] for line in reader.pace]
         for name, place in (("turn", 1), ("journal_bytes", 3)):
-            columns = {"time": [line[0] for line in reader.pace], "value": [line[place] for line in reader.pace]}
-            pieces.append(_piece((*who, "pace", name, None), columns))
-    return pl.concat([pl.DataFrame(schema=FIGURES), *pieces])
-
-
-def _figures(who: _Who, curve: Mapping[str, Any]) -> pl.DataFrame:
-    columns = {"step": curve["x"], "value": curve["y"]} | {end: curve[end] for end in ("low", "high") if end in curve}
-    return _piece((*who, curve["group"], curve["name"], curve["measure"]), columns)
-
-
-def _piece(words: Sequence[str | None], columns: Mapping[str, Any]) -> pl.DataFrame:
-    """A part of the table: the same words in each row, beside columns of numbers."""
-    import polars as pl
-
-    same = [pl.lit(word, pl.String).alias(name) for name, word in zip(_WORDS, words, strict=True)]
-    numbers = [pl.col(name) if name in columns else pl.lit(None, pl.Float64).alias(name) for name in _NUMBERS]
-    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64)).select(*same, *numbers)
+            values = [float(line[place]) for line in reader.pace]
+            add(*who, {"group": "pace", "name": name, "time": times, "value": values})
+    return pl.concat(pieces)

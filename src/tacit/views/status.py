@@ -95,14 +95,12 @@ def _wrong(status: Any) -> str:
     odd = [name for name, kind in kinds.items() if name in status and type(status[name]) is not kind]
     if "turns" in status and "turns" not in odd and status["turns"] < 1:
         odd.append("turns")
-    if "history" in status and "history" not in odd and not all(map(_is_epoch, status["history"])):
-        odd.append("history")
+    for line in status.get("history", []) if "history" not in odd else []:
+        if not isinstance(line, dict) or "epoch" not in line or {type(value) for value in line.values()} - {int, float}:
+            odd.append("history")
+            break
     problems = (("missing", missing), ("of another kind", odd))
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in problems if names)
-
-
-def _is_epoch(line: Any) -> bool:
-    return isinstance(line, dict) and "epoch" in line and all(type(value) in (int, float) for value in line.values())
 
 
 def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:

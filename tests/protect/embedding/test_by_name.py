@@ -67,10 +67,6 @@ def test_a_strength_that_is_no_positive_number_is_refused_by_name(name, knob, va
     [
         ("quantize", {"bits": 17}),
         ("quantize", {"bits": 2.0}),
-        ("distance_correlation", {"projections": 1}),
-        ("distance_correlation", {"projections": -4}),
-        ("distance_correlation", {"projections": 2.0}),
-        ("distance_correlation", {"projections": True}),
         ("distance_correlation", {"log": 1}),
         ("distance_correlation", {"unbiased": "no"}),
         ("noise_regularization", {"noise": "laplace"}),

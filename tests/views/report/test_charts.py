@@ -5,10 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tacit.views.report.bars import Mark, histogram, interval, scale
 from tacit.views.report.document import Decision, LiveCurve, Moment, Worst
 from tacit.views.report.measures import MEASURES, Judged
-from tacit.views.report.plots import curves, strengths
+from tacit.views.report.plots import Mark, curves, histogram, interval, scale, strengths
 from tacit.views.report.scatters import Dot, Panel, tradeoff, tradeoff_file
 from tacit.views.report.svg import Axis, at, el, near, stretched, ticks
 

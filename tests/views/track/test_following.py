@@ -40,7 +40,7 @@ def steps(scalars):
 
 def test_everything_a_run_has_found_is_there(tmp_path, make_run, bring, shown):
     run = make_run().train(5, 15, 60)
-    scalars, texts, bars, times = shown_of(tmp_path, bring, shown)
+    scalars, texts, times = shown_of(tmp_path, bring, shown)
     looks = [json.loads(line) for line in (run.path / "live.jsonl").read_text().splitlines()]
     assert scalars["utility/loss"] == pairs((one["step"], one["figures"]["loss"]) for one in looks)
     folded = pairs((one["step"], max(one["found"]["norm"], 1 - one["found"]["norm"])) for one in looks)
@@ -57,10 +57,6 @@ def test_everything_a_run_has_found_is_there(tmp_path, make_run, bring, shown):
     assert scalars["report/accumulated(norm, precise) on visits.high"] == pairs([(100, 0.56)])
     assert texts["gate/decision/text_summary"] == [(0, "keep, level 1: it holds"), (50, "keep, level 1: it holds")]
     assert times["utility/test_auc"] == pytest.approx([1010.0, 1030.0]), "read off the pace"
-    assert [step for step, _ in bars["log10_norm/sent/class_1"]] == [5, 15, 60]
-    bar = bars["log10_norm/clean/class_0"][0][1]
-    assert list(bar.bucket) == [3, 1, 0, 2]
-    assert list(bar.bucket_limit) == pytest.approx([-0.5, 0, 0.5, 1])
     facts = texts["facts/text_summary"][0][1]
     assert "| batch_size | 256 |" in facts
     assert "| protect.gradient.name | matched |" in facts

@@ -8,22 +8,18 @@ from tacit.errors import StorageError, UsageError
 from tacit.views.track import TensorBoard
 
 
-def test_figures_words_and_histograms_are_read_back(tmp_path, shown):
+def test_figures_and_words_are_read_back(tmp_path, shown):
     with TensorBoard(tmp_path, run="mine") as log:
         log.facts({"batch_size": 256, "a|b": "two\nlines"})
         log(0, {"loss": 0.75, "leak/norm": 0.5}, time=10.0)
         log(3, {"loss": 0.25})
         log.text("gate/decision", 3, "keep: it *holds*")
-        log.histogram("norms", 3, [0.0, 1.0, 2.0], [4, 1])
-    scalars, texts, bars, times = shown(tmp_path / "mine")
+    scalars, texts, times = shown(tmp_path / "mine")
     assert scalars == {"loss": [(0, 0.75), (3, 0.25)], "leak/norm": [(0, 0.5)]}
     assert times["leak/norm"] == [10.0]
     assert times["loss"][1] > 1e9, "now, where no time is given"
     assert texts["gate/decision/text_summary"] == [(3, "keep: it *holds*")]
     assert "| batch_size | 256 |\n| a\\|b | two lines |" in texts["facts/text_summary"][0][1]
-    step, bar = bars["norms"][0]
-    assert (step, bar.min, bar.max, bar.num, bar.sum, bar.sum_squares) == (3, 0.0, 2.0, 5.0, 3.5, 3.25)
-    assert (list(bar.bucket_limit), list(bar.bucket)) == ([1.0, 2.0], [4.0, 1.0])
 
 
 def test_a_run_goes_on_in_a_file_that_is_read_later(tmp_path, shown):

@@ -20,11 +20,7 @@ _INPUTS = "tacit.audit.input_attacks"
 
 
 def names() -> list[str]:
-    """The names of all attacks, sorted.
-
-    >>> "norm" in names()
-    True
-    """
+    """The names of all attacks on labels, sorted."""
     return plugins.names(__name__)
 
 

@@ -17,15 +17,13 @@ _FEW = 8  # leading directions that are handed out apart
 
 
 def whitened(x: Tensor, components: int, noise: Noise) -> tuple[Tensor, Tensor]:
-    """Rows in coordinates with covariance one over all rows, whatever their class, in float64.
+    """Rows in coordinates with covariance one over all rows, whatever their class; and those along the leading
+    directions.
 
-    Up to `components` wide, the coordinates keep their own axes (the symmetric root of the inverse covariance).
-    Wider rows are seen along their `components` leading directions, and the energy outside them is one more coordinate:
-    its logarithm, which needs no count of effective dimensions as a chi-square would.
-
-    Returns:
-        The coordinates, and apart from them those along the few leading directions, where true gradients live.
-        (steps, batch, kept), (steps, batch, few)
+    Both are (steps, batch, *) in float64. Up to `components` wide, the coordinates keep their own axes (the symmetric
+    root of the inverse covariance). Wider rows are seen along their `components` leading directions, and the energy
+    outside them is one more coordinate: its logarithm, which needs no count of effective dimensions as a chi-square
+    would.
     """
     steps, batch, width = x.shape
     mean = x.mean((0, 1), dtype=torch.float64)
@@ -47,15 +45,9 @@ def whitened(x: Tensor, components: int, noise: Noise) -> tuple[Tensor, Tensor]:
 
 
 def log_ratio(z: Tensor, label: Tensor, attack: str) -> Tensor:
-    """Log likelihood ratio of positive to negative, of full Gaussians fitted where the label is known.
+    """Log likelihood ratio of positive to negative, for every row, of full Gaussians fitted where the label is not -1.
 
-    Args:
-        z: rows in coordinates that are roughly white.  (steps, batch, width), float64
-        label: 0 or 1 where known, -1 elsewhere.  (steps, batch)
-        attack: on whose behalf, for the message where too few labels are known.
-
-    Returns:
-        The ratio for every row, known or not.  (steps, batch)
+    `z` is roughly white, (steps, batch, width) in float64; `label` and the answer are (steps, batch).
     """
     few = min(int((label == 0).sum()), int((label == 1).sum()))
     if few < 2:

@@ -1,15 +1,20 @@
-"""A small network and its training, all of its randomness from the caller."""
+"""What a patient attacker with half of the labels would do: a small network, all of its randomness from the caller."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.contracts import NoiseSource
+from tacit.audit import views
+from tacit.audit.attacks import _gaussian
+from tacit.audit.attacks.residual import log_residual
+from tacit.contracts import Known, Noise, NoiseSource, View, noise_source
+from tacit.errors import UsageError
 
 Weights = list[Tensor]
 
@@ -19,6 +24,65 @@ _EVERY = 20  # how often the held-out rows are asked
 _BATCH = 512
 _RATE = 5e-3
 _DECAY = 0.5
+_COMPONENTS = 256  # directions of each part that the network sees
+_HELD = 0.2  # share of the known examples that only choose when to stop
+
+
+def learned_score(parts: Sequence[Tensor], view: View, known: Known, noise: Noise, attack: str) -> Tensor:
+    """Scores of a network that sees all parts of a row, fitted where the label is known.  -> (steps, batch)
+
+    The Gaussian likelihood ratio is one of its inputs, so it starts from the best score for Gaussian rows; the ratio of
+    a known row comes from a fit on the other half of the known rows, lest the network trust it too much.
+    """
+    source = noise_source(noise)
+    label = views.labels(view, known, attack)  # (steps, batch)
+    # One draw for each id, so that all visits of an example are on the same side of each split.
+    ids = int(view.rows.max()) + 1
+    ticket = source.uniform((ids, 2), dtype=torch.float32, device=label.device)[view.rows]
+    first, held = ticket[..., 0] < 0.5, (ticket[..., 1] < _HELD).flatten()
+    seen, white = _inputs(parts, noise)
+    ratio = _crossed_ratio(white, label, first, attack)
+    x = _standardized(torch.cat([seen, ratio.asinh().float()[..., None]], dim=-1)).flatten(0, 1)
+    flat = label.flatten()
+    fit_rows, held_rows = ((flat >= 0) & ~held).nonzero()[:, 0], ((flat >= 0) & held).nonzero()[:, 0]
+    if not fit_rows.numel() or not held_rows.numel():
+        raise UsageError(f"the attack {attack!r} knows too few labels to fit and to check: grant more")
+    with torch.enable_grad():
+        weights = trained(x, flat, fit_rows, held_rows, source)
+    with torch.no_grad():
+        score = [logit(x[part], weights) for part in views.slices(x.shape[0], x.shape[1])]
+        return torch.cat(score).reshape(label.shape)
+
+
+def _inputs(parts: Sequence[Tensor], noise: Noise) -> tuple[Tensor, Tensor]:
+    """What the network sees of each row, and the white coordinates alone.  (steps, batch, *)
+
+    Places along the leading directions enter squared as well: a network this small finds a product late.
+    """
+    seen, whites = [], []
+    for part in parts:
+        x = views.scaled(part)
+        white, leading = _gaussian.whitened(x, _COMPONENTS, noise)
+        logs = [views.log_positive(views.row_norm(x)), views.log_positive(views.row_norm(white))]
+        if min(x.shape[1:]) > 1:
+            logs.append(log_residual(x))
+        whites.append(white)
+        seen += [part.float() for part in (white, leading, leading.square(), torch.stack(logs, dim=-1))]
+    return torch.cat(seen, dim=-1), torch.cat(whites, dim=-1)
+
+
+def _crossed_ratio(white: Tensor, label: Tensor, first: Tensor, attack: str) -> Tensor:
+    """Likelihood ratios of which none was fitted on the row's own label; unknown rows get that of all known ones."""
+    by_first = _gaussian.log_ratio(white, label.where(first, -1), attack)
+    by_second = _gaussian.log_ratio(white, label.where(~first, -1), attack)
+    known = torch.where(first, by_second, by_first)
+    return torch.where(label < 0, _gaussian.log_ratio(white, label, attack), known)
+
+
+def _standardized(x: Tensor) -> Tensor:
+    """Each input with mean 0 and deviation 1 over all rows, far outliers pulled in.  (steps, batch, inputs)"""
+    deviation, mean = torch.std_mean(x, dim=(0, 1))
+    return ((x - mean) / torch.where(deviation > 0, deviation, 1.0)).clamp(-8.0, 8.0)
 
 
 def logit(x: Tensor, weights: Weights) -> Tensor:
@@ -31,17 +95,12 @@ def logit(x: Tensor, weights: Weights) -> Tensor:
 def trained(x: Tensor, label: Tensor, fit: Tensor, held: Tensor, source: NoiseSource) -> Weights:
     """Weights fitted on some rows by AdamW on balanced log loss: of all checks the best on the held-out rows.
 
-    The network starts as its own last input alone, so a caller puts its best single guess there.
-
-    Args:
-        x: standardized inputs.  (rows, inputs), float32
-        label: 0 or 1 on the rows that are fitted or held out.  (rows,)
-        fit: numbers of the rows to fit.
-        held: numbers of the rows to check with.
-        source: where first weights and the order of the rows come from.
+    The network starts as its own last input alone, so a caller puts its best single guess there. `x` is standardized,
+    (rows, inputs) in float32; `fit` and `held` are numbers of rows.
     """
     target = label.clamp(0, 1).float()
-    balance = _balance(target[fit])
+    positive = target[fit].mean().clamp(1e-6, 1 - 1e-6)
+    balance = 0.5 / torch.stack([1 - positive, positive])  # the weights with which both classes weigh the same
     weights = _initial(x.shape[-1], source, x.device)
     optimizer = torch.optim.AdamW(weights, lr=_RATE, weight_decay=_DECAY)
     draw = source.uniform((_UPDATES, min(_BATCH, fit.numel())), dtype=torch.float64, device=x.device)
@@ -49,7 +108,10 @@ def trained(x: Tensor, label: Tensor, fit: Tensor, held: Tensor, source: NoiseSo
     best, least = weights, torch.full((), torch.inf, device=x.device)
     for update, some in enumerate(picked):
         if update % _EVERY == 0 or update == _UPDATES - 1:
-            best, least = _better(best, least, weights, _loss(x[held], target[held], weights, balance).detach())
+            now = _loss(x[held], target[held], weights, balance).detach()
+            chosen = now < least  # on the device: nothing is read back
+            best = [torch.where(chosen, w.detach(), b.detach()) for w, b in zip(weights, best, strict=True)]
+            least = torch.where(chosen, now, least)
         for group in optimizer.param_groups:
             group["lr"] = _RATE * (1 + math.cos(math.pi * update / _UPDATES)) / 2
         slopes = torch.autograd.grad(_loss(x[some], target[some], weights, balance), weights)
@@ -74,19 +136,6 @@ def _initial(inputs: int, source: NoiseSource, device: torch.device) -> Weights:
     return [w.requires_grad_() for w in weights]
 
 
-def _balance(target: Tensor) -> Tensor:
-    """The weight of a negative and of a positive row, such that both classes weigh the same."""
-    positive = target.mean().clamp(1e-6, 1 - 1e-6)
-    return 0.5 / torch.stack([1 - positive, positive])
-
-
 def _loss(x: Tensor, target: Tensor, weights: Weights, balance: Tensor) -> Tensor:
     """Mean log loss with both classes weighing the same."""
     return functional.binary_cross_entropy_with_logits(logit(x, weights), target, weight=balance[target.long()])
-
-
-def _better(best: Weights, least: Tensor, weights: Weights, now: Tensor) -> tuple[Weights, Tensor]:
-    """The better of two sets of weights, chosen on the device."""
-    chosen = now < least
-    kept = [torch.where(chosen, w.detach(), b.detach()) for w, b in zip(weights, best, strict=True)]
-    return kept, torch.where(chosen, now, least)

@@ -68,13 +68,8 @@ class Surrogate:
 def fitted(z: Tensor, gradient: Tensor, slot: Tensor, examples: int, share: float, source: NoiseSource) -> Surrogate:
     """The surrogate whose gradients match best, with soft labels of its own choice.
 
-    Args:
-        z: embeddings, centred, of unit size.  (rows, width), float32
-        gradient: what was received for them, each batch of unit size.  (rows, layer), float32
-        slot: the example of each row.  (rows,)
-        examples: how many there are.
-        share: the known share of positives.
-        source: where first weights and the order of the rows come from.
+    Embeddings `z`, centred and of unit size, and what was received for them, each batch of unit size, are (rows, *) in
+    float32; `slot` is the example of each row.
     """
     top = _initial(z, gradient, share, source)
     label = _first_labels(top.explained(z, gradient)[0], slot, examples).requires_grad_()

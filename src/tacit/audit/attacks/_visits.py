@@ -57,17 +57,10 @@ def on_means(
     attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, scale: bool, least: int = 1,
     precise: bool = False,
 ) -> Guess:  # fmt: skip
-    """An attack on one batch that holds each group once, with its mean gradient and its mean embedding.
+    """An attack on one batch that holds each group of at least so many rows once, with its mean gradient and embedding.
 
-    Args:
-        attack: who guesses.
-        view: the transcript.
-        visits: its rows in groups.
-        known: what the attacker is granted; of the clean positive gradients it gets the mean.
-        noise: the attack's own randomness.
-        scale: whether each batch is scaled to one root mean square first, so that early ones do not drown later ones.
-        least: groups of fewer rows are left out.
-        precise: whether quieter batches weigh more: each by one over its root mean square.
+    With `scale`, each batch is scaled to one root mean square first, so that early ones do not drown later ones; with
+    `precise`, quieter batches weigh more: each by one over its root mean square.
     """
     received = views.gradient(view)
     kept = visits.count >= least

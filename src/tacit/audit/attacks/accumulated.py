@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from tacit.audit import views
 from tacit.audit.attacks._visits import Visits, on_means
@@ -39,43 +37,27 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: boo
     """
     if how not in ("mean", "precise", "sum", "spread"):
         raise UsageError(f"how is 'mean', 'precise', 'sum' or 'spread', not {how!r}")
-    return _Accumulated(views.built(attack), how, scale)
+    single = views.built(attack)
+    options = ([] if how == "mean" else [how]) + ([] if scale else ["scale=False"])
+    name = f"accumulated({', '.join([single.name, *options])})"
 
-
-@dataclass(frozen=True)
-class _Accumulated:
-    attack: Attack
-    how: How
-    scale: bool
-
-    @property
-    def name(self) -> str:
-        options = ([] if self.how == "mean" else [self.how]) + ([] if self.scale else ["scale=False"])
-        return f"accumulated({', '.join([self.attack.name, *options])})"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         visits = Visits.of(view)
-        if self.how in ("mean", "precise"):
-            precise = self.how == "precise"
-            return on_means(self.attack, view, visits, known, noise, scale=self.scale, precise=precise)
+        if how in ("mean", "precise"):
+            return on_means(single, view, visits, known, noise, scale=scale, precise=how == "precise")
         counted = torch.ones_like(view.rows, dtype=torch.bool)
-        if self.how == "spread":
+        if how == "spread":
             counted = (visits.count > 1)[visits.slot]
             if not bool(counted.any()):
-                raise UsageError(f"{self.name!r} needs examples that came twice, but every row id came once")
-            view = _with_gradient(view, visits.spread(self._scaled(view)))
-        guess = self.attack(view, known, noise)
-        counted = counted if guess.counted is None else counted & guess.counted
-        score, seen = visits.summed(guess.score, counted)
-        baseline = None if guess.baseline is None else visits.summed(guess.baseline, counted)[0]
+                raise UsageError(f"{name!r} needs examples that came twice, but every row id came once")
+            gradient = views.gradient(view)
+            around = visits.spread(views.scaled(gradient) if scale else gradient)
+            other = View.of(around, rows=view.rows, role=view.role)
+            view = View(view.role, [*(m for m in view.messages if m.kind != "gradient"), *other.messages], other.own)
+        each = single(view, known, noise)
+        counted = counted if each.counted is None else counted & each.counted
+        score, seen = visits.summed(each.score, counted)
+        baseline = None if each.baseline is None else visits.summed(each.baseline, counted)[0]
         return Guess(visits.ids[None], score, counted=seen, baseline=baseline)
 
-    def _scaled(self, view: View) -> Tensor:
-        gradient = views.gradient(view)
-        return views.scaled(gradient) if self.scale else gradient
-
-
-def _with_gradient(view: View, gradient: Tensor) -> View:
-    """The same view with other gradients in place of those received."""
-    other = View.of(gradient, rows=view.rows, role=view.role)
-    return View(view.role, [*(m for m in view.messages if m.kind != "gradient"), *other.messages], other.own)
+    return views.Named(name, guess)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -40,26 +39,16 @@ def clustering(of: Of = "embedding", components: int = 8) -> Attack:
     if of not in ("embedding", "gradient"):
         raise UsageError(f"clustering looks at 'embedding' or 'gradient', not at {of!r}")
     views.check_count("clustering", "components", components, "component")
-    return _Clustering(of, components)
 
-
-@dataclass(frozen=True)
-class _Clustering:
-    of: Of
-    components: int
-
-    @property
-    def name(self) -> str:
-        of = None if self.of == "embedding" else self.of
-        return views.spelled("clustering", of=of, components=None if self.components == 8 else self.components)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        own = self.of == "embedding"
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
+        own = of == "embedding"
         x = views.embedding(view, "clustering") if own else views.gradient(view)
         x = views.scaled(x - x.mean(1, keepdim=True)) if x.shape[1] > 1 else views.scaled(x)
-        white, _ = _gaussian.whitened(x, self.components, noise)
+        white, _ = _gaussian.whitened(x, components, noise)
         score = _side(white.flatten(0, 1), noise).reshape(view.rows.shape)
         return Guess(view.rows, score, baseline=views.baseline(score, view, known) if own else None)
+
+    return views.named(clustering, guess, of=of, components=components)
 
 
 def _side(x: Tensor, noise: Noise) -> Tensor:

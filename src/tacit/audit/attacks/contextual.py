@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from tacit.audit import views
 from tacit.audit.attacks import _gaussian
-from tacit.audit.attacks._learning import learned_score
+from tacit.audit.attacks._network import learned_score
 from tacit.audit.facts import Facts
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
@@ -19,6 +18,7 @@ from tacit.errors import UsageError
 _RIDGES = (0.03, 0.3, 3.0)  # of the mean square of an input
 _SLIGHT = 0.01  # the ridge of fits that take out what embeddings say by themselves
 _NEIGHBOURS = 32  # rows that a row is compared with
+_NETWORK = "contextual(network)"
 _COMPONENTS = 256  # numbers of an embedding and of a gradient that the fit sees; wider ones are projected
 
 FACTS = Facts(
@@ -47,24 +47,28 @@ def contextual(fit: Literal["slope", "network"] = "slope") -> Attack:
     """
     if fit not in ("slope", "network"):
         raise UsageError(f"contextual(fit={fit!r}): fit is 'slope' or 'network'")
-    return _Slope() if fit == "slope" else _Network()
+    return views.Named("contextual", _by_slope) if fit == "slope" else views.Named(_NETWORK, _by_network)
 
 
-@dataclass(frozen=True)
-class _Slope:
-    name: str = "contextual"
+def _by_slope(view: View, known: Known, noise: Noise) -> Guess:
+    label = views.labels(view, known, "contextual")
+    gradient = views.scaled(views.gradient(view))
+    context = _context(views.embedding(view, "contextual"), noise)
+    white, _ = _gaussian.whitened(gradient, _COMPONENTS, noise)
+    flat, there = label.flatten(), white.flatten(0, 1)
+    bent = _bent(context, int((flat >= 0).sum()), noise)
+    score = _slope_score(there - bent @ _ridge(bent, there, _SLIGHT), context, flat, noise)
+    y = flat[flat >= 0].double()
+    score = _beyond(score, bent @ _ridge(bent[flat >= 0], y - y.mean(), _SLIGHT))
+    return Guess(view.rows, score.reshape(label.shape), counted=label < 0)
 
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        label = views.labels(view, known, self.name)
-        gradient = views.scaled(views.gradient(view))
-        context = _context(views.embedding(view, self.name), noise)
-        white, _ = _gaussian.whitened(gradient, _COMPONENTS, noise)
-        flat, there = label.flatten(), white.flatten(0, 1)
-        bent = _bent(context, int((flat >= 0).sum()), noise)
-        score = _slope_score(there - bent @ _ridge(bent, there, _SLIGHT), context, flat, noise)
-        y = flat[flat >= 0].double()
-        score = _beyond(score, bent @ _ridge(bent[flat >= 0], y - y.mean(), _SLIGHT))
-        return Guess(view.rows, score.reshape(label.shape), counted=label < 0)
+
+def _by_network(view: View, known: Known, noise: Noise) -> Guess:
+    label = views.labels(view, known, _NETWORK)
+    gradient, own = views.gradient(view), views.embedding(view, _NETWORK)
+    score = learned_score([own, gradient], view, known, noise, _NETWORK)
+    baseline = learned_score([own], view, known, noise, _NETWORK)
+    return Guess(view.rows, score, counted=label < 0, baseline=baseline)
 
 
 def _context(z: Tensor, noise: Noise) -> Tensor:
@@ -137,15 +141,3 @@ def _beyond(score: Tensor, predicted: Tensor) -> Tensor:
     first = (place - side).clamp(0, rows - 2 * side - 1)
     around = (sums[first + 2 * side + 1] - sums[first] - score[order]) / max(1, 2 * side)
     return score.scatter(0, order, score[order] - around)
-
-
-@dataclass(frozen=True)
-class _Network:
-    name: str = "contextual(network)"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        label = views.labels(view, known, self.name)
-        gradient, own = views.gradient(view), views.embedding(view, self.name)
-        score = learned_score([own, gradient], view, known, noise, self.name)
-        baseline = learned_score([own], view, known, noise, self.name)
-        return Guess(view.rows, score, counted=label < 0, baseline=baseline)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
@@ -21,14 +19,8 @@ def cosine() -> Attack:
     Knows: the gradients; known.positive_gradient.
     Costs: one pass over the gradients.
     """
-    return _Cosine()
 
-
-@dataclass(frozen=True)
-class _Cosine:
-    name: str = "cosine"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         gradient, clean = views.gradient(view), known.positive_gradient
         if clean is None:
             raise UsageError("the attack 'cosine' needs known.positive_gradient: grant clean gradients or leave it out")
@@ -40,3 +32,5 @@ class _Cosine:
             )
         positive = views.unit(clean.to(gradient)[..., None, :])  # (steps, 1, width)
         return Guess(view.rows, (views.unit(gradient) @ positive.mT).squeeze(-1))
+
+    return views.named(cosine, guess)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -28,14 +26,8 @@ def direct_label() -> Attack:
     Knows: the gradients; at wide cuts also that positives are the smaller class.
     Costs: one pass over the gradients; at wide cuts one decomposition of a matrix of size min(batch, width) a step.
     """
-    return _DirectLabel()
 
-
-@dataclass(frozen=True)
-class _DirectLabel:
-    name: str = "direct_label"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         gradient = views.gradient(view)
         steps, batch, width = gradient.shape
         if width <= 2:
@@ -45,6 +37,8 @@ class _DirectLabel:
         score, direction = (torch.cat(part) for part in zip(*found, strict=True))
         score = score * views.turns(direction)[:, None]
         return Guess(view.rows, -score if bool(score.sign().sum() > 0) else score)
+
+    return views.named(direct_label, guess)
 
 
 def _along(x: Tensor) -> tuple[Tensor, Tensor]:

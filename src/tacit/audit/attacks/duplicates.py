@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -12,6 +10,8 @@ from tacit.audit.attacks._visits import Visits, counted, on_means
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
+
+_FEWEST = 32  # examples that were asked about again: of fewer an AUC tells nothing
 
 FACTS = Facts(order=160, needs=("labels", "embedding"))
 
@@ -34,25 +34,12 @@ def duplicates(attack: Attack | str = "likelihood", tolerance: float = 1e-3) -> 
         raise UsageError(
             f"duplicates(tolerance={tolerance!r}): pass a share of an embedding's length, from 0 to below 1"
         )
-    return _Duplicates(views.built(attack), float(tolerance))
+    single = views.built(attack)
+    shown = "" if tolerance == 1e-3 else f", tolerance={tolerance:g}"
 
-
-_FEWEST = 32  # examples that were asked about again: of fewer an AUC tells nothing
-
-
-@dataclass(frozen=True)
-class _Duplicates:
-    attack: Attack
-    tolerance: float
-
-    @property
-    def name(self) -> str:
-        shown = "" if self.tolerance == 1e-3 else f", tolerance={self.tolerance:g}"
-        return f"duplicates({self.attack.name}{shown})"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         views.gradient(view)  # a transcript that can't be read is told before one that has no duplicates
-        questions = _questions(view, views.embedding(view, "duplicates"), self.tolerance, noise)
+        questions = _questions(view, views.embedding(view, "duplicates"), tolerance, noise)
         again = int((questions.count > 1).sum())
         if again < _FEWEST:
             found = f"only {again} examples that were" if again else "no example that was"
@@ -60,7 +47,9 @@ class _Duplicates:
                 f"the attack 'duplicates' found {found} asked about twice with the same embedding: there is "
                 "nothing to average here, leave it out"
             )
-        return on_means(self.attack, view, questions, known, noise, scale=True, least=2)
+        return on_means(single, view, questions, known, noise, scale=True, least=2)
+
+    return views.Named(f"duplicates({single.name}{shown})", guess)
 
 
 def _questions(view: View, z: Tensor, tolerance: float, noise: Noise) -> Visits:

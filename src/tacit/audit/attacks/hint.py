@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -30,30 +29,19 @@ def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
     views.check_count("hint", "k", k, "known positive in a batch")
     if similarity not in ("inner", "cosine"):
         raise UsageError(f"similarity is 'inner' or 'cosine', not {similarity!r}")
-    return _Hint(k, similarity)
 
-
-@dataclass(frozen=True)
-class _Hint:
-    k: int
-    similarity: Similarity
-
-    @property
-    def name(self) -> str:
-        shown = None if self.similarity == "inner" else self.similarity
-        return views.spelled("hint", k=None if self.k == 5 else self.k, similarity=shown)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         gradient = views.gradient(view)
-        gradient = views.unit(gradient) if self.similarity == "cosine" else views.scaled(gradient)
+        gradient = views.unit(gradient) if similarity == "cosine" else views.scaled(gradient)
         positive = views.labels(view, known, "hint") == 1  # (steps, batch)
         seen = positive.cumsum(-1)
-        is_hint = positive & (seen <= self.k)
-        k = min(self.k, gradient.shape[1])
-        places = torch.arange(1, k + 1, device=gradient.device)[:, None]
+        is_hint = positive & (seen <= k)
+        places = torch.arange(1, min(k, gradient.shape[1]) + 1, device=gradient.device)[:, None]
         first = (seen[:, None] == places).to(torch.int8).argmax(-1)  # (steps, k): that of a missing one is row 0
         real = is_hint.gather(-1, first)
         hints = gradient.gather(1, first[..., None].expand(-1, -1, gradient.shape[2]))  # (steps, k, width)
         near = (gradient @ hints.mT).masked_fill(~real[:, None], -torch.inf).amax(-1)
         any_hint = real.any(-1, keepdim=True)
         return Guess(view.rows, near.masked_fill(~any_hint, 0.0), counted=any_hint & ~is_hint)
+
+    return views.named(hint, guess, k=k, similarity=similarity)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tacit.audit import views
-from tacit.audit.attacks._learning import learned_score
+from tacit.audit.attacks._network import learned_score
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
 
@@ -23,14 +21,10 @@ def learned() -> Attack:
     Knows: the gradients; known.labels.
     Costs: three likelihood fits, one residual pass, and a fixed number of updates of two small layers.
     """
-    return _Learned()
 
-
-@dataclass(frozen=True)
-class _Learned:
-    name: str = "learned"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        label = views.labels(view, known, self.name)
-        score = learned_score([views.gradient(view)], view, known, noise, self.name)
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
+        label = views.labels(view, known, "learned")
+        score = learned_score([views.gradient(view)], view, known, noise, "learned")
         return Guess(view.rows, score, counted=label < 0)
+
+    return views.named(learned, guess)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from tacit.audit import views
@@ -29,27 +27,15 @@ def likelihood(components: int = 256, window: int | None = None) -> Attack:
     views.check_count("likelihood", "components", components, "component")
     if window is not None:
         views.check_count("likelihood", "window", window, "step in a window")
-    return _Likelihood(components, window)
 
-
-@dataclass(frozen=True)
-class _Likelihood:
-    components: int
-    window: int | None
-
-    @property
-    def name(self) -> str:
-        shown = None if self.components == 256 else self.components
-        return views.spelled("likelihood", components=shown, window=self.window)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         gradient = views.scaled(views.gradient(view))
         label = views.labels(view, known, "likelihood")
-        steps = gradient.shape[0]
-        window = self.window or steps
         parts = []
-        for start in range(0, steps, window):
-            part = slice(start, start + window)
-            white, _ = _gaussian.whitened(gradient[part], self.components, noise)
+        for start in range(0, len(gradient), window or len(gradient)):
+            part = slice(start, start + window if window else None)
+            white, _ = _gaussian.whitened(gradient[part], components, noise)
             parts.append(_gaussian.log_ratio(white, label[part], "likelihood"))
         return Guess(view.rows, torch.cat(parts), counted=label < 0)
+
+    return views.named(likelihood, guess, components=components, window=window)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -24,18 +22,14 @@ def majority() -> Attack:
     Knows: the gradients, and that positives are the smaller class.
     Costs: O(batch^2 * width) for each step; never more than a block of the batch x batch signs in memory.
     """
-    return _Majority()
 
-
-@dataclass(frozen=True)
-class _Majority:
-    name: str = "majority"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         gradient = views.unit(views.gradient(view))
         steps, batch, _ = gradient.shape
         parts = [_disagreement(gradient[part]) for part in views.slices(steps, batch * batch)]
         return Guess(view.rows, torch.cat(parts))
+
+    return views.named(majority, guess)
 
 
 def _disagreement(rows: Tensor) -> Tensor:

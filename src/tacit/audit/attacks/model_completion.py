@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -31,26 +29,18 @@ def model_completion(k: int = 40) -> Attack:
     Costs: one decomposition of a k x k matrix, and one product with all embeddings.
     """
     views.check_count("model_completion", "k", k, "known label")
-    return _ModelCompletion(k)
 
-
-@dataclass(frozen=True)
-class _ModelCompletion:
-    k: int
-
-    @property
-    def name(self) -> str:
-        return views.spelled("model_completion", k=None if self.k == 40 else self.k)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         label = views.labels(view, known, "model_completion")  # (steps, batch)
         z = views.embedding(view, "model_completion").double()
         flat = z.flatten(0, 1)
         spread, mean = torch.std_mean(flat, dim=0, correction=0)
         flat = (flat - mean) / torch.where(spread > 1e-9 * mean.abs(), spread, torch.inf)  # (rows, width)
-        rows = _some(view.rows.flatten(), label.flatten(), self.k, noise)
+        rows = _some(view.rows.flatten(), label.flatten(), k, noise)
         score = (flat @ _ridge(flat[rows], 2.0 * label.flatten()[rows].double() - 1)).reshape(label.shape)
         return Guess(view.rows, score, counted=label < 0, baseline=views.baseline(score, view, known))
+
+    return views.named(model_completion, guess, k=k)
 
 
 def _some(ids: Tensor, label: Tensor, k: int, noise: Noise) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
@@ -19,12 +17,8 @@ def norm() -> Attack:
     Knows: the gradients, nothing else.
     Costs: one pass over the gradients.
     """
-    return _Norm()
 
-
-@dataclass(frozen=True)
-class _Norm:
-    name: str = "norm"
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
         return Guess(view.rows, views.row_norm(views.gradient(view)))
+
+    return views.named(norm, guess)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -31,19 +29,11 @@ def residual(directions: int | None = None) -> Attack:
     """
     if directions is not None:
         views.check_count("residual", "directions", directions, "direction to take away")
-    return _Residual(directions)
 
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
+        return Guess(view.rows, log_residual(views.gradient(view), directions))
 
-@dataclass(frozen=True)
-class _Residual:
-    directions: int | None
-
-    @property
-    def name(self) -> str:
-        return views.spelled("residual", directions=self.directions)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        return Guess(view.rows, log_residual(views.gradient(view), self.directions))
+    return views.named(residual, guess, directions=directions)
 
 
 def log_residual(x: Tensor, directions: int | None = None) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -33,19 +32,9 @@ def spectral(of: Of = "embedding") -> Attack:
     """
     if of not in ("embedding", "gradient"):
         raise UsageError(f"spectral looks at 'embedding' or 'gradient', not at {of!r}")
-    return _Spectral(of)
 
-
-@dataclass(frozen=True)
-class _Spectral:
-    of: Of
-
-    @property
-    def name(self) -> str:
-        return views.spelled("spectral", of=None if self.of == "embedding" else self.of)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        x = views.gradient(view) if self.of == "gradient" else views.embedding(view, "spectral")
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
+        x = views.gradient(view) if of == "gradient" else views.embedding(view, "spectral")
         steps, batch, width = x.shape
         each = batch * width + min(batch, width) ** 2
         found = [_leading(x[part]) for part in views.slices(steps, each)]
@@ -53,7 +42,9 @@ class _Spectral:
         turn = views.turns(direction)[:, None]
         tail = (score * turn).pow(3).sum().sign()
         score = score * turn * torch.where(tail == 0, 1.0, tail)
-        return Guess(view.rows, score, baseline=views.baseline(score, view, known) if self.of == "embedding" else None)
+        return Guess(view.rows, score, baseline=views.baseline(score, view, known) if of == "embedding" else None)
+
+    return views.named(spectral, guess, of=of)
 
 
 def _leading(x: Tensor) -> tuple[Tensor, Tensor]:

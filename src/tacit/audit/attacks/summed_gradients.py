@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -40,42 +38,27 @@ def summed_gradients(ridge: float = 0.01) -> Attack:
     """
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 < ridge < float("inf"):
         raise UsageError(f"summed_gradients(ridge={ridge!r}): pass a penalty above 0")
-    return _SummedGradients(float(ridge))
 
-
-@dataclass(frozen=True)
-class _SummedGradients:
-    ridge: float
-
-    @property
-    def name(self) -> str:
-        return views.spelled("summed_gradients", ridge=None if self.ridge == 0.01 else f"{self.ridge:g}")
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        x = _with_ones(views.embedding(view, "summed_gradients").double())
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
+        z = views.embedding(view, "summed_gradients").double()
+        spread, mean = torch.std_mean(z, dim=(0, 1), correction=0)
+        z = (z - mean) / torch.where(spread > 1e-9 * mean.abs(), spread, torch.inf)
+        x = torch.cat([z, torch.ones_like(z[..., :1])], dim=-1)  # a bias has a gradient too
         # gradients with batches of one size, as sums of gradients that shrink would drown the later ones
         sums = torch.stack([a.mT @ b.double() for a, b in zip(x, views.scaled(views.gradient(view)), strict=True)])
         told = sums @ views.leading(sums.flatten(0, 1)[None])[0]  # (steps, columns)
         white, equations = _whitened(x, told)
-        size = _rms(equations)
+        size = equations.square().mean(-1, keepdim=True).sqrt()  # (steps, 1)
+        size = torch.where(size > 0, size, 1.0)
         visits = Visits.of(view)
-        residual = _solved(white, equations / size, visits, self.ridge)
+        residual = _solved(white, equations / size, visits, ridge)
         score = _tail_up(residual)
-        slope = _least_squares((x.mT @ x).sum(0), (told / size).sum(0))
+        # on a CPU, where alone torch has the solver that takes singular equations; the shortest solution
+        normal, target = (x.mT @ x).sum(0).cpu(), (told / size).sum(0).cpu()[:, None]
+        slope = torch.linalg.lstsq(normal, target, driver="gelsd").solution.to(x.device)
         return Guess(visits.ids[None], score[None], baseline=_tail_up(visits.mean(x @ slope)[:, 0])[None])
 
-
-def _least_squares(normal: Tensor, told: Tensor) -> Tensor:
-    """The shortest solution; found on a CPU, where alone torch has the solver that takes singular equations."""
-    solved: Tensor = torch.linalg.lstsq(normal.cpu(), told.cpu()[:, None], driver="gelsd").solution
-    return solved.to(normal.device)
-
-
-def _with_ones(z: Tensor) -> Tensor:
-    """Embeddings in units of each column's spread, and a column of ones: a bias has a gradient too."""
-    spread, mean = torch.std_mean(z, dim=(0, 1), correction=0)
-    z = (z - mean) / torch.where(spread > 1e-9 * mean.abs(), spread, torch.inf)
-    return torch.cat([z, torch.ones_like(z[..., :1])], dim=-1)
+    return views.named(summed_gradients, guess, ridge=ridge)
 
 
 def _whitened(x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,12 +67,6 @@ def _whitened(x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
     root = torch.where(energy > _FLAT * energy[:, -1:], energy.clamp_min(1e-300).rsqrt(), 0.0)
     basis = basis * root[:, None, :]  # (steps, columns, columns)
     return x @ basis, (told[:, None] @ basis).squeeze(1)
-
-
-def _rms(equations: Tensor) -> Tensor:
-    """Root mean square of a step's equations; 1 where all are zero.  (steps, 1)"""
-    size = equations.square().mean(-1, keepdim=True).sqrt()
-    return torch.where(size > 0, size, 1.0)
 
 
 def _solved(white: Tensor, equations: Tensor, visits: Visits, ridge: float) -> Tensor:

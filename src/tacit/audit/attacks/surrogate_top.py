@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -37,31 +35,23 @@ def surrogate_top(share: float | None = None) -> Attack:
     """
     if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1):
         raise UsageError(f"surrogate_top(share={share!r}): a share is a number strictly between 0 and 1")
-    return _SurrogateTop(share)
 
-
-@dataclass(frozen=True)
-class _SurrogateTop:
-    share: float | None
-
-    @property
-    def name(self) -> str:
-        return views.spelled("surrogate_top", share=self.share)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        share = self.share if self.share is not None else known.share
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
+        positive = share if share is not None else known.share
         z, gradient = views.embedding(view, "surrogate_top"), views.scaled(views.gradient(view)).float()
-        if share is None:
+        if positive is None:
             raise UsageError("the attack 'surrogate_top' needs known.share: grant it, or pass share=...")
         z, gradient = _standardized(z.double().flatten(0, 1)), gradient.flatten(0, 1)
         visits = Visits.of(view)
-        share = min(max(float(share), 1e-3), 1 - 1e-3)
+        positive = min(max(float(positive), 1e-3), 1 - 1e-3)
         with torch.enable_grad():
-            top = fitted(z, gradient, visits.slot.flatten(), visits.ids.numel(), share, noise_source(noise))
+            top = fitted(z, gradient, visits.slot.flatten(), visits.ids.numel(), positive, noise_source(noise))
         explained, logit = top.explained(z, gradient)  # (rows,), (rows,)
         score, own = (visits.mean(one.reshape(*view.rows.shape, 1))[:, 0] for one in (explained, logit))
         baseline = own if known.prediction is None else known.prediction.to(visits.ids.device)[visits.ids].to(score)
         return Guess(visits.ids[None], score[None], baseline=baseline[None])
+
+    return views.named(surrogate_top, guess, share=share)
 
 
 def _standardized(z: Tensor) -> Tensor:

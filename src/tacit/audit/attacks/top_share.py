@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.audit.metrics.precision_recall import largest
@@ -24,20 +22,11 @@ def top_share(share: float | None = None) -> Attack:
     """
     if share is not None and (not isinstance(share, int | float) or not 0 < share < 1):
         raise UsageError(f"top_share(share={share!r}): a share is a number strictly between 0 and 1")
-    return _TopShare(share)
 
-
-@dataclass(frozen=True)
-class _TopShare:
-    share: float | None
-
-    @property
-    def name(self) -> str:
-        return views.spelled("top_share", share=self.share)
-
-    def __call__(self, view: View, known: Known, noise: Noise) -> Guess:
-        share = self.share if self.share is not None else known.share
-        if share is None:
+    def guess(view: View, known: Known, noise: Noise) -> Guess:
+        positive = share if share is not None else known.share
+        if positive is None:
             raise UsageError("the attack 'top_share' needs known.share: grant it, or pass share=...")
-        called = largest(views.row_norm(views.gradient(view)), share)
-        return Guess(view.rows, called.double())
+        return Guess(view.rows, largest(views.row_norm(views.gradient(view)), positive).double())
+
+    return views.named(top_share, guess, share=share)

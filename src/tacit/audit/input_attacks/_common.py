@@ -1,8 +1,9 @@
-"""What several attacks on inputs do to a view and to what they are granted before they look at it."""
+"""What attacks on inputs do to a view and to what they are granted before they look at it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -23,17 +24,40 @@ def check_share(attack: str, share: object) -> None:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a label party received, one row for each visit of an example."""
+class Pairs:
+    """What a label party received, one row for each visit of an example, and which rows it learns from."""
 
     rows: Tensor  # ids of the examples. (visits,)
-    # their embeddings, each column with mean 0 and deviation 1; a column that never changes is 0. (visits, width),
-    # float32
-    z: Tensor
+    z: Tensor  # their embeddings, standardized; a column that never changes is 0. (visits, width), float32
+    shape: torch.Size  # of one input
+    known: Tensor  # for each id its flat input, NaN where it is unknown, or its code. (number of ids, *)
+    # for each row the fifth of the attacker's examples that it is in, all visits of an example in the same one; -1
+    # where the attacker does not learn from it. (visits,)
+    fold: Tensor
+    hidden: Tensor  # whether nothing is known about a row, so that it may be judged. (visits,)
+
+    def split(self, held: int = 0) -> tuple[Tensor, Tensor]:
+        """Numbers of the rows to fit and of those to check with, which are of other examples."""
+        return ((self.fold >= 0) & (self.fold != held)).nonzero()[:, 0], (self.fold == held).nonzero()[:, 0]
+
+    def believed(self, flat: Tensor) -> Tensor:
+        """Flat beliefs about each row in the shape of an input.
+
+        An attacker does not believe in inputs that lie farther outside the range of those that it learnt from than
+        that range is wide.
+        """
+        low, high = torch.aminmax(self.known[self.rows[self.fold >= 0]], dim=0)
+        return torch.clamp(flat, 2 * low - high, 2 * high - low).reshape(flat.shape[0], *self.shape)
 
 
-def seen(view: View, known: KnownInputs, attack: str) -> Seen:
-    """The embeddings of a view, flattened to rows and standardized; a refusal where there are none."""
+def pairs(
+    view: View, known: KnownInputs, field: Literal["inputs", "attribute"], share: float, source: NoiseSource,
+    attack: str,
+) -> Pairs:  # fmt: skip
+    """A share of the view's examples out of the granted ones, in fifths; where fewer are granted, all of those.
+
+    The examples of a small share are among those of a larger one, from the same noise.
+    """
     if not isinstance(known, KnownInputs):
         raise UsageError(
             f"the attack {attack!r} guesses inputs, not labels, and was granted a {type(known).__name__}: run it with "
@@ -42,7 +66,22 @@ def seen(view: View, known: KnownInputs, attack: str) -> Seen:
     z = views.embedding(view, attack, sent=True).flatten(0, 1)  # (visits, width)
     if not z.numel():
         raise UsageError(f"the attack {attack!r} was shown no rows: record at least one batch")
-    return Seen(view.rows.flatten(), _standardized(z))
+    rows = view.rows.flatten()
+    given = (_inputs if field == "inputs" else _codes)(known, attack, z.device)
+    granted = _granted(rows, given, field)
+    examples = rows.unique()
+    ticket = source.uniform((granted.numel(), 2), dtype=torch.float64, device=rows.device)
+    mine = examples[granted[examples]]
+    mine = mine[ticket[mine, 0].argsort()][: max(2, round(share * examples.numel()))]
+    if mine.numel() < 2:
+        raise UsageError(
+            f"the attack {attack!r} knows {mine.numel()} of the {examples.numel()} examples: grant it two or more, one "
+            "to fit and one to check with, or leave it out"
+        )
+    fold = torch.full_like(granted, -1, dtype=torch.int8)
+    fold[mine[ticket[mine, 1].argsort()]] = (torch.arange(mine.numel(), device=rows.device) % FOLDS).to(torch.int8)
+    shape = torch.Size() if known.inputs is None else known.inputs.shape[1:]
+    return Pairs(rows, _standardized(z), shape, given, fold[rows], ~granted[rows])
 
 
 def _standardized(z: Tensor) -> Tensor:
@@ -60,21 +99,14 @@ def _standardized(z: Tensor) -> Tensor:
     return ((near - mean) / torch.where(flat, torch.inf, spread)).float()
 
 
-def known_rows(rows: Tensor, known: Tensor, attack: str, field: str) -> Tensor:
-    """For each id whether it is known, if all ids of the view have an entry.  (number of ids,)
-
-    Args:
-        rows: ids of the view.  (visits,)
-        known: for each id what is known of it, NaN or -1 where nothing is.  (number of ids, *)
-        attack: on whose behalf.
-        field: the name of what is known, for messages.
-    """
+def _granted(rows: Tensor, known: Tensor, field: str) -> Tensor:
+    """For each id whether it is known, if all ids of the view have an entry.  (number of ids,)"""
     low, high = (int(edge) for edge in torch.aminmax(rows))
     if low < 0 or high >= known.shape[0]:
         raise UsageError(f"row ids run from {low} to {high}, but known.{field} holds {known.shape[0]} entries")
     if not known.is_floating_point():
         return known >= 0
-    hidden = known.isnan().flatten(1)
+    hidden = known.isnan()
     if bool((hidden.any(1) != hidden.all(1)).any()) or bool(known.isinf().any()):
         raise TensorError(
             f"known.{field} holds rows that are NaN in part, or numbers that are not finite: a row is known whole or "
@@ -83,66 +115,7 @@ def known_rows(rows: Tensor, known: Tensor, attack: str, field: str) -> Tensor:
     return ~hidden.any(1)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Which rows of a view an attacker learns from."""
-
-    # for each row the fifth of the attacker's examples that it is in, all visits of an example in the same one; -1
-    # where the attacker does not learn from it. (visits,)
-    fold: Tensor
-    hidden: Tensor  # whether nothing is known about a row, so that it may be judged. (visits,)
-
-    def split(self, held: int = 0) -> tuple[Tensor, Tensor]:
-        """Numbers of the rows to fit and of those to check with, which are of other examples."""
-        return ((self.fold >= 0) & (self.fold != held)).nonzero()[:, 0], (self.fold == held).nonzero()[:, 0]
-
-
-def pairs(rows: Tensor, granted: Tensor, share: float, source: NoiseSource, attack: str) -> Pairs:
-    """A share of the view's examples out of the granted ones, in fifths.
-
-    The examples of a small share are among those of a larger one, from the same noise.
-
-    Args:
-        rows: ids of the view.  (visits,)
-        granted: for each id whether it is known.  (number of ids,)
-        share: of all examples of the view; where fewer are granted, all of those are taken.
-        source: draws which.
-        attack: on whose behalf.
-    """
-    examples = rows.unique()
-    ticket = source.uniform((granted.numel(), 2), dtype=torch.float64, device=rows.device)
-    mine = examples[granted[examples]]
-    mine = mine[ticket[mine, 0].argsort()][: max(2, round(share * examples.numel()))]
-    if mine.numel() < 2:
-        raise UsageError(
-            f"the attack {attack!r} knows {mine.numel()} of the {examples.numel()} examples: grant it two or more, one "
-            "to fit and one to check with, or leave it out"
-        )
-    fold = torch.full_like(granted, -1, dtype=torch.int8)
-    fold[mine[ticket[mine, 1].argsort()]] = (torch.arange(mine.numel(), device=rows.device) % FOLDS).to(torch.int8)
-    return Pairs(fold[rows], ~granted[rows])
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What is known of the inputs, flat."""
-
-    x: Tensor  # for each id its input, NaN where it is unknown. (number of ids, inputs), float32
-    shape: torch.Size  # of one input
-
-    def like(self, flat: Tensor, learnt: Tensor) -> Tensor:
-        """Flat beliefs in the shape of the inputs, not far beyond those that were learnt from.
-
-        Args:
-            flat: what an attacker makes of each row.  (rows, inputs)
-            learnt: ids of the examples that it learnt from: it does not believe in inputs that lie farther outside
-                their range than that range is wide.
-        """
-        low, high = torch.aminmax(self.x[learnt], dim=0)
-        return torch.clamp(flat, 2 * low - high, 2 * high - low).reshape(flat.shape[0], *self.shape)
-
-
-def inputs(known: KnownInputs, attack: str, device: torch.device) -> Inputs:
+def _inputs(known: KnownInputs, attack: str, device: torch.device) -> Tensor:
     """The granted inputs on the view's device, one flat row for each id; a refusal where none were granted."""
     if known.inputs is None:
         raise UsageError(f"the attack {attack!r} needs known.inputs: grant it some pairs, or leave it out")
@@ -151,10 +124,10 @@ def inputs(known: KnownInputs, attack: str, device: torch.device) -> Inputs:
             f"known.inputs are {tuple(known.inputs.shape)} {known.inputs.dtype}: pass floating point numbers, "
             "(number of ids, *input)"
         )
-    return Inputs(known.inputs.detach().to(device).float().flatten(1), known.inputs.shape[1:])
+    return known.inputs.detach().to(device).float().flatten(1)
 
 
-def codes(known: KnownInputs, attack: str, device: torch.device) -> Tensor:
+def _codes(known: KnownInputs, attack: str, device: torch.device) -> Tensor:
     """The granted codes on the view's device; a refusal where none were granted.  (number of ids,)"""
     if known.attribute is None:
         raise UsageError(f"the attack {attack!r} needs known.attribute: grant it some codes, or leave it out")

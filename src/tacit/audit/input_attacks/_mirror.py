@@ -19,20 +19,19 @@ def mirrored(bottom: nn.Module, inputs: Sequence[int], width: int) -> nn.Sequent
     """The reverse of a bottom's layers, from a flat embedding to a flat input, with weights that are not drawn yet.
 
     A linear layer becomes one from its outputs to its inputs, a convolution one from its output channels to its input
-    channels, a pool an upsampling to the size before it; a ReLU follows each of them but the last.
-
-    Args:
-        bottom: its leaf modules are read in the order in which they were registered.
-        inputs: the shape of one input; where a convolution comes first, a flat one is taken for a square picture.
-        width: of the flat embedding.
+    channels, a pool an upsampling to the size before it; a ReLU follows each of them but the last. Layers are read in
+    the order in which they were registered; where a convolution comes first, a flat input is taken for a square
+    picture.
     """
     shape: Shape = tuple(inputs)
     steps: list[tuple[str, nn.Module, Shape, Shape]] = []
     for name, layer in bottom.named_modules():
-        if next(layer.children(), None) is not None or _is_passed(layer):
-            continue
-        if isinstance(layer, nn.Conv2d) and not steps:
-            shape = _as_picture(shape, layer.in_channels)
+        own = not type(layer).__module__.startswith("torch.") and next(layer.parameters(), None) is None
+        if next(layer.children(), None) is not None or own or isinstance(layer, (*_PASSED, *_BENT)):
+            continue  # no leaf; somebody's own that has nothing to learn; or bent, and not turned
+        if isinstance(layer, nn.Conv2d) and not steps and len(shape) == 1:
+            side = math.isqrt(shape[0] // layer.in_channels)
+            shape = (layer.in_channels, side, side) if layer.in_channels * side**2 == shape[0] else shape
         after = _after(name, layer, shape)
         steps.append((name, layer, shape, after))
         shape = after
@@ -48,18 +47,6 @@ def mirrored(bottom: nn.Module, inputs: Sequence[int], width: int) -> nn.Sequent
         if isinstance(step[1], nn.Linear | nn.Conv2d) and step is not last:
             layers.append(nn.ReLU())
     return nn.Sequential(*layers, nn.Flatten())
-
-
-def _is_passed(layer: nn.Module) -> bool:
-    """Whether a leaf is left out: it is bent, not turned, or it is somebody's own and has nothing to learn."""
-    own = not type(layer).__module__.startswith("torch.") and next(layer.parameters(), None) is None
-    return own or isinstance(layer, (*_PASSED, *_BENT))
-
-
-def _as_picture(shape: Shape, channels: int) -> Shape:
-    """A flat input as the square picture that a convolution of so many channels takes, where it can be one."""
-    side = math.isqrt(math.prod(shape) // channels)
-    return (channels, side, side) if len(shape) == 1 and channels * side**2 == shape[0] else shape
 
 
 def _after(name: str, layer: nn.Module, shape: Shape) -> Shape:

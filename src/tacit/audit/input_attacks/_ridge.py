@@ -33,14 +33,7 @@ def ridge(z: Tensor, x: Tensor, fit: Tensor, held: Tensor, *, refit: bool = True
     """The linear map of least squared error plus penalty.
 
     Its penalty is the one with which the rows to fit say most about those held out; an endless one, which is the mean,
-    is among those tried.
-
-    Args:
-        z: embeddings.  (rows, width)
-        x: inputs, for the same rows.  (rows, inputs)
-        fit: numbers of the rows to fit.
-        held: numbers of the rows to choose the penalty with.
-        refit: fit the rows held out as well, once the penalty is chosen.
+    is among those tried. With `refit` the rows held out are fitted as well, once the penalty is chosen.
     """
     both = torch.cat([fit, held])
     basis = _span(z[both]) if z.shape[1] > both.numel() else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -36,41 +34,29 @@ def attribute(share: float = 0.5, updates: int = 800) -> InputAttack:
     """
     _common.check_share("attribute", share)
     views.check_count("attribute", "updates", updates, "update")
-    return _Attribute(share, updates)
 
-
-@dataclass(frozen=True)
-class _Attribute:
-    share: float
-    updates: int
-    guesses: str = "attribute"
-
-    @property
-    def name(self) -> str:
-        return views.spelled("attribute", share=None if self.share == 0.5 else self.share)
-
-    def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
+    def guess(view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
         source = noise_source(noise)
-        seen = _common.seen(view, known, "attribute")
-        code = _common.codes(known, "attribute", seen.z.device)
-        granted = _common.known_rows(seen.rows, code, "attribute", "attribute")
-        pairs = _common.pairs(seen.rows, granted, self.share, source, "attribute")
-        target = code[seen.rows]
-        codes = int(code.max()) + 1
-        if target[pairs.fold >= 0].unique().numel() < 2:
+        pairs = _common.pairs(view, known, "attribute", share, source, "attribute")
+        if pairs.known[pairs.rows][pairs.fold >= 0].unique().numel() < 2:
             raise UsageError("the attack 'attribute' knows rows of one code alone: grant it more, or leave it out")
-        logits = [self._logits(seen.z, target, codes, *pairs.split(fold), source) for fold in range(_common.FOLDS)]
-        return Reconstruction(seen.rows, _log_odds(torch.stack(logits).mean(0)), pairs.hidden)
+        logits = [_logits(pairs, fold, updates, source) for fold in range(_common.FOLDS)]
+        return Reconstruction(pairs.rows, _log_odds(torch.stack(logits).mean(0)), pairs.hidden)
 
-    def _logits(self, z: Tensor, target: Tensor, codes: int, fit: Tensor, held: Tensor, source: NoiseSource) -> Tensor:
-        """What one network says about every row.  (visits, codes)"""
-        network = fitting.Straight(z.shape[1], _HIDDEN, codes)
-        fitting.drawn(network, source, z.device)
-        network.start()
-        if fit.numel() and held.numel():
-            loss = functional.cross_entropy
-            fitting.trained(network, z, target, fit, held, source, updates=self.updates, loss=loss, decay=_DECAY)
-        return fitting.answer(network, z, sum(_HIDDEN) + z.shape[1] + codes)
+    return views.named(attribute, guess, guesses="attribute", share=share)
+
+
+def _logits(pairs: _common.Pairs, fold: int, updates: int, source: NoiseSource) -> Tensor:
+    """What the network that holds out one fold says about every row.  (visits, codes)"""
+    z, target, codes = pairs.z, pairs.known[pairs.rows], int(pairs.known.max()) + 1
+    network = fitting.Straight(z.shape[1], _HIDDEN, codes)
+    fitting.drawn(network, source, z.device)
+    network.start()
+    fit, held = pairs.split(fold)
+    if fit.numel() and held.numel():
+        loss = functional.cross_entropy
+        fitting.trained(network, z, target, fit, held, source, updates=updates, loss=loss, decay=_DECAY)
+    return fitting.answer(network, z, sum(_HIDDEN) + z.shape[1] + codes)
 
 
 def _log_odds(logits: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -52,67 +51,43 @@ def decoder(
     views.check_count("decoder", "updates", updates, "update")
     for units in hidden:
         views.check_count("decoder", "hidden", units, "unit in each hidden layer")
-    return _Decoder(share, mirror, tuple(hidden), updates)
 
-
-@dataclass(frozen=True)
-class _Decoder:
-    share: float
-    mirror: nn.Module | None
-    hidden: tuple[int, ...]
-    updates: int
-
-    @property
-    def name(self) -> str:
-        shown = None if self.mirror is None else type(self.mirror).__name__
-        return views.spelled("decoder", share=None if self.share == 0.5 else self.share, mirror=shown)
-
-    def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
+    def guess(view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
         source = noise_source(noise)
-        seen = _common.seen(view, known, "decoder")
-        given = _common.inputs(known, "decoder", seen.z.device)
-        granted = _common.known_rows(seen.rows, given.x, "decoder", "inputs")
-        pairs = _common.pairs(seen.rows, granted, self.share, source, "decoder")
-        x, mean, scale = _scaled(given.x[seen.rows], pairs.split()[0])
-        if self.mirror is None:
-            value = self._straight(seen.z, x, pairs, source)
+        pairs = _common.pairs(view, known, "inputs", share, source, "decoder")
+        x, fit = pairs.known[pairs.rows], pairs.split()[0]
+        mean = x[fit].mean(0)
+        scale = (x[fit] - mean).square().mean().sqrt()  # one number, such that inputs are about 1 in size
+        scale = torch.where(scale > 0, scale, 1.0)
+        x = (x - mean) / scale
+        if mirror is None:
+            value = _straight(x, pairs, tuple(hidden), updates, source)
         else:
-            network = fitting.drawn(mirrored(self.mirror, given.shape, seen.z.shape[1]), source, seen.z.device)
-            self._train(network, seen.z, x, pairs, source)
-            value = fitting.answer(network, seen.z, _MIRRORED)
-        believed = given.like(value * scale + mean, seen.rows[pairs.fold >= 0])
-        return Reconstruction(seen.rows, believed, pairs.hidden)
+            z, mse = pairs.z, functional.mse_loss
+            network = fitting.drawn(mirrored(mirror, pairs.shape, z.shape[1]), source, z.device)
+            fitting.trained(network, z, x, *pairs.split(), source, updates=updates, loss=mse, rate=_FROM_NOTHING)
+            value = fitting.answer(network, z, _MIRRORED)
+        return Reconstruction(pairs.rows, pairs.believed(value * scale + mean), pairs.hidden)
 
-    def _straight(self, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> Tensor:
-        """The answers of a network that starts as the best line: of the line itself where it is not surely better."""
-        network = fitting.Straight(z.shape[1], self.hidden, x.shape[1])
-        fitting.drawn(network, source, z.device)
-        fit, held = pairs.split()
-        small = min(z.shape[1], fit.numel()) <= _LINEAR
-        line = ridge(z, x, fit, held, refit=False) if small else None
-        network.start(line)
-        self._train(network, z, x, pairs, source)
-        value = fitting.answer(network, z, sum(self.hidden) + z.shape[1] + x.shape[1])
-        if line is None or _surely_better(value[held], line(z[held]), x[held]):
-            return value
-        return ridge(z, x, fit, held)(z)
-
-    def _train(self, network: nn.Module, z: Tensor, x: Tensor, pairs: _common.Pairs, source: NoiseSource) -> None:
-        rate = _FROM_A_LINE if self.mirror is None else _FROM_NOTHING
-        fit, held = pairs.split()
-        mse = functional.mse_loss
-        fitting.trained(network, z, x, fit, held, source, updates=self.updates, loss=mse, rate=rate)
+    shown = None if mirror is None else type(mirror).__name__
+    return views.named(decoder, guess, share=share, mirror=shown)
 
 
-def _surely_better(one: Tensor, other: Tensor, truth: Tensor) -> bool:
-    """Whether answers lie nearer to the truth than others do, by three standard errors of the rows' differences."""
-    gain = ((other - truth).square() - (one - truth).square()).mean(1).double()  # (rows,)
-    return gain.numel() > 1 and bool(gain.mean() > 3 * gain.std() / gain.numel() ** 0.5)
-
-
-def _scaled(x: Tensor, fit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs around the mean of some rows and divided by one number, such that they are about 1 in size."""
-    mean = x[fit].mean(0)
-    scale = (x[fit] - mean).square().mean().sqrt()
-    scale = torch.where(scale > 0, scale, 1.0)
-    return (x - mean) / scale, mean, scale
+def _straight(x: Tensor, pairs: _common.Pairs, hidden: Sequence[int], updates: int, source: NoiseSource) -> Tensor:
+    """The answers of a network that starts as the best line: of the line itself where it is not surely better."""
+    z, (fit, held) = pairs.z, pairs.split()
+    network = fitting.Straight(z.shape[1], hidden, x.shape[1])
+    fitting.drawn(network, source, z.device)
+    small = min(z.shape[1], fit.numel()) <= _LINEAR
+    line = ridge(z, x, fit, held, refit=False) if small else None
+    network.start(line)
+    mse = functional.mse_loss
+    fitting.trained(network, z, x, fit, held, source, updates=updates, loss=mse, rate=_FROM_A_LINE)
+    value = fitting.answer(network, z, sum(hidden) + z.shape[1] + x.shape[1])
+    if line is None:
+        return value
+    missed = [(answer - x[held]).square() for answer in (line(z[held]), value[held])]
+    gain = (missed[0] - missed[1]).mean(1).double()  # (rows,)
+    if gain.numel() > 1 and bool(gain.mean() > 3 * gain.std() / gain.numel() ** 0.5):  # by three standard errors
+        return value
+    return ridge(z, x, fit, held)(z)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.audit.input_attacks import _common
@@ -26,21 +24,10 @@ def linear_decoder(share: float = 0.5) -> InputAttack:
     Costs: O(pairs * width * (width + inputs)) and two eigendecompositions of size min(pairs, width), in float64.
     """
     _common.check_share("linear_decoder", share)
-    return _LinearDecoder(share)
 
+    def guess(view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
+        pairs = _common.pairs(view, known, "inputs", share, noise_source(noise), "linear_decoder")
+        line = ridge(pairs.z, pairs.known[pairs.rows], *pairs.split())
+        return Reconstruction(pairs.rows, pairs.believed(line(pairs.z)), pairs.hidden)
 
-@dataclass(frozen=True)
-class _LinearDecoder:
-    share: float
-
-    @property
-    def name(self) -> str:
-        return views.spelled("linear_decoder", share=None if self.share == 0.5 else self.share)
-
-    def __call__(self, view: View, known: KnownInputs, noise: Noise) -> Reconstruction:
-        seen = _common.seen(view, known, "linear_decoder")
-        given = _common.inputs(known, "linear_decoder", seen.z.device)
-        granted = _common.known_rows(seen.rows, given.x, "linear_decoder", "inputs")
-        pairs = _common.pairs(seen.rows, granted, self.share, noise_source(noise), "linear_decoder")
-        line = ridge(seen.z, given.x[seen.rows], *pairs.split())
-        return Reconstruction(seen.rows, given.like(line(seen.z), seen.rows[pairs.fold >= 0]), pairs.hidden)
+    return views.named(linear_decoder, guess, share=share)

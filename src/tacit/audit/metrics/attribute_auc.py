@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tacit.audit.metrics import _rows
-from tacit.audit.metrics.leak_auc import delong
+from tacit.audit.metrics import _checks
+from tacit.audit.metrics.leak_auc import below, delong
 from tacit.contracts import Estimate, Reconstruction
 from tacit.errors import LabelsError, TensorError
 
@@ -44,8 +44,8 @@ def attribute_auc(guess: Reconstruction, truth: Tensor) -> Estimate:
         if present.numel() > 1:
             part += ((code == one).double() - weight) * value  # how often a code comes is an estimate as well
         total, floor = total + weight * value, floor + weight**2 * spread
-    spread, _ = _rows.variance_of_sum(ids, part / ids.numel())
-    half = _rows.Z95 * max(spread, floor) ** 0.5
+    spread, _ = _checks.variance_of_sum(ids, part / ids.numel())
+    half = _checks.Z95 * max(spread, floor) ** 0.5
     return Estimate(total, max(0.0, total - half), min(1.0, total + half))
 
 
@@ -57,7 +57,7 @@ def _judged(guess: Reconstruction, truth: Tensor) -> tuple[Tensor, Tensor, Tenso
         )
     if guess.value.ndim != 2 or guess.value.shape[1] < 2:
         raise TensorError(f"the attacker's scores are {tuple(guess.value.shape)}: (rows, codes), of two codes or more")
-    rows = _rows.counted(guess, truth)
+    rows = _checks.counted(guess, truth)
     code = truth.to(guess.rows.device).long()[guess.rows[rows]]
     rows, code = rows[code >= 0], code[code >= 0]
     score = guess.value[rows].double()
@@ -70,12 +70,6 @@ def _one_against_rest(score: Tensor, member: Tensor) -> tuple[float, float, Tens
     """AUC, DeLong's variance with one made-up pair, and what each row adds to the AUC's error.  -> (rows,)"""
     value, spread = (float(one) for one in delong(score, member.long(), pairs=1.0))
     share = member.double().mean()
-    higher = _below(score, score[~member]) / (~member).sum()  # of a member: the share of the others below it
-    lower = 1 - _below(score, score[member]) / member.sum()  # of another one: the share of the members above it
+    higher = below(score, ~member) / (~member).sum()  # of a member: the share of the others below it
+    lower = 1 - below(score, member) / member.sum()  # of another one: the share of the members above it
     return value, spread, torch.where(member, (higher - value) / share, (lower - value) / (1 - share))
-
-
-def _below(score: Tensor, among: Tensor) -> Tensor:
-    """For each score how many of others lie below it; equal ones count half."""
-    ladder, score = among.sort().values, score.contiguous()
-    return (torch.searchsorted(ladder, score) + torch.searchsorted(ladder, score, right=True)).double() / 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from scipy.special import stdtrit
@@ -35,28 +34,11 @@ def distance_correlation(
     order = source.uniform((len(x),), dtype=torch.float64, device=x.device).argsort()
     batches = [rows for rows in order.split(batch_size) if len(rows) == batch_size]
     with torch.no_grad():
-        each = torch.stack([correlation(x[rows], z[rows], unbiased=unbiased, projections=0) for rows in batches])
+        each = torch.stack([correlation(x[rows], z[rows], unbiased=unbiased) for rows in batches])
     if not unbiased:
         return Estimate(*_interval(each.double(), 0.0))
     value, low, high = _interval(each.double() * each.double().abs(), -1.0)  # the square is what has no bias
     return Estimate(*(math.copysign(math.sqrt(abs(square)), square) for square in (value, low, high)))
-
-
-def by_batch_size(
-    x: Tensor, z: Tensor, *, sizes: Sequence[int] = (64, 128, 256, 512, 1024), noise: Noise, unbiased: bool = False
-) -> dict[int, Estimate]:
-    """The same at several batch sizes, so that what is chance in the plain correlation can be seen to fall.
-
-    Args:
-        x: what is hidden.  (rows, *)
-        z: what is sent.  (rows, *)
-        sizes: batch sizes; twice the largest is the least number of rows.
-        noise: which rows meet in a batch.
-        unbiased: take the bias-corrected correlation, which hardly moves with the size.
-    """
-    return {
-        size: distance_correlation(x, z, batch_size=size, noise=noise, unbiased=unbiased) for size in sorted(set(sizes))
-    }
 
 
 def _check(x: Tensor, z: Tensor, batch_size: int, least: int) -> None:

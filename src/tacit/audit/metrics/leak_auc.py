@@ -19,16 +19,11 @@ from tacit.contracts import Estimate, Guess
 from tacit.errors import LabelsError
 
 _LACKING = "no batch holds both classes among the rows that count: take more rows or larger batches"
-_Z95 = 1.959963984540054  # the standard normal's 97.5% quantile
-_Z90 = 1.6448536269514722  # its 95% quantile
+_Z90 = 1.6448536269514722  # the standard normal's 95% quantile
 
 
 def fold(a: Tensor) -> Tensor:
-    """max(a, 1 - a): what an attacker reaches that may turn its scores around.
-
-    >>> fold(torch.tensor([0.2, 0.5, 0.7])).tolist()
-    [0.800..., 0.5, 0.699...]
-    """
+    """max(a, 1 - a): what an attacker reaches that may turn its scores around."""
     return torch.maximum(a, 1 - a)
 
 
@@ -49,7 +44,7 @@ def auc(score: Tensor, label: Tensor, counted: Tensor | None = None) -> Tensor:
     0.75
     """
     score, positive, negative, broken = _split(score, label, counted)
-    return _area(_below(score, negative), positive, negative).masked_fill(broken, torch.nan)
+    return _area(below(score, negative), positive, negative).masked_fill(broken, torch.nan)
 
 
 def delong(score: Tensor, label: Tensor, counted: Tensor | None = None, *, pairs: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -74,8 +69,9 @@ def judged(guess: Guess, truth: Tensor) -> tuple[Estimate, float, float]:
         against, the leak that 95 of 100 batches stay under, chance taken out.
     """
     ranked = _ranked(*_checked(guess, truth))
-    leak = _estimate(ranked)
-    return leak, _quantile(ranked.auc()), _held(ranked, leak.high, guess, truth)
+    leak, each = _estimate(ranked), ranked.auc()  # refused before where no batch has both classes
+    quantile = float(torch.quantile(fold(each[~each.isnan()]), 0.95))
+    return leak, quantile, _held(ranked, leak.high, guess, truth)
 
 
 def leak_auc(guess: Guess, truth: Tensor) -> Estimate:
@@ -102,15 +98,8 @@ def _estimate(ranked: _Ranked) -> Estimate:
     if batches > 1:
         error = torch.maximum(error, a.std() / batches**0.5)
     mean = a.mean()
-    value, half = torch.stack([fold(mean), _Z95 * error]).tolist()
+    value, half = torch.stack([fold(mean), _checks.Z95 * error]).tolist()
     return Estimate(value, max(0.5, value - half), min(1.0, value + half))
-
-
-def _quantile(a: Tensor) -> float:
-    a = fold(a[~a.isnan()])
-    if a.numel() == 0:
-        raise LabelsError(_LACKING)
-    return float(torch.quantile(a, 0.95))
 
 
 def _held(ranked: _Ranked, high: float, guess: Guess, truth: Tensor) -> float:
@@ -137,7 +126,7 @@ def _held(ranked: _Ranked, high: float, guess: Guess, truth: Tensor) -> float:
     if batches > 1:
         error = max(error, float(added[whole].std()) / batches**0.5)
     known = float(fold(before.auc()[whole].mean()))
-    return min(1.0, known + _upper(added, chance, mean + _Z95 * error))
+    return min(1.0, known + _upper(added, chance, mean + _checks.Z95 * error))
 
 
 def _upper(a: Tensor, chance: Tensor, high: float) -> float:
@@ -189,7 +178,7 @@ class _Ranked:
 
 def _ranked(score: Tensor, label: Tensor, counted: Tensor | None) -> _Ranked:
     score, positive, negative, broken = _split(score, label, counted)
-    return _Ranked(positive, negative, _below(score, negative), _below(score, positive), broken)
+    return _Ranked(positive, negative, below(score, negative), below(score, positive), broken)
 
 
 def _area(over: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
@@ -222,7 +211,7 @@ def _split(score: Tensor, label: Tensor, counted: Tensor | None) -> tuple[Tensor
     return score.double().masked_fill(~counts, 0.0), positive, negative, broken
 
 
-def _below(score: Tensor, among: Tensor) -> Tensor:
+def below(score: Tensor, among: Tensor) -> Tensor:
     """For each row, how many of `among` score below it; equal ones count half.  (..., batch)"""
     ladder = score.masked_fill(~among, torch.inf).sort(-1).values
     score = score.contiguous()

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from tacit.audit.metrics import _rows
+from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Reconstruction
 from tacit.errors import TensorError, UsageError
 
@@ -67,7 +67,7 @@ def relative_error(
 
 def _misses(guess: Reconstruction, truth: Tensor, scale: Tensor | float | None) -> tuple[Tensor, Tensor]:
     """Ids and squared distances of the rows that count, in float64.  (counted rows,) each"""
-    rows = _rows.counted(guess, truth)
+    rows = _checks.counted(guess, truth)
     if guess.value.shape[1:] != truth.shape[1:]:
         raise TensorError(
             f"the attacker's inputs are {tuple(guess.value.shape[1:])}, but the truth's are {tuple(truth.shape[1:])}"
@@ -89,8 +89,8 @@ def _ratio(ids: Tensor, above: Tensor, below: Tensor, empty: str) -> Estimate:
     if not total > 0:
         raise TensorError(empty)
     ratio = float(above.sum()) / total
-    spread, examples = _rows.variance_of_sum(ids, above - ratio * below)
+    spread, examples = _checks.variance_of_sum(ids, above - ratio * below)
     if examples < 2:
         return Estimate(ratio, 0.0, math.inf)
-    half = _rows.Z95 * spread**0.5 / total
+    half = _checks.Z95 * spread**0.5 / total
     return Estimate(ratio, max(0.0, ratio - half), ratio + half)

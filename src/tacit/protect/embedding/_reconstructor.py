@@ -21,11 +21,6 @@ class Reconstructing(Regularizer):
 
     A borrowed reconstructor belongs to another regularizer of the same list, which trains and stores it; here it is
     frozen, and appears neither among the parameters nor in the state.
-
-    Args:
-        own: what this regularizer trains.
-        borrowed: what another one trains; exactly one of the two is given.
-        options: the protection's own; its `learning_rate` is that of the Adam that trains `own`.
     """
 
     def __init__(self, own: nn.Module | None, borrowed: nn.Module | None, options: Any) -> None:
@@ -72,7 +67,11 @@ def own_or_borrowed(
     if given is None and before is not None:
         _check(before, x, z)
         return None, before
-    own = _default(x, z) if given is None else copy.deepcopy(given).to(device=z.device, dtype=z.dtype)
+    if given is None:  # one hidden layer that is no narrower than the way from z to x, within reason
+        width, inputs = z[0].numel(), x[0].numel()
+        hidden = min(max(_HIDDEN[0], min(width, inputs)), _HIDDEN[1])
+        given = nn.Sequential(nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, inputs))
+    own = copy.deepcopy(given).to(device=z.device, dtype=z.dtype)
     _check(own, x, z)
     if not any(weight.requires_grad for weight in own.parameters()):
         raise UsageError(f"the reconstructor {own!r} has no parameters to train: pass a network that can learn")
@@ -84,14 +83,6 @@ def module_or_none(value: nn.Module | None) -> nn.Module | None:
     if value is None or isinstance(value, nn.Module):
         return value
     raise UsageError(f"reconstructor = {value!r} is no torch module: pass one that maps an embedding to an input")
-
-
-def _default(x: Tensor, z: Tensor) -> nn.Module:
-    """One hidden layer that is no narrower than the way from z to x, within reason."""
-    width, inputs = z[0].numel(), x[0].numel()
-    hidden = min(max(_HIDDEN[0], min(width, inputs)), _HIDDEN[1])
-    layers = nn.Sequential(nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, inputs))
-    return layers.to(device=z.device, dtype=z.dtype)
 
 
 def _check(module: nn.Module, x: Tensor, z: Tensor) -> None:

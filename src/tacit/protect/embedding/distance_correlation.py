@@ -15,12 +15,7 @@ from tacit.protect.facts import Facts, Option
 from tacit.protect.gradient._base import positive_number
 
 FACTS = Facts(
-    strengths=(Option("weight"),),
-    others=(
-        Option("log", bool, stronger=None),
-        Option("unbiased", bool, stronger=None),
-        Option("projections", int, above=-1, stronger=None),
-    ),
+    strengths=(Option("weight"),), others=(Option("log", bool, stronger=None), Option("unbiased", bool, stronger=None))
 )
 
 
@@ -31,7 +26,6 @@ class DistanceCorrelation(BaseProtection):
     weight: float
     log: bool
     unbiased: bool
-    projections: int | None
 
     def regularizer(self, x: Tensor, z: Tensor, others: Sequence[Regularizer]) -> Regularizer:
         """A loss that learns nothing itself."""
@@ -50,32 +44,23 @@ class _Dependence(Regularizer):
         if len(z) < (4 if options.unbiased else 2):
             return z[:0].sum()
         measure = dependence.log_distance_correlation if options.log else dependence.distance_correlation
-        value = measure(hidden, z, unbiased=options.unbiased, projections=options.projections, noise=noise)
-        return options.weight * value
+        return options.weight * measure(hidden, z, unbiased=options.unbiased, noise=noise)
 
 
-def distance_correlation(
-    weight: float, log: bool = True, unbiased: bool = False, projections: int | None = None
-) -> EmbeddingProtection:
+def distance_correlation(weight: float, log: bool = True, unbiased: bool = False) -> EmbeddingProtection:
     """The loss weight log dCor(x, z): the bottom model learns embeddings whose distances say little about the inputs'.
 
     It lowers what it measures, dCor over a batch, and by that what a decoder finds, though less: an embedding may keep
     some columns of the input whole among many others. A batch of one row (of fewer than four where it is unbiased) has
-    no distance correlation and adds nothing, so this is no protection for a training on single rows.
+    no distance correlation and adds nothing, so this is no protection for a training on single rows. Of a batch of more
+    rows than `tacit.dependence.EXACT_ROWS` as many are drawn at each step.
 
     Args:
         weight: of this loss against the label's.
         log: its logarithm, as the report advises: its slope does not fade where little is left.
         unbiased: the bias-corrected version, whose value does not depend on the size of the batch.
-        projections: estimate it from so many random projections, in time n log n; 0 looks at all pairs of rows. If not
-            given, all pairs are looked at, but in batches of thousands of rows (`tacit.dependence.EXACT_ROWS`).
     """
     for name, flag in (("log", log), ("unbiased", unbiased)):
         if not isinstance(flag, bool):
             raise UsageError(f"{name} = {flag!r} is out of range: it is true or false")
-    number = isinstance(projections, int) and not isinstance(projections, bool) and projections >= 0
-    if projections is not None and (not number or projections == 1):
-        raise UsageError(
-            f"projections = {projections!r} is out of range: it is a whole number, 2 or more, or 0 for none"
-        )
-    return DistanceCorrelation(positive_number("weight", weight), log, unbiased, projections)
+    return DistanceCorrelation(positive_number("weight", weight), log, unbiased)

@@ -29,15 +29,12 @@ class Quantize(BaseProtection):
         peak = largest("the embedding", z)
         if z.device.type == "cpu" and float(peak) > torch.finfo(z.dtype).max / 4:
             raise TensorError(f"quantize: entries up to {float(peak):g} leave no room in {z.dtype}: scale them down")
-        return _levels(z.detach(), 2**self.bits) + (z - z.detach())  # exactly the levels, with the gradient of z
-
-
-def _levels(z: Tensor, levels: int) -> Tensor:
-    """The middles of equal levels over the range of all entries."""
-    low, high = torch.aminmax(z)
-    step = (high - low) / levels
-    place = ((z - low) / step).floor().clamp(0, levels - 1)
-    return torch.where(step > 0, low + (place + 0.5) * step, low + (high - low) / 2)
+        fixed, levels = z.detach(), 2**self.bits
+        low, high = torch.aminmax(fixed)
+        step = (high - low) / levels
+        place = ((fixed - low) / step).floor().clamp(0, levels - 1)
+        middles = torch.where(step > 0, low + (place + 0.5) * step, low + (high - low) / 2)
+        return middles + (z - fixed)  # exactly the levels, with the gradient of z
 
 
 def quantize(bits: int) -> EmbeddingProtection:

@@ -13,20 +13,9 @@ from tacit.protect.gradient._chain import Chain, chain
 from tacit.protect.gradient._stack import Lanes, stacked
 
 __all__ = [
-    "Batch",
-    "Chain",
-    "Drawn",
-    "GradientProtection",
-    "Lanes",
-    "chain",
-    "facts",
-    "fused",
-    "names",
-    "positive_number",
-    "protection",
-    "stacked",
-    "whole_number",
-]
+    "Batch", "Chain", "Drawn", "GradientProtection", "Lanes", "chain", "facts", "fused", "names", "positive_number",
+    "protection", "stacked", "whole_number",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tacit.contracts import Event, Noise, Protected, Protection
 from tacit.errors import UsageError
+from tacit.protect.facts import louder
 from tacit.protect.gradient._base import GradientProtection, Strength, checked
 
 
@@ -73,10 +74,8 @@ class Chain:
 
     def louder(self, factor: float) -> Chain | None:
         """Every link that can be, with so many times the noise's power; None where none can."""
-        raised = [link.louder(factor) if hasattr(link, "louder") else None for link in self.links]
-        if not any(link is not None for link in raised):
-            return None
-        return Chain(tuple(new or old for new, old in zip(raised, self.links, strict=True)))
+        raised = louder(self.links, factor)
+        return None if raised is None else Chain(tuple(raised))
 
     def form(self, state: tuple[Any, ...]) -> tuple[Hashable, ...] | None:
         """That of every link; None where one has none, or can't tell."""

@@ -80,12 +80,10 @@ class Running:
         return cls(step, zeros, zeros.new_zeros(stack), exponents)
 
     def fill_in(self, own: Moments, batch: Batch) -> tuple[Moments, Tensor, Tensor]:
-        """The batch's own moments where they are defined, the running ones elsewhere, in the units of the gradient.
+        """The moments to use, in the units of the gradient, whether they will do, and `packed` after this batch.
 
-        A class of fewer than two rows takes its running moments; where the means coincide, both classes do.
-
-        Returns:
-            The moments, whether they will do, and `packed` after this batch; bad input does not enter it.
+        They are the batch's own where they are defined: a class of fewer than two rows takes its running moments; where
+        the means coincide, both classes do. Bad input does not enter `packed`.
         """
         packed, usable, averages = _filled(own.packed, self.packed, self.exponents, batch.scale, batch.valid)
         return Moments(packed), usable, averages

@@ -58,18 +58,11 @@ class Stacked:
         noises: Sequence[Noise],
         embedding: Tensor | None = None,
     ) -> Answer:
-        """Protect one batch of every replica in the course of a run.
+        """Protect one batch of every replica in the course of a run, with one source of noise for each group.
 
         The answer for a replica is that of its own protection with the same noise. Bad input on a CPU raises and names
         the replica. On another device nothing is read back, except on the first call there and where
         `form` says None: a replica with bad input comes out as NaN, and its figure `valid` is 0.
-
-        Args:
-            grad: of every replica.  (replicas, batch, *cut)
-            labels: 0 or 1.  (replicas, batch)
-            state: as `init` or the last answer gave it.
-            noises: one source for each group, in their order; it draws for all members of its group at once.
-            embedding: what the gradients are the gradients of.  (replicas, batch, *cut)
         """
         self._check(grad, labels, noises)
         there = self._there.get(grad.device)
@@ -83,8 +76,13 @@ class Stacked:
                 try:
                     done.append(there.protections[number].update(*mine, state[number], noises[number], part))
                 except TensorError as error:
-                    place = _first_bad(*mine, part, error)
-                    raise type(error)(f"{self._named(number, place)}: {error}") from error
+                    group, place = self.groups[number], _first_bad(*mine, part, error)
+                    who = (
+                        f"one of the replicas {', '.join(map(str, group))}"
+                        if place is None
+                        else f"replica {group[place]}"
+                    )
+                    raise type(error)(f"{who}: {error}") from error
         there.lanes.join()
         report = {key: _joined([_figure(part, key) for part in done], there.back) for key in FIGURES}
         value = _joined([part.value for part in done], there.back)
@@ -113,11 +111,6 @@ class Stacked:
                 f"update() got {len(noises)} sources of noise for {len(self.groups)} groups: pass one for each of "
                 "`groups`, in their order"
             )
-
-    def _named(self, number: int, place: int | None) -> str:
-        if place is not None:
-            return f"replica {self.groups[number][place]}"
-        return f"one of the replicas {', '.join(str(replica) for replica in self.groups[number])}"
 
 
 FIGURES = ("power", "untouched_rows", "valid", "stateless")
@@ -217,17 +210,16 @@ def _together(members: Sequence[Any], device: torch.device) -> Any:
 def _placed(protections: Sequence[Known], groups: Sequence[Sequence[int]], device: torch.device) -> _Placed:
     order = [replica for group in groups for replica in group]
     back = None if order == sorted(order) else torch.tensor(order, device=device).argsort()
-    members = tuple(_members(group, len(order), device) for group in groups)
+    members: list[Members] = []
+    for group in groups:
+        if len(group) == len(order):
+            members.append(None)
+        elif group[-1] - group[0] == len(group) - 1:
+            members.append(slice(group[0], group[-1] + 1))
+        else:
+            members.append(torch.tensor(group, device=device))
     each = tuple(_together([protections[i] for i in group], device) for group in groups)
-    return _Placed(each, members, back, Lanes(len(groups), device))
-
-
-def _members(group: Sequence[int], replicas: int, device: torch.device) -> Members:
-    if len(group) == replicas:
-        return None
-    if group[-1] - group[0] == len(group) - 1:
-        return slice(group[0], group[-1] + 1)
-    return torch.tensor(group, device=device)
+    return _Placed(each, tuple(members), back, Lanes(len(groups), device))
 
 
 def _taken(whole: Tensor, members: Members) -> Tensor:

@@ -35,21 +35,17 @@ class LabelDistanceCorrelation(GradientProtection):
         z = _embedding(batch)
         pull, value = torch.zeros_like(z, dtype=torch.float64), torch.zeros_like(batch.scale, dtype=torch.float64)
         if z.shape[1] > 1:
-            pull, value = self._pull(z, batch.labels, source)
+            measure = log_distance_correlation if self.log else distance_correlation
+            with torch.enable_grad():
+                leaf = z.double().requires_grad_()
+                reached = measure(batch.labels[..., None].double(), leaf, noise=source, stacked=True)
+                (pull,) = torch.autograd.grad(reached.sum(), leaf)
+            pull = per_problem(self.weight, pull) * pull
+            value = reached.detach().exp() if self.log else reached.detach()
         added = pull / batch.scale.double()[:, None, None]
         bare = torch.full_like(batch.scale, z.shape[1])  # what is added is no noise: every row is as readable as before
         figures = {"label_correlation": value, "untouched_rows": bare.to(torch.float32)}
         return Drawn(added, state, torch.zeros_like(batch.scale), figures)
-
-    def _pull(self, z: Tensor, labels: Tensor, source: NoiseSource) -> tuple[Tensor, Tensor]:
-        """The gradient in the embedding, (stack, batch, width), and the correlation itself, (stack,)."""
-        measure = log_distance_correlation if self.log else distance_correlation
-        with torch.enable_grad():
-            leaf = z.double().requires_grad_()
-            value = measure(labels[..., None].double(), leaf, noise=source, stacked=True)
-            (pull,) = torch.autograd.grad(value.sum(), leaf)
-        reached = value.detach()
-        return per_problem(self.weight, pull) * pull, reached.exp() if self.log else reached
 
 
 def _embedding(batch: Batch) -> Tensor:

@@ -130,11 +130,10 @@ class Matched(Knobbed):
 def _measured(
     rows: Tensor, labels: Tensor, scale: Tensor, share: Tensor | None, size: Tensor | None
 ) -> tuple[Tensor, ...]:
-    """What a batch looks like, seen with what is known from the batches before.
+    """What a batch looks like, seen with what is known from the batches before, in units of the scale.
 
-    Returns:
-        Its slopes; their root mean square length; the unit of its noise, which is that length in the batches before;
-        and whether there was one, other than zeros. Lengths are in units of the scale.
+    Its slopes; their root mean square length; the unit of its noise, which is that length in the batches before; and
+    whether there was one, other than zeros.
     """
     p = _share(labels) if share is None else share
     reach = torch.where(labels > 0.5, 1 - p[:, None], p[:, None]).to(rows.dtype)
@@ -308,12 +307,8 @@ class Spread:
         return cls(square.new_zeros(stack), square, square.new_zeros(stack), basis)
 
     def add(self, rows: Tensor, size: Tensor, counts: Tensor) -> Spread:
-        """The sums after one more batch.
-
-        Args:
-            rows: of the batch.  (stack, batch, width)
-            size: their root mean square length.  (stack,)
-            counts: False where the batch is bad, or all zero: the sums stay as they were.  (stack,)
+        """The sums after one more batch of rows of this root mean square length, or as they were where it does not
+        count.
         """
         return Spread(*_added(self.weight, self.square, self.rest, self.basis, rows, size, counts), self.basis)
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat, model_validator
 
-from tacit.views.report._part import Missable, Part, told
-from tacit.views.report.exchanged import Exchanged
+from tacit.views.report.exchanged import Exchanged, Missable, Part, told
 
 Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
 """What a figure is: of labels, of features, of a private attribute."""

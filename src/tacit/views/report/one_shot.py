@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from tacit.views.report.bars import Mark, interval, scale
 from tacit.views.report.document import Report
 from tacit.views.report.exchanged import Certified, ColumnRead, Figure, Released
 from tacit.views.report.measures import MEASURES, Judged
+from tacit.views.report.plots import Mark, interval, scale
 from tacit.views.report.words import STAMPS, Headline, decimals
 
 _LONGEST = 400  # letters of exact parameters that are shown; report.json has all

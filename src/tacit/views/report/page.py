@@ -8,10 +8,9 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from tacit.views.report.bars import Mark, histogram, interval, scale
 from tacit.views.report.document import Decision, Leak, LiveCurve, Moment, Report
 from tacit.views.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
-from tacit.views.report.plots import SERIES, curves, strengths
+from tacit.views.report.plots import SERIES, Mark, curves, histogram, interval, scale, strengths
 from tacit.views.report.scatters import tradeoff
 from tacit.views.report.words import decimals, headline, plain_words, spelled, when, worst_leak
 
@@ -72,18 +71,16 @@ def _groups(report: Report) -> list[_Group]:
             if not leaks:
                 continue
             limit = report.limit if name == main else None
-            rows = [_row(leak, limit, worst=leak is most) for leak in leaks]
+            rows = []
+            for leak in leaks:
+                figure, upper = judged(leak), upper_end(leak)
+                over = limit is not None and upper > limit
+                bar = interval(leak.attack, measure, figure, limit, over=over)
+                rows.append(_Row(leak, bar, over, leak is most, figure, upper))
             rows.sort(key=lambda row: row.judged.value, reverse=True)
             after = "" if name == main else f", after {measure.secret}"
             groups.append(_Group(title + after, told, measure, rows))
     return groups
-
-
-def _row(leak: Leak, limit: float | None, *, worst: bool) -> _Row:
-    figure, upper = judged(leak), upper_end(leak)
-    over = limit is not None and upper > limit
-    bar = interval(leak.attack, MEASURES[leak.measure], figure, limit, over=over)
-    return _Row(leak, bar, over, worst, figure, upper)
 
 
 def _over_time(report: Report) -> dict[str, object]:

@@ -1,21 +1,24 @@
-"""Pictures over time: the strength of the protection, and the leak while training ran."""
+"""Pictures of a report: figures on a scale, visits of examples, strengths and leaks over time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from markupsafe import Markup
 
 from tacit.views.report import svg
 from tacit.views.report.document import Decision, LiveCurve, Moment
-from tacit.views.report.measures import Measure
+from tacit.views.report.measures import Judged, Measure
 from tacit.views.report.words import decimals
 
 SERIES = 5
 """Curves that have a colour and a pattern of their own; further ones are grey."""
 
 _MOST_POINTS = 150  # of a curve
+_MOST_BARS = 24
+_LABELLED = 12  # bars that have room for their number
 
 _SHAPES = {
     "raise": "M-6 5L0 -6L6 5z",
@@ -73,7 +76,8 @@ def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) ->
         if len(known) == 1:  # a line of one point can't be seen
             drawn.append(svg.el("circle", cx=svg.at(known[0][0]), cy=svg.at(known[0][1]), r=4, class_=style))
     drawn += [*svg.limit_across(up, limit), *svg.names("step", measure.name)]
-    words = "; ".join(f"{curve.attack}: {_range(curve)}" for curve in shown)
+    each = {curve.attack: [value for value in curve.values if value is not None] for curve in shown}
+    words = "; ".join(f"{name}: from {decimals(min(some))} to {decimals(max(some))}" for name, some in each.items())
     return svg.picture(f"{measure.name} while training ran", words, *drawn, height=240, class_="plot")
 
 
@@ -94,6 +98,98 @@ def _thinned(curve: LiveCurve) -> Sequence[tuple[int, float | None]]:
     return [max(part, key=lambda point: -1.0 if point[1] is None else point[1]) for part in parts]
 
 
-def _range(curve: LiveCurve) -> str:
-    known = [value for value in curve.values if value is not None]
-    return f"from {decimals(min(known))} to {decimals(max(known))}" if known else "no figure"
+@dataclass(frozen=True)
+class Mark:
+    """A place on a scale with a name of its own."""
+
+    name: str  # what it is
+    value: float  # where it is
+    kind: str = "other"  # "limit", or "other"
+
+
+def scale(measure: Measure, figure: Judged | None, marks: Iterable[Mark] = (), *, title: str) -> Markup:
+    """A scale from one end to the other with a figure, its interval and further marks, a limit among them."""
+    marks = sorted(marks, key=lambda mark: mark.value)
+    top = 16 * max(1, len(marks))  # each label has a line of its own, so that no two can meet
+    height = top + 92
+    axis, band = (top + 30) / height, [(top + 12) / height, (top + 48) / height]
+    drawn = []
+    for mark in marks:
+        place = measure.share(mark.value)
+        if mark.kind == "limit":
+            size = {"width": svg.at(1 - place), "height": svg.at(band[1] - band[0])}
+            drawn.append(svg.el("rect", x=svg.at(place), y=svg.at(band[0]), class_="beyond", **size))
+    drawn.append(svg.line(0, axis, 1, axis, "axis"))
+    for value in measure.marks:
+        place = measure.share(value)
+        drawn.append(svg.line(place, axis - 6 / height, place, axis + 6 / height, "axis"))
+        drawn.append(
+            svg.text(f"{value:.1f}", place, 1, "tick", dy=-22, anchor={0.0: "start", 1.0: "end"}.get(place, "middle"))
+        )
+    drawn += [
+        svg.text(measure.lowest, 0, 1, "tick", dy=-5, anchor="start"),
+        svg.text(measure.highest, 1, 1, "tick", dy=-5, anchor="end"),
+    ]
+    names = []  # above all lines
+    for row, mark in enumerate(marks):
+        place, below = measure.share(mark.value), 16 * (row + 1) + 2
+        drawn.append(svg.line(place, below / height, place, band[1], mark.kind))
+        words = f"{mark.name} {decimals(mark.value)}"
+        names.append(svg.text(words, place, 0, f"{mark.kind} name", dy=below - 6, anchor=svg.near(place)))
+    drawn += names
+    if figure is not None:
+        drawn.append(svg.line(measure.share(figure.low), axis, measure.share(figure.high), axis, "range"))
+        drawn.append(svg.el("circle", cx=svg.at(measure.share(figure.value)), cy=svg.at(axis), r=9, class_="dot"))
+    shown = [f"{mark.name} {decimals(mark.value)}" for mark in marks]
+    if figure is not None:
+        shown.insert(0, f"{decimals(figure.value)}, between {decimals(figure.low)} and {decimals(figure.high)}")
+    words = f"From {measure.chance:g}, {measure.lowest}, to 1, {measure.highest}: {'; '.join(shown)}."
+    return svg.picture(title, words, *drawn, height=height, class_="scale")
+
+
+def interval(name: str, measure: Measure, figure: Judged, limit: float | None, *, over: bool | None = None) -> Markup:
+    """One figure's interval on its scale, small enough for a line of a table."""
+    if over is None:
+        over = limit is not None and figure.high > limit
+    drawn = [svg.line(0, 0.5, 1, 0.5, "axis"), svg.line(0, 0.2, 0, 0.8, "axis"), svg.line(1, 0.2, 1, 0.8, "axis")]
+    if limit is not None:
+        drawn.append(svg.line(measure.share(limit), 0, measure.share(limit), 1, "limit"))
+    low, value, high = map(measure.share, (figure.low, figure.value, figure.high))
+    drawn.append(svg.line(low, 0.5, high, 0.5, "range over" if over else "range"))
+    drawn.append(svg.line(value, 0.12, value, 0.88, "estimate over" if over else "estimate"))
+    bounds = f"between {decimals(figure.low)} and {decimals(figure.high)}"
+    words = f"{decimals(figure.value)}, {bounds}{', over the limit' if over else ''}"
+    return svg.picture(name, words, *drawn, height=22, class_="interval")
+
+
+def histogram(visits: Mapping[int, int]) -> Markup:
+    """How many examples have been visited so often: a bar for each number of visits, or for a few of them together."""
+    bars = _binned(visits)
+    most = max(number for _, _, number in bars)
+    drawn = [svg.line(0, 1, 1, 1, "axis"), svg.text("visits", 1, 1, "tick what", dy=40, anchor="end")]
+    few = sum(number > 0 for *_, number in bars) <= _LABELLED
+    labels = max(1, -(-len(bars) // _LABELLED))
+    for place, (first, last, number) in enumerate(bars):
+        left, middle, high = place / len(bars), (place + 0.5) / len(bars), number / most
+        name = f"{first:,}" if first == last else f"{first:,}–{last:,}"
+        bar = svg.el(
+            "rect", svg.el("title", f"{name}: {number:,}"), x=svg.at(left + 0.1 / len(bars)), y=svg.at(1 - high),
+            width=svg.at(0.8 / len(bars)), height=svg.at(high), class_="bar",
+        )  # fmt: skip
+        drawn.append(bar)
+        if place % labels == 0:
+            drawn.append(svg.text(name, middle, 1, "tick", dy=18))
+        if few and number:
+            drawn.append(svg.text(f"{number:,}", middle, 1 - high, "tick", dy=-6))
+    words = "; ".join(f"{first} to {last}: {number:,}" for first, last, number in bars)
+    return svg.picture("Examples by how often each was visited", words, *drawn, height=160, class_="plot")
+
+
+def _binned(visits: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """First and last number of visits, and examples, of each bar; empty places between them are bars as well."""
+    low, high = min(visits), max(visits)
+    wide = -(-(high - low + 1) // _MOST_BARS)
+    bars = [0] * (-(-(high - low + 1) // wide))
+    for times, examples in visits.items():
+        bars[(times - low) // wide] += examples
+    return [(low + wide * i, min(low + wide * (i + 1) - 1, high), number) for i, number in enumerate(bars)]

@@ -18,12 +18,9 @@ from tacit.views.report.words import count, when
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
-    """Write `report.json` and `report.html` into a folder, which is made where there is none.
+    """Write `report.json` and `report.html` into a folder, which is made where there is none; return both paths.
 
     Each file is replaced as a whole: a reader sees the old one or the new one, never a part.
-
-    Returns:
-        The paths of the two files, the JSON first.
     """
     contents = as_json(report).encode(), render(report).encode()  # before any is replaced: both are new, or none is
     paths = folder / "report.json", folder / "report.html"

@@ -22,7 +22,6 @@ _GRANTED = {
     "known.prediction": "the model's predictions",
     "known.inputs": "the columns that it is told",
     "known.attribute": "the attribute where it is told",
-    "known.samples": "columns of other examples",
     "`": "",
 }  # what attackers are granted, by the names that attacks have for it
 
@@ -42,7 +41,10 @@ class Headline:
 def headline(report: Report) -> Headline:
     """The verdict, and what the worst attack's figure means."""
     stamp, tone = STAMPS[report.verdict]
-    figure = _figure(report)
+    worst, leak = report.worst, worst_leak(report)
+    figure: Judged | None = None
+    if worst is not None:
+        figure = Judged(worst.value, worst.low, worst.high) if leak is None else judged(leak)
     return Headline(stamp, tone, _verdict(report, figure), _meaning(report, figure), figure)
 
 
@@ -106,13 +108,6 @@ def when(time: str) -> str:
         return time
     zone = " UTC" if moment.tzinfo is not None and not moment.utcoffset() else moment.strftime(" %z").rstrip()
     return f"{moment.day} {moment:%B %Y, %H:%M}{zone}"
-
-
-def _figure(report: Report) -> Judged | None:
-    worst, leak = report.worst, worst_leak(report)
-    if worst is None:
-        return None
-    return Judged(worst.value, worst.low, worst.high) if leak is None else judged(leak)
 
 
 def _verdict(report: Report, figure: Judged | None) -> str:

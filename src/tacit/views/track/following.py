@@ -14,14 +14,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tacit.errors import UsageError
 from tacit.views import reading
 from tacit.views.pacing import seconds
-from tacit.views.reading import DAMAGE, Place, Reader, RunReader, SweepReader, damage
+from tacit.views.reading import DAMAGE, Reader, RunReader, SweepReader, damage
 from tacit.views.series import Series
 from tacit.views.track.tracker import Point, State, Tracker
 
@@ -35,8 +35,7 @@ _OWN = (  # of party.toml; not where data, keys and peers are
 class Following(ABC):
     """Runs and sweeps under some folders; those that begin later are found as well, and none that is gone is awaited.
 
-    Args:
-        roots: parties' folders, runs, sweeps, or any folder above them. Where none is found it is a `UsageError`.
+    Where none is found it is a `UsageError`.
     """
 
     def __init__(self, roots: Sequence[Path | str]) -> None:
@@ -57,7 +56,15 @@ class Following(ABC):
     def update(self) -> int:
         """Bring what is new; how many figures that were."""
         self._look()
-        return self._bring([reader for reader in self.readers.values() if self._refreshed(reader)])
+        changed = []
+        for place, reader in self.readers.items():
+            try:
+                if reader.refresh():
+                    changed.append(reader)
+                self.problems.pop(place, None)
+            except DAMAGE as error:
+                self.problems[place] = damage(reader.place, error)
+        return self._bring(changed)
 
     @abstractmethod
     def _bring(self, changed: Sequence[Reader]) -> int:
@@ -66,15 +73,6 @@ class Following(ABC):
     def _look(self) -> None:
         places = reading.find(self._roots)
         self.readers = {place.id: self.readers.get(place.id) or reading.reader(place) for place in places}
-
-    def _refreshed(self, reader: Reader) -> bool:
-        try:
-            changed = reader.refresh()
-        except DAMAGE as error:
-            self.problems[reader.place.id] = damage(reader.place, error)
-            return False
-        self.problems.pop(reader.place.id, None)
-        return changed
 
 
 class Export(Following):
@@ -104,7 +102,14 @@ class Export(Following):
         return sum(self.brought.values()) - before
 
     def _bring_curves(self, place: str, name: str, curves: Iterable[_Curve], tracker: Tracker) -> None:
-        new = [point for curve in curves for point in _later(curve, tracker.reached(curve.name))]
+        new = []
+        for curve, x, y, times in curves:
+            reached = tracker.reached(curve)
+            first = bisect_right(x, reached)
+            for step, value, time in zip(x[first:], y[first:], times(x[first:]), strict=True):
+                if step > reached:  # of several at one step the first
+                    reached = int(step)
+                    new.append(Point(curve, reached, value, time))
         tracker.points(new)
         self.brought[place] = self.brought.get(place, 0) + len(new)
         self.names[place] = name
@@ -121,19 +126,15 @@ class Export(Following):
             if step > tracker.reached("gate/decision"):
                 words = f"{decision['decision']}, level {decision['level']}: {decision['reason']}"
                 tracker.text("gate/decision", step, words, time=seconds(decision["time"]))
-        _bring_norms(run, tracker)
-        self._bring_report(place, tracker)
-        if state_of(run) == "finished":
-            self._trackers.pop(place.id).close()
-        else:
-            tracker.flush()
-
-    def _bring_report(self, place: Place, tracker: Tracker) -> None:
         paths = [path for name in _REPORTS if (path := place.path / name).exists()]
         changed = max((path.stat().st_mtime for path in paths), default=-math.inf)
         if changed > self._filed.get(place.id, -math.inf):
             tracker.files(paths)
             self._filed[place.id] = changed
+        if state_of(run) == "finished":
+            self._trackers.pop(place.id).close()
+        else:
+            tracker.flush()
 
     def _bring_sweep(self, sweep: SweepReader) -> None:
         """Trainings of a sweep are over when they are found, so each is brought once."""
@@ -165,41 +166,23 @@ def state_of(reader: Reader) -> State:
 _Times = Callable[[Sequence[float]], Sequence[float | None]]  # when some steps were done, in seconds since 1970
 
 
-class _Curve(NamedTuple):
-    name: str  # with its group in front
-    x: Sequence[float]  # steps, rising
-    y: Sequence[float]  # figures
-    times: _Times
-
-
-def _later(curve: _Curve, reached: int) -> Iterator[Point]:
-    """The points after a step; of several at one step the first."""
-    first = bisect_right(curve.x, reached)
-    steps = curve.x[first:]
-    for step, value, time in zip(steps, curve.y[first:], curve.times(steps), strict=True):
-        if step > reached:
-            reached = int(step)
-            yield Point(curve.name, reached, value, time)
+_Curve = tuple[str, Sequence[float], Sequence[float], _Times]  # its name with its group in front, rising steps, figures
 
 
 def _of_series(each: Mapping[str, Series], times: _Times) -> Iterator[_Curve]:
     for name, series in each.items():
-        yield _Curve(name, series.x, series.y, times)
+        yield name, series.x, series.y, times
         if len(series.low) == len(series.x):
-            yield _Curve(f"{name}.low", series.x, series.low, times)
-            yield _Curve(f"{name}.high", series.x, series.high, times)
-
-
-def _of_pairs(name: str, pairs: Sequence[tuple[float, float]], times: _Times) -> _Curve:
-    return _Curve(name, [x for x, _ in pairs], [y for _, y in pairs], times)
+            yield f"{name}.low", series.x, series.low, times
+            yield f"{name}.high", series.x, series.high, times
 
 
 def run_curves(run: RunReader) -> Iterator[_Curve]:
     """Every curve of a run, whose reader is refreshed."""
     times = _times(run)
     yield from _of_series(run.series, times)
-    limits = [(run.decided_at(one), one["limit"]) for one in run.decisions if one["limit"] is not None]
-    yield _of_pairs("gate/limit", limits, times)
+    limited = [decision for decision in run.decisions if decision["limit"] is not None]
+    yield "gate/limit", [run.decided_at(one) for one in limited], [one["limit"] for one in limited], times
     yield from _pace(run)
     if run.report is None:
         return
@@ -209,7 +192,7 @@ def run_curves(run: RunReader) -> Iterator[_Curve]:
         layer += "" if leak["measure"] == run.measure else f" ({leak['measure']})"
         for ending, key in (("", "value"), (".low", "low"), (".high", "high")):
             name = f"report/{leak['attack']} on {leak['on']}{layer}{ending}"
-            yield _Curve(name, [step], [leak[key]], lambda steps: [made] * len(steps))
+            yield name, [step], [leak[key]], lambda steps: [made] * len(steps)
 
 
 def _pace(run: RunReader) -> Iterator[_Curve]:
@@ -219,15 +202,14 @@ def _pace(run: RunReader) -> Iterator[_Curve]:
         if not moved or turn > moved[-1][1]:
             moved.append((time, turn, journal))
     when: dict[float, float] = {turn: time for time, turn, _ in moved}
-    rates = [
-        (turn, (turn - before) / (time - since))
+    rates = {
+        turn: (turn - before) / (time - since)
         for (since, before, _), (time, turn, _) in pairwise(moved)
         if time > since
-    ]
-    yield _of_pairs(
-        "pace/journal_bytes", [(turn, float(size)) for _, turn, size in moved], lambda t: [when[x] for x in t]
-    )
-    yield _of_pairs("pace/turns_per_second", rates, lambda t: [when[x] for x in t])
+    }
+    sizes = {turn: float(size) for _, turn, size in moved}
+    for name, figures in (("journal_bytes", sizes), ("turns_per_second", rates)):
+        yield f"pace/{name}", list(figures), list(figures.values()), lambda turns: [when[turn] for turn in turns]
 
 
 def _times(run: RunReader) -> _Times:
@@ -244,20 +226,6 @@ def _times(run: RunReader) -> _Times:
 
 def _unknown(steps: Sequence[float]) -> list[float | None]:
     return [None] * len(steps)
-
-
-def _bring_norms(run: RunReader, tracker: Tracker) -> None:
-    """Norms by class as histograms of their logarithms: bins are of equal width there, and so they are shown."""
-    norms = run.norms.shown() or {"steps": []}
-    for which in ("sent", "clean"):
-        reached = tracker.reached(f"log10_norm/{which}/class_0")
-        for step, classes in zip(norms["steps"], norms.get(which, ()), strict=False):
-            if classes is None or step <= reached:
-                continue
-            low, high = math.log10(classes["low"]), math.log10(classes["high"])
-            for number, counts in enumerate(classes["counts"]):
-                edges = np.linspace(low, high, len(counts) + 1).tolist()
-                tracker.histogram(f"log10_norm/{which}/class_{number}", step, edges, counts)
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------

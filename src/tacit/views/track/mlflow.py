@@ -1,8 +1,6 @@
 """Runs for MLflow: a folder, or a server with an http(s) address; a database where the whole of MLflow is installed.
 
-`mlflow-skinny`, which is what `tacit[tracking]` installs, keeps runs in a folder or sends them to a server. A database
-such as `sqlite:///mlflow.db` needs `pip install mlflow`. MLflow tells its makers how it is used unless it is asked not
-to; before it is imported here it is asked not to, unless `MLFLOW_DISABLE_TELEMETRY` is set already.
+MLflow tells its makers how it is used unless it is asked not to: here it is, unless its user has said otherwise.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
-"""Everything that runs have found as four Parquet files, each one long table over all runs.
+"""Everything that runs have found as four Parquet files, each one long table over all runs; see `SCHEMAS`.
 
-::
-
-    figures.parquet     place, run, party, group, name, measure, step, time, value, low, high
-    decisions.parquet   place, run, party, time, epoch, step, decision, level, strength, limit, reason, broken
-    events.parquet      place, run, party, time, event, details
-    leaks.parquet       place, run, party, attack, on, layer, measure, value, low, high, quantile, baseline, seconds
-
-`place` is the same in all four and stays the same: it stands for a run's folder. `docs/ref-tracking.md` says what each
-column holds. Files are written whole, each in place of the one before, so that a reader never sees a part. A sweep's
-`results.parquet` is such a table already; it stays where it is.
+`place` is the same in all four and stays the same: it stands for a run's folder. Files are written whole, each in place
+of the one before, so that a reader never sees a part. A sweep's `results.parquet` is such a table already.
 """
 
 from __future__ import annotations
@@ -44,12 +36,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 class Tables(Following):
-    """The runs under some folders as Parquet files, written anew when a run has changed.
-
-    Attributes:
-        rows: of each file, as it was last written.
-        sweeps: folders of sweeps, whose tables stay where they are.
-    """
+    """The runs under some folders as Parquet files, written anew when a run has changed."""
 
     def __init__(
         self, roots: Sequence[Path | str], folder: str | Path, *, now: Callable[[], float] = clock.monotonic

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from tacit.disk import locked, storing
 from tacit.errors import UsageError
 from tacit.views.track.tracker import Point, State, Tracker, needed
@@ -26,20 +24,7 @@ _TEXT = "/text_summary"  # TensorBoard's own ending of the names of texts
 
 
 class TensorBoard(Tracker):
-    """One run in a folder that `tensorboard --logdir` shows.
-
-    >>> import tempfile
-    >>> from tacit.views.track import TensorBoard
-    >>> with TensorBoard(tempfile.mkdtemp(), run="mine") as log:
-    ...     for step, loss in enumerate([0.7, 0.5, 0.4]):
-    ...         log(step, {"loss": loss, "leak/norm": 0.52})
-    >>> log.reached("loss")
-    2
-
-    Args:
-        folder: of all runs; it is made where it is not there.
-        run: the name of this one, and of its folder; events that are there stay.
-    """
+    """One run, in a folder of its name in the one that `tensorboard --logdir` shows; events that are there stay."""
 
     def __init__(self, folder: str | Path, *, run: str) -> None:
         self._events = needed("tensorboard.compat.proto.event_pb2")
@@ -51,7 +36,12 @@ class TensorBoard(Tracker):
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock: int | None = locked(self.path / _LOCK, _BUSY)
-            self._reached = _read(_earlier(self.path))
+            self._reached: dict[str, int] = {}
+            # TensorBoard passes over an event that was cut short or damaged
+            loader = needed("tensorboard.backend.event_processing.event_file_loader").LegacyEventFileLoader
+            for path in sorted(self.path.glob(f"{_FILE}*")):
+                for event in loader(str(path)).Load():
+                    self._note(event)
         self._file: IO[bytes] | None = None  # begun with the first event, so that where nothing is new none is left
 
     def reached(self, name: str) -> int:
@@ -59,9 +49,10 @@ class TensorBoard(Tracker):
         return self._reached.get(name, -1)
 
     def facts(self, facts: Mapping[str, object]) -> None:
-        """A table under "facts", once."""
+        """A table under "facts", once; a bar or a new line in it would begin another cell."""
         if self.reached("facts") < 0 and facts:
-            rows = [f"| {_cell(name)} | {_cell(value)} |" for name, value in facts.items()]
+            cells = [[str(each).replace("|", "\\|").replace("\n", " ") for each in pair] for pair in facts.items()]
+            rows = [f"| {name} | {value} |" for name, value in cells]
             self.text("facts", 0, "\n".join(["| fact | value |", "|---|---|", *rows]))
 
     def points(self, points: Sequence[Point]) -> None:
@@ -77,15 +68,6 @@ class TensorBoard(Tracker):
     def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:
         """Keep words, which TensorBoard reads as Markdown."""
         self._add(step, time, self._summaries.text(name, text))
-
-    def histogram(
-        self, name: str, step: int, edges: Sequence[float], counts: Sequence[int], *, time: float | None = None
-    ) -> None:
-        """Keep counts between edges; the sums that TensorBoard wants beside them are those of the bins' middles."""
-        middles, many = (np.array(edges[:-1]) + edges[1:]) / 2, np.array(counts)
-        sums = float(middles @ many), float(middles**2 @ many)
-        ends = edges[0], edges[-1], sum(counts)
-        self._add(step, time, self._summaries.histogram_raw(name, *ends, *sums, edges[1:], counts))
 
     def flush(self) -> None:
         """Hand everything to the file, where TensorBoard sees it."""
@@ -108,46 +90,22 @@ class TensorBoard(Tracker):
         for summary in summaries:
             event.summary.MergeFrom(summary)
         self._write(event)
-        _note(event, self._reached)
+        self._note(event)
+
+    def _note(self, event: Any) -> None:
+        """Keep the step of an event as the last one of each name in it."""
+        for value in event.summary.value:
+            name = value.tag.removesuffix(_TEXT)
+            self._reached[name] = max(event.step, self.reached(name))
 
     def _write(self, event: Any) -> None:
         if self._lock is None:
             raise UsageError(f"the tracker of {self.path} is closed: open another one for the same run, and it goes on")
         with storing(self.path):
             if self._file is None:
-                self._file = _new(self.path)
+                # its name comes after all others: TensorBoard reads them in the order of their names
+                digits = [path.name.removeprefix(_FILE)[:10] for path in self.path.glob(f"{_FILE}*")]
+                stamp = max([int(clock.time()), *(int(earlier) + 1 for earlier in digits if earlier.isdigit())])
+                self._file = (self.path / f"{_FILE}{stamp:010d}.tacit").open("xb")
                 self._write(self._events.Event(wall_time=clock.time(), file_version="brain.Event:2"))
             self._records.RecordWriter(self._file).write(event.SerializeToString())
-
-
-def _earlier(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{_FILE}*"))
-
-
-def _new(folder: Path) -> IO[bytes]:
-    """A file whose name comes after all others: TensorBoard reads them in the order of their names."""
-    stamps = [int(digits) for path in _earlier(folder) if (digits := path.name.removeprefix(_FILE)[:10]).isdigit()]
-    stamp = max([int(clock.time()), *(earlier + 1 for earlier in stamps)])
-    return (folder / f"{_FILE}{stamp:010d}.tacit").open("xb")
-
-
-def _read(paths: Sequence[Path]) -> dict[str, int]:
-    """The last step of each name in some files; TensorBoard passes over an event that was cut short or damaged."""
-    loader = needed("tensorboard.backend.event_processing.event_file_loader").LegacyEventFileLoader
-    reached: dict[str, int] = {}
-    for path in paths:
-        for event in loader(str(path)).Load():
-            _note(event, reached)
-    return reached
-
-
-def _note(event: Any, reached: dict[str, int]) -> None:
-    """Keep the step of an event as the last one of each name in it."""
-    for value in event.summary.value:
-        name = value.tag.removesuffix(_TEXT)
-        reached[name] = max(event.step, reached.get(name, -1))
-
-
-def _cell(value: object) -> str:
-    """For a table in Markdown, in which a bar or a new line would begin another cell."""
-    return str(value).replace("|", "\\|").replace("\n", " ")

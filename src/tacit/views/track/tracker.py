@@ -42,12 +42,6 @@ class Tracker(ABC):
     def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:
         """Keep words, such as a decision and its reason."""
 
-    def histogram(
-        self, name: str, step: int, edges: Sequence[float], counts: Sequence[int], *, time: float | None = None
-    ) -> None:
-        """Keep counts between edges, of which there is one more than there are counts; not all programs know them."""
-        return
-
     def files(self, paths: Sequence[Path]) -> None:
         """Keep files beside the figures, in place of those of the same names, where the program keeps any."""
         return
@@ -61,13 +55,7 @@ class Tracker(ABC):
         """Nothing more will come from here."""
 
     def __call__(self, step: int, values: Mapping[str, float], *, time: float | None = None) -> None:
-        """Keep the figures of one step.
-
-        Args:
-            step: of the loop.
-            values: figures by name; a name with a "/" in it has a group in front, as "leak/norm".
-            time: in seconds since 1970; now if not given.
-        """
+        """Keep the figures of one step by their names; the time is in seconds since 1970, now if not given."""
         self.points([Point(name, step, float(value), time) for name, value in values.items()])
 
     def __enter__(self) -> Self:

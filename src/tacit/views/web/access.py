@@ -48,12 +48,9 @@ _ONWARDS = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tacit<
 
 
 class Access:
-    """The token of one server, and the names by which it may be called.
+    """The token of one server, and the names by which it may be called: its host's, and any loopback name.
 
-    Args:
-        host: that the server listens at; a browser may also call it by any loopback name.
-        port: of the server. Cookies know no ports, so the cookie's name says which one it is for.
-        token: whoever has it may look.
+    Cookies know no ports, so the cookie's name says which one it is for.
     """
 
     def __init__(self, *, host: str, port: int, token: str | None = None) -> None:

@@ -32,6 +32,7 @@ from tacit.views.web.answers import as_json, error, tagged
 from tacit.views.web.metrics import CONTENT_TYPE, exposition
 from tacit.views.web.shelf import Shelf
 
+R = TypeVar("R", RunReader, SweepReader, Reader)
 T = TypeVar("T")
 
 _POINTS = (10, 20_000)  # of a curve: the fewest and the most that can be asked for
@@ -57,9 +58,9 @@ def make_app(shelf: Shelf, access: Access) -> ASGIApp:
         Route("/api/runs", answers.all_places),
         Route("/api/runs/{id}", answers.run),
         Route("/api/runs/{id}/report", answers.report),
-        Route("/api/runs/{id}/figures.parquet", partial(answers.figures, kind="run")),
+        Route("/api/runs/{id}/figures.parquet", partial(answers.figures, kind=RunReader)),
         Route("/api/sweeps/{id}", answers.sweep),
-        Route("/api/sweeps/{id}/figures.parquet", partial(answers.figures, kind="sweep")),
+        Route("/api/sweeps/{id}/figures.parquet", partial(answers.figures, kind=SweepReader)),
         Route("/api/sweeps/{id}/{replica:int}", answers.replica),
         Route("/api/matrix", answers.matrix),
         Route("/api/marks", answers.marks),
@@ -92,26 +93,20 @@ class _Answers:
 
     async def run(self, request: Request) -> Response:
         points, first, last = _points(request), _number(request, "first"), _number(request, "last")
-
-        def detail(reader: Reader) -> bytes:
-            assert isinstance(reader, RunReader)
-            return as_json(reader.detail(points, first, last))
-
-        return tagged(request, await self._read(request, "run", detail))
+        body = await self._read(request, RunReader, lambda run: as_json(run.detail(points, first, last)))
+        return tagged(request, body)
 
     async def sweep(self, request: Request) -> Response:
-        return tagged(request, await self._read(request, "sweep", lambda reader: as_json(reader.detail())))
+        return tagged(request, await self._read(request, SweepReader, lambda sweep: as_json(sweep.detail())))
 
     async def replica(self, request: Request) -> Response:
-        points = _points(request)
+        points, number = _points(request), request.path_params["replica"]
 
-        def detail(reader: Reader) -> bytes | None:
-            assert isinstance(reader, SweepReader)
-            number = request.path_params["replica"]
-            known = any(point["replica"] == number for point in reader.points)
-            return as_json(reader.replica(number, points)) if known else None
+        def detail(sweep: SweepReader) -> bytes | None:
+            known = any(point["replica"] == number for point in sweep.points)
+            return as_json(sweep.replica(number, points)) if known else None
 
-        body = await self._read(request, "sweep", detail)
+        body = await self._read(request, SweepReader, detail)
         if body is None:
             raise HTTPException(404, "the sweep has no training of that number: its points are at /api/sweeps/ID")
         return tagged(request, body)
@@ -120,7 +115,7 @@ class _Answers:
         body = await anyio.to_thread.run_sync(_report, (await self._place(request, "run")).path)
         return tagged(request, body, media="text/html; charset=utf-8", Content_Security_Policy=_REPORT)
 
-    async def figures(self, request: Request, *, kind: str) -> Response:
+    async def figures(self, request: Request, *, kind: type[Reader]) -> Response:
         def whole(reader: Reader) -> bytes:
             file = io.BytesIO()
             frame(reader).write_parquet(file)
@@ -151,11 +146,12 @@ class _Answers:
             raise HTTPException(404, f"no {kind} has that id, or it is gone: all that were found are at /api/runs")
         return place
 
-    async def _read(self, request: Request, kind: str, work: Callable[[Reader], T]) -> T:
-        place = await self._place(request, kind)
+    async def _read(self, request: Request, kind: type[R], work: Callable[[R], T]) -> T:
+        place = await self._place(request, "run" if kind is RunReader else "sweep")
 
         def read() -> T:
             with self._shelf.reading(place) as reader:
+                assert isinstance(reader, kind)
                 return work(reader)
 
         return await anyio.to_thread.run_sync(read)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
 
 from tacit.views.web.shelf import Glance
 
@@ -13,86 +11,71 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """What the answer says it is."""
 
 _STATES = ("preparing", "catching up", "waiting", "training", "paused", "finished", "unknown")
-
-Labels = dict[str, str]
-Samples = Iterable[tuple[Labels, float | None]]
-
-
-@dataclass(frozen=True)
-class _Metric:
-    """A family of figures: its name, what it is, and how to get it from a run."""
-
-    name: str
-    kind: Literal["gauge", "counter"]
-    about: str
-    read: Callable[[Glance, float], Samples]
+_ABOUT = {
+    "turns_done": "Turns of the training that are done.",
+    "turns_planned": "Turns of the whole training.",
+    "turns_per_second": "Turns in a second lately, waiting included.",
+    "seconds_left": "Seconds until it is over, at its rate.",
+    "alive": "1 while the process that trains is there.",
+    "state": "1 for the state that a run is in, 0 for others.",
+    "waiting_seconds": "Seconds for which it has been waiting for its peer.",
+    "leak": "What each attack reached at the last look while training ran.",
+    "worst_leak": "The worst leak that is known, and where it was found.",
+    "limit": "The limit that the owner set.",
+    "level": "Times that the protection was made stronger.",
+    "utility": "What the model is worth, after the last epoch.",
+    "journal_bytes": "Bytes of the journal on the disk.",
+    "alarms_total": "Times that a peer was refused.",
+    "reconnects_total": "Times that the connection was made again.",
+    "problems": "Files of the run that can't be read.",
+}
+_FIELDS = {  # of a card, where the name is another
+    "turns_done": "turn", "turns_planned": "turns", "turns_per_second": "rate", "alarms_total": "alarms",
+    "reconnects_total": "reconnects",
+}  # fmt: skip
 
 
 def exposition(glances: Sequence[Glance], now: float) -> str:
     """All figures of all runs."""
     whole = [glance for glance in glances if glance.card["kind"] == "run" and "turn" in glance.card]
     lines = []
-    for metric in _METRICS:
-        lines += [f"# HELP {metric.name} {_text(metric.about)}", f"# TYPE {metric.name} {metric.kind}"]
+    for name, about in _ABOUT.items():
+        full, kind = f"tacit_run_{name}", "counter" if name.endswith("_total") else "gauge"
+        lines += [f"# HELP {full} {about}", f"# TYPE {full} {kind}"]
         for glance in whole:
-            own = {name: str(glance.card.get(name) or "") for name in ("run", "party", "id")}
-            for labels, value in metric.read(glance, now):
+            own = {label: str(glance.card.get(label) or "") for label in ("run", "party", "id")}
+            for labels, value in _samples(name, glance, now):
                 if value is not None:
-                    told = ",".join(f'{name}="{_text(word, quoted=True)}"' for name, word in (own | labels).items())
-                    lines.append(f"{metric.name}{{{told}}} {_number(value)}")
+                    told = ",".join(f'{label}="{_text(word)}"' for label, word in (own | labels).items())
+                    lines.append(f"{full}{{{told}}} {_number(value)}")
     lines += ["# HELP tacit_runs Runs that were found.", "# TYPE tacit_runs gauge", f"tacit_runs {len(whole)}"]
     return "\n".join(lines) + "\n"
 
 
-def _field(name: str) -> Callable[[Glance, float], Samples]:
-    return lambda glance, now: [({}, glance.card.get(name))]
+def _samples(name: str, glance: Glance, now: float) -> Iterator[tuple[dict[str, str], float | None]]:
+    """What there is of a figure in a run, with the labels that it has beside the run's own."""
+    card = glance.card
+    worst, utility, measure = card["worst"], card["utility"], str(card["measure"])
+    if name == "state":
+        state = str(card["state"])
+        yield from (({"state": other}, other == state) for other in dict.fromkeys((*_STATES, state)))
+    elif name == "waiting_seconds":
+        yield {}, 0.0 if glance.waiting is None else max(0.0, now - glance.waiting)
+    elif name == "leak":
+        yield from (({"attack": attack, "measure": measure}, value) for attack, value in glance.leaks)
+    elif name == "worst_leak":
+        if worst is not None:
+            yield {"attack": str(worst["attack"]), "on": str(worst["on"]), "measure": measure}, worst["value"]
+    elif name == "utility":
+        if utility is not None:
+            yield {"name": str(utility["name"])}, utility["value"]
+    else:
+        yield {}, len(card["problems"]) if name == "problems" else card.get(_FIELDS.get(name, name))
 
 
-def _worst(glance: Glance, now: float) -> Samples:
-    worst = glance.card["worst"]
-    if worst is not None:
-        labels = {"attack": str(worst["attack"]), "on": str(worst["on"]), "measure": str(glance.card["measure"])}
-        yield labels, worst["value"]
-
-
-def _utility(glance: Glance, now: float) -> Samples:
-    utility: dict[str, Any] | None = glance.card["utility"]
-    return [] if utility is None else [({"name": str(utility["name"])}, utility["value"])]
-
-
-def _states(glance: Glance, now: float) -> Samples:
-    state = str(glance.card["state"])
-    return [({"state": name}, float(name == state)) for name in dict.fromkeys((*_STATES, state))]
-
-
-_METRICS = (
-    _Metric("tacit_run_turns_done", "gauge", "Turns of the training that are done.", _field("turn")),
-    _Metric("tacit_run_turns_planned", "gauge", "Turns of the whole training.", _field("turns")),
-    _Metric("tacit_run_turns_per_second", "gauge", "Turns in a second lately, waiting included.", _field("rate")),
-    _Metric("tacit_run_seconds_left", "gauge", "Seconds until it is over, at its rate.", _field("seconds_left")),
-    _Metric("tacit_run_alive", "gauge", "1 while the process that trains is there.", _field("alive")),
-    _Metric("tacit_run_state", "gauge", "1 for the state that a run is in, 0 for others.", _states),
-    _Metric("tacit_run_waiting_seconds", "gauge", "Seconds for which it has been waiting for its peer.",
-            lambda glance, now: [({}, 0.0 if glance.waiting is None else max(0.0, now - glance.waiting))]),
-    _Metric("tacit_run_leak", "gauge", "What each attack reached at the last look while training ran.",
-            lambda glance, now: [({"attack": name, "measure": str(glance.card["measure"])}, value)
-                                 for name, value in glance.leaks]),
-    _Metric("tacit_run_worst_leak", "gauge", "The worst leak that is known, and where it was found.", _worst),
-    _Metric("tacit_run_limit", "gauge", "The limit that the owner set.", _field("limit")),
-    _Metric("tacit_run_level", "gauge", "Times that the protection was made stronger.", _field("level")),
-    _Metric("tacit_run_utility", "gauge", "What the model is worth, after the last epoch.", _utility),
-    _Metric("tacit_run_journal_bytes", "gauge", "Bytes of the journal on the disk.", _field("journal_bytes")),
-    _Metric("tacit_run_alarms_total", "counter", "Times that a peer was refused.", _field("alarms")),
-    _Metric("tacit_run_reconnects_total", "counter", "Times that the connection was made again.", _field("reconnects")),
-    _Metric("tacit_run_problems", "gauge", "Files of the run that can't be read.",
-            lambda glance, now: [({}, len(glance.card["problems"]))]),
-)  # fmt: skip
-
-
-def _text(text: str, *, quoted: bool = False) -> str:
-    """Text on one line; what UTF-8 can't write is a "?"."""
-    line = text.encode(errors="replace").decode().replace("\\", "\\\\").replace("\n", "\\n")
-    return line.replace('"', '\\"') if quoted else line
+def _text(text: str) -> str:
+    """Text on one line between quotes; what UTF-8 can't write is a "?"."""
+    return text.encode(errors="replace").decode().replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _number(value: float) -> str:

@@ -23,14 +23,9 @@ _GRACE = 2  # seconds for answers that are under way when the server stops
 
 
 class Dashboard:
-    """A server of the live page, which has its port from the start.
+    """A server of the live page, which has its port from the start: 0 is any, None the first free one from 7860 on.
 
-    Args:
-        roots: folders under which runs and sweeps are looked for.
-        host: to listen at.
-        port: to listen at; 0 for any, None for the first free one from 7860 on.
-        token: that is needed to look; a fresh one if not given.
-        every: seconds after which new places are looked for again.
+    Whoever looks needs its token. Runs and sweeps under the roots are looked for again after so many seconds.
     """
 
     def __init__(
