@@ -43,8 +43,8 @@ from tacit.ledger.keys import Keys, keys_of, load_keys
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
 from tacit.ledger.summary import auc_of
+from tacit.wire.exactly_once import Tally
 from tacit.wire.record import RecordedRun
-from tacit.wire.tally import Tally
 
 __all__ = ["LIVE", "Guard", "Look", "RunLedger", "Watch", "look_at_embeddings", "look_at_gradients", "looks"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, LinkError, RefusedError, TacitError, UsageError
 
 LARGEST = 64 * 1024  # bytes of a file; ours have below 1,000
 DAYS, MOST_DAYS = 825, 1100  # that a certificate is valid, if nobody says otherwise, and at most
@@ -70,12 +71,7 @@ def check_name(name: str) -> str:
 
 
 def create(name: str, *, days: int = DAYS, now: datetime | None = None) -> Identity:
-    """A new key and its self-signed certificate.
-
-    Args:
-        name: of the party, 1 to 63 of the characters a-z, 0-9 and -.
-        days: how long the certificate is valid, 1100 at most.
-        now: from when on; the present if not given.
+    """A new key and its self-signed certificate, valid for so many days from now on, or from this moment.
 
     >>> identity = create("airport")
     >>> identity
@@ -101,7 +97,7 @@ def create(name: str, *, days: int = DAYS, now: datetime | None = None) -> Ident
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_only_signatures(), critical=True)
+        .add_extension(x509.KeyUsage(True, *[False] * 8), critical=True)  # digital signatures, and nothing else
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
@@ -119,12 +115,9 @@ def fingerprint(cert_pem: bytes) -> str:
 
 
 def read(pem: bytes, *, now: datetime | None = None, dates: bool = True) -> Certificate:
-    """What a certificate says, if it is one that a party may trust: alone, of the form that `create` gives, and valid.
+    """What a certificate says, if it is one that a party may trust: alone, of the form that `create` gives.
 
-    Args:
-        pem: the content of the file that the peer sent.
-        now: the moment at which it must be valid; the present if not given.
-        dates: False leaves that out.
+    It must also be valid now, or at this moment, if its dates are to be looked at.
     """
     loaded = _load(pem)
     found = Certificate(_name(loaded), _fingerprint(loaded), loaded.not_valid_before_utc, loaded.not_valid_after_utc)
@@ -134,16 +127,6 @@ def read(pem: bytes, *, now: datetime | None = None, dates: bool = True) -> Cert
     if dates:
         found.check_dates(now)
     return found
-
-
-def show(context: ssl.SSLContext, identity: Identity) -> None:
-    """Let a probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
-    fd = os.memfd_create("identity", os.MFD_CLOEXEC)
-    try:
-        os.write(fd, identity.key_pem + identity.cert_pem)
-        context.load_cert_chain(f"/proc/self/fd/{fd}")
-    finally:
-        os.close(fd)
 
 
 def _foreign(loaded: x509.Certificate) -> str:
@@ -170,20 +153,6 @@ def _foreign(loaded: x509.Certificate) -> str:
     valid = loaded.not_valid_after_utc - loaded.not_valid_before_utc
     long = valid > timedelta(days=MOST_DAYS) + SKEW
     return f"is valid for {valid.days} days, and {MOST_DAYS} are the most" if long else ""
-
-
-def _only_signatures() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _load(pem: bytes) -> x509.Certificate:
@@ -215,3 +184,73 @@ def _name(loaded: x509.Certificate) -> str:
 def _fingerprint(loaded: x509.Certificate) -> str:
     digits = loaded.fingerprint(hashes.SHA256()).hex()
     return ":".join(digits[place : place + 4] for place in range(0, len(digits), 4))
+
+
+# --- why a connection could not be made: what gRPC and TLS say about it, in words that help --------------------------
+
+_PROBE_SECONDS = 3.0
+
+
+def explain(details: str, address: str, identity: Identity, pinned: Certificate) -> TacitError:
+    """The error for a connection that gRPC could not make, in whose own words the details are.
+
+    A `RefusedError` about the certificate where TLS says so, and otherwise a `LinkError`: trying again may help.
+    """
+    where = f"{pinned.name} at {address}"
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        wrong = "one that has expired" if "expired" in details else "another one"
+        return RefusedError(
+            "certificate",
+            f"{where} should show the certificate {pinned.fingerprint} and shows {wrong}: ask {pinned.name} which "
+            "is right, on the phone; if it made a new one, tacit trust it",
+        )
+    if "Hostname Verification" in details:
+        return RefusedError("certificate", f"{where}: the certificate there does not name {pinned.name}")
+    if "Connection refused" in details:
+        return LinkError(f"nothing listens for {where}: see whether {pinned.name} runs and the address is right")
+    if "WRONG_VERSION_NUMBER" in details:
+        return LinkError(f"what listens for {where} does not speak TLS: see whether the address is right")
+    if "hostname lookup" in details or "DNS" in details:
+        return LinkError(f"the name in the address of {where} is not known here: see whether it is right")
+    if all(_hangs_up(address, identity, pinned) for _ in range(2)):  # twice: once may be a peer that just stopped
+        ours = fingerprint(identity.cert_pem)
+        return RefusedError(
+            "certificate",
+            f"{where} does not take our certificate {ours} of {identity.name}: it trusts another one, or none, or its "
+            f"clock says that ours is not valid; let {pinned.name} trust the present one with tacit trust",
+        )
+    return LinkError(f"the connection to {where} could not be made: {details}")
+
+
+def show(context: ssl.SSLContext, identity: Identity) -> None:
+    """Let a probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
+    fd = os.memfd_create("identity", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, identity.key_pem + identity.cert_pem)
+        context.load_cert_chain(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
+def _hangs_up(address: str, identity: Identity, pinned: Certificate) -> bool:
+    """Whether the pinned peer itself ends the connection when it sees our certificate.
+
+    gRPC tells neither side more than that a socket was closed. In TLS 1.3 our side of the handshake is done before the
+    peer judges our certificate: one that takes it sends its first bytes, one that does not closes the connection.
+    """
+    host, _, port = address.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
+    context.set_alpn_protocols(["h2"])
+    try:
+        show(context, identity)
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as plain,
+            context.wrap_socket(plain) as secured,
+        ):
+            shown = secured.getpeercert(binary_form=True) or b""
+            its_own = fingerprint(ssl.DER_cert_to_PEM_cert(shown).encode()) == pinned.fingerprint
+            return its_own and not secured.recv(1)
+    except (OSError, ValueError):  # of the network, of TLS, of an address or a certificate that is none
+        return False

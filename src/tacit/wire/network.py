@@ -1,28 +1,27 @@
-"""Links between machines: gRPC with mutual TLS, where each side takes exactly the certificates that it has pinned.
+"""Links: messages as frames through bounded queues, between two threads or, over gRPC, between two machines.
 
-One bidirectional stream is one link. The frames are the codec's; gRPC carries them as bytes, without protobuf.
+There it is mutual TLS, where each side takes exactly the certificates that it has pinned. One bidirectional stream is
+one link. The frames are the codec's; gRPC carries them as bytes, without protobuf.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-import socket
-import ssl
 import sys
 import threading
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
-from tacit.contracts import Link
-from tacit.errors import DataError, LinkError, RefusedError, TacitError, UsageError
+from tacit.contracts import Link, Message
+from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
-from tacit.wire.certificates import Certificate, Identity
-from tacit.wire.codec import FRAME, Limit
-from tacit.wire.memory import FrameLink, Pipe
+from tacit.wire.certificates import Identity
+from tacit.wire.codec import FRAME, Assembler, Limit, frames
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log of failed handshakes; ours says who and why. Read at import
 import grpc
@@ -31,6 +30,10 @@ CONNECTIONS = 4096  # at a time, whoever they are of; half of all files that may
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 ROOM = 4  # frames that wait in each direction of a link: 16 MiB at most, and enough that nobody waits for a thread
 FLUSH_SECONDS = 5.0  # how long close() waits for the peer to take what was sent
+SEND_SECONDS = 30.0  # how long a peer may take nothing of what is sent before it counts as gone
+# How long a sender waits for its frames to be taken. Where it goes on computing at once, it keeps the interpreter from
+# the thread that sends, and the message leaves milliseconds later.
+HANDOVER_SECONDS = 0.01
 PING_SECONDS, PONG_SECONDS = 10, 5  # a peer that is silently gone is noticed after 15 s, also while nothing is sent
 
 _SERVICE, _METHOD = "tacit.Link", "Frames"
@@ -54,9 +57,119 @@ _SERVER_OPTIONS = [
     ("grpc.server_handshake_timeout_ms", 10_000),  # who does not finish TLS does not stay
     ("grpc.max_connection_idle_ms", 10_000),  # nor does who opens no stream after it
 ]
-_CLIENT_OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),  # a new connection is new: no back-off of an earlier one
-]
+_CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]  # a new connection is new: no back-off of an earlier one
+
+T = TypeVar("T")
+
+
+class Pipe(Generic[T]):
+    """Items in order between threads, at most `room` of them at a time.
+
+    Whoever puts one more waits for a free place. Once it has ended nothing more goes in; what is in it can still be
+    taken out, and after that taking is a `LinkError` that says why it ended.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._items: deque[T] = deque()
+        self._reason: str | None = None
+        lock = threading.Lock()
+        self._filled = threading.Condition(lock)
+        self._freed = threading.Condition(lock)
+
+    def put(self, item: T, timeout: float | None = None) -> None:
+        """Wait for a free place and put an item into it; a `LinkError` where none gets free in so many seconds."""
+        with self._freed:
+            free = self._freed.wait_for(lambda: self._reason is not None or len(self._items) < self._room, timeout)
+            if self._reason is not None:
+                raise LinkError(self._reason)
+            if not free:
+                raise LinkError(f"nothing was taken for {timeout:g} s")
+            self._items.append(item)
+            self._filled.notify()
+
+    def get(self, timeout: float | None = None) -> T | None:
+        """The next item, or None where none came in so many seconds."""
+        with self._filled:
+            if not self._filled.wait_for(lambda: self._items or self._reason is not None, timeout):
+                return None
+            if not self._items:
+                raise LinkError(self._reason)
+            self._freed.notify_all()
+            return self._items.popleft()
+
+    def taken(self, timeout: float) -> None:
+        """Wait a moment until everything was taken out."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._reason is not None or not self._items, timeout)
+
+    def widen(self, room: int) -> None:
+        """Let so many items wait, if that is more than now."""
+        with self._freed:
+            self._room = max(room, self._room)
+            self._freed.notify_all()
+
+    def end(self, reason: str) -> None:
+        """Let nothing more in. The first reason given stays."""
+        with self._filled:
+            if self._reason is None:
+                self._reason = reason
+            self._filled.notify_all()
+            self._freed.notify_all()
+
+    def cut(self, reason: str) -> None:
+        """End it at once: what nobody took yet is gone."""
+        with self._filled:
+            self._items.clear()
+        self.end(reason)
+
+
+class FrameLink:
+    """Messages over two pipes of frames, to a peer of this name. Any thread may send; one at a time receives."""
+
+    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[bytes], incoming: Pipe[bytes]) -> None:
+        self.peer, self.outgoing, self.incoming = peer, outgoing, incoming
+        self._assembler = Assembler(limits)
+        self._one_message = threading.Lock()
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """What may come; frames are judged as `recv` takes them, so new limits hold from the next call on."""
+        return self._assembler.limits
+
+    @limits.setter
+    def limits(self, limits: Mapping[str, Limit]) -> None:
+        self._assembler.limits = limits
+
+    def send(self, message: Message) -> None:
+        """Hand a message over; wait while the queue is full, but not for ever: a peer that takes nothing is gone.
+
+        The tensor is copied and may be changed afterwards.
+        """
+        with self._one_message:
+            for frame in frames(message):
+                self.outgoing.put(frame, SEND_SECONDS)
+            self.outgoing.taken(HANDOVER_SECONDS)
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            frame = self.incoming.get(left)
+            if frame is None:
+                return None
+            message = self._assembler.feed(frame)
+            if message is not None:
+                return message
+
+    def close(self) -> None:
+        """End both directions; what was sent can still be received at the other end."""
+        self.outgoing.end(f"the link to {self.peer} is closed")
+        self.incoming.cut(f"the link to {self.peer} is closed")
+
+
+# --- over gRPC --------------------------------------------------------------------------------------------------------
 
 
 class NetworkLink(FrameLink):
@@ -65,46 +178,27 @@ class NetworkLink(FrameLink):
     def __init__(self, peer: str, limits: Mapping[str, Limit]) -> None:
         super().__init__(peer, limits, Pipe(ROOM), Pipe(ROOM))
         self.over = threading.Event()
+        self.abandon: Callable[[], object] = lambda: None  # gives the stream up where it does not end by itself
+        self.release: Callable[[], None] = lambda: None  # frees what is left after its end
         self._closed = False
-        self._abandon: Callable[[], object] = lambda: None
-        self._release: Callable[[], None] = lambda: None
-
-    def stop_with(self, abandon: Callable[[], object], release: Callable[[], None] = lambda: None) -> None:
-        """Say how the stream is given up where it does not end by itself, and what to free after its end."""
-        self._abandon = abandon
-        self._release = release
 
     def frames_out(self) -> Iterator[bytes]:
         """What gRPC sends: the frames until the link ends."""
-        while True:
-            try:
-                frame = self.outgoing.get()
-            except LinkError:
-                return
-            assert frame is not None  # it waits without a timeout
-            yield frame
+        with suppress(LinkError):
+            while (frame := self.outgoing.get()) is not None:  # it waits without a timeout
+                yield frame
 
     def read(self, frames: Iterator[bytes], reason: str) -> None:
-        """Take what gRPC receives until the stream is over; after `close` that is read and thrown away.
-
-        Args:
-            frames: gRPC's iterator.
-            reason: what it means when that ends without an error.
-        """
+        """Take what gRPC receives until the stream is over, for this reason where it ends without an error."""
         try:
             for frame in frames:
-                if not self._closed:
-                    self._take(frame)
+                if not self._closed:  # then it is read and thrown away
+                    with suppress(LinkError):  # closed while it waited for room
+                        self.incoming.put(frame)
         except grpc.RpcError as error:
             details = error.details() if isinstance(error, grpc.Call) else "the peer is gone"
             reason = f"the link to {self.peer} broke: {details}"
         self.finish(reason)
-
-    def _take(self, frame: bytes) -> None:
-        try:
-            self.incoming.put(frame)
-        except LinkError:
-            return  # closed while it waited for room
 
     def finish(self, reason: str) -> None:
         """Nothing goes over this stream any more."""
@@ -115,12 +209,11 @@ class NetworkLink(FrameLink):
     def close(self) -> None:
         """End the link, after what was sent has gone out and the peer has taken it, or after some seconds."""
         self._closed = True
-        self.outgoing.end(f"the link to {self.peer} is closed")
-        self.incoming.cut(f"the link to {self.peer} is closed")
+        super().close()
         if not self.over.wait(FLUSH_SECONDS):
-            self._abandon()
+            self.abandon()
             self.over.wait(FLUSH_SECONDS)
-        self._release()
+        self.release()
 
 
 # --- the side that listens -------------------------------------------------------------------------------------------
@@ -134,9 +227,7 @@ class Server:
     """
 
     def __init__(self, address: str, identity: Identity, names: Mapping[str, str], roots: bytes, limits: Any) -> None:
-        self._identity = identity
-        self._names = names
-        self._limits = limits
+        self._identity, self._names, self._limits = identity, names, limits
         self._lock = threading.Lock()
         self._links: list[NetworkLink] = []
         self._waiting: Pipe[NetworkLink] = Pipe(STREAMS * len(names))
@@ -158,13 +249,8 @@ class Server:
                 f"{identity.name} can't listen on {address}, it is in use or not of this machine: end what listens "
                 "there (`tacit doctor` says more), or take another address, also at the peers"
             ) from None
-        self._address = f"{address.rpartition(':')[0]}:{port}"
+        self.address = f"{address.rpartition(':')[0]}:{port}"  # as really bound
         self._server.start()
-
-    @property
-    def address(self) -> str:
-        """Host and port, as really bound."""
-        return self._address
 
     def accept(self, timeout: float | None = None) -> Link | None:
         """The next link that a peer made and that still lives, or None where none came in so many seconds."""
@@ -186,13 +272,16 @@ class Server:
 
     def _handle(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         link = self._admit(context)
-        link.stop_with(context.cancel)
+        link.abandon = context.cancel
         if not context.add_callback(lambda: self._leave(link)):
             self._leave(link)
         context.send_initial_metadata((_WELCOME,))
         arguments = (requests, _gone(link.peer))
         threading.Thread(target=link.read, args=arguments, name=f"tacit-from-{link.peer}", daemon=True).start()
-        self._offer(link)
+        try:
+            self._waiting.put(link)
+        except LinkError as error:
+            link.finish(str(error))
         yield from link.frames_out()
 
     def _admit(self, context: grpc.ServicerContext) -> NetworkLink:
@@ -203,18 +292,12 @@ class Server:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the certificate is not a pinned one")
         link = NetworkLink(name, self._limits)
         with self._lock:
-            admitted = Counter(each.peer for each in self._links)[name] < STREAMS
+            admitted = sum(each.peer == name for each in self._links) < STREAMS
             if admitted:
                 self._links.append(link)
         if not admitted:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{name} has {STREAMS} links already: close one")
         return link
-
-    def _offer(self, link: NetworkLink) -> None:
-        try:
-            self._waiting.put(link)
-        except LinkError as error:
-            link.finish(str(error))
 
     def _leave(self, link: NetworkLink) -> None:
         link.finish(_gone(link.peer))
@@ -238,13 +321,9 @@ def _gone(peer: str) -> str:
 
 
 def listen(address: str, identity: Identity, trusted: Mapping[str, bytes], limits: Mapping[str, Limit]) -> Server:
-    """Listen for the pinned peers.
+    """Listen for the peers whose certificates are trusted, by their names; port 0 takes a free one.
 
-    Args:
-        address: host and port; port 0 takes a free one.
-        identity: who we are.
-        trusted: the certificate of each peer, by its name.
-        limits: what may come over a new link; `link.limits` replaces them.
+    The limits are what may come over a new link; `link.limits` replaces them.
     """
     _check_dates("our certificate", identity.cert_pem)
     names: dict[str, str] = {}
@@ -274,14 +353,6 @@ def connect(
     """Connect to a peer that listens, once; a `LinkError` where trying again may help.
 
     A `RefusedError` about the certificate says that it will not: one side's is not the one that the other has pinned.
-
-    Args:
-        address: host and port of the peer.
-        identity: who we are.
-        trusted_name: the peer's name.
-        trusted_pem: the peer's certificate, as pinned.
-        limits: what may come over the link; `link.limits` replaces them.
-        timeout: how many seconds it may take.
     """
     pinned = certificates.read(trusted_pem, dates=False)
     if pinned.name != trusted_name:
@@ -301,7 +372,7 @@ def connect(
         reader.join(FLUSH_SECONDS)
         channel.close()
 
-    link.stop_with(call.cancel, release)
+    link.abandon, link.release = call.cancel, release
     if not opened.wait(timeout):
         call.cancel()
         link.close()
@@ -311,7 +382,7 @@ def connect(
     code, details = call.code(), str(call.details())  # both wait for the end of the attempt
     link.close()
     if code is grpc.StatusCode.UNAVAILABLE:
-        raise _explain(details, address, identity, pinned)
+        raise certificates.explain(details, address, identity, pinned)
     raise LinkError(f"{trusted_name} at {address} takes no link from us: {details}")
 
 
@@ -326,69 +397,3 @@ def _check_dates(what: str, pem: bytes) -> None:
         certificates.read(pem)
     except DataError as error:
         raise RefusedError("certificate", f"{what} can't be used: {error}") from None
-
-
-# --- why a connection could not be made: what gRPC and TLS say about it, in words that help --------------------------
-
-_PROBE_SECONDS = 3.0
-
-
-def _explain(details: str, address: str, identity: Identity, pinned: Certificate) -> TacitError:
-    """The error for a connection that gRPC could not make.
-
-    A `RefusedError` about the certificate where TLS says so, and otherwise a `LinkError`: trying again may help.
-
-    Args:
-        details: gRPC's own words.
-        address: where to.
-        identity: who we are.
-        pinned: who should have been there.
-    """
-    where = f"{pinned.name} at {address}"
-    if "CERTIFICATE_VERIFY_FAILED" in details:
-        wrong = "one that has expired" if "expired" in details else "another one"
-        return RefusedError(
-            "certificate",
-            f"{where} should show the certificate {pinned.fingerprint} and shows {wrong}: ask {pinned.name} which "
-            "is right, on the phone; if it made a new one, tacit trust it",
-        )
-    if "Hostname Verification" in details:
-        return RefusedError("certificate", f"{where}: the certificate there does not name {pinned.name}")
-    if "Connection refused" in details:
-        return LinkError(f"nothing listens for {where}: see whether {pinned.name} runs and the address is right")
-    if "WRONG_VERSION_NUMBER" in details:
-        return LinkError(f"what listens for {where} does not speak TLS: see whether the address is right")
-    if "hostname lookup" in details or "DNS" in details:
-        return LinkError(f"the name in the address of {where} is not known here: see whether it is right")
-    if all(_hangs_up(address, identity, pinned) for _ in range(2)):  # twice: once may be a peer that just stopped
-        ours = certificates.fingerprint(identity.cert_pem)
-        return RefusedError(
-            "certificate",
-            f"{where} does not take our certificate {ours} of {identity.name}: it trusts another one, or none, or its "
-            f"clock says that ours is not valid; let {pinned.name} trust the present one with tacit trust",
-        )
-    return LinkError(f"the connection to {where} could not be made: {details}")
-
-
-def _hangs_up(address: str, identity: Identity, pinned: Certificate) -> bool:
-    """Whether the pinned peer itself ends the connection when it sees our certificate.
-
-    gRPC tells neither side more than that a socket was closed. In TLS 1.3 our side of the handshake is done before the
-    peer judges our certificate: one that takes it sends its first bytes, one that does not closes the connection.
-    """
-    host, _, port = address.rpartition(":")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
-    context.set_alpn_protocols(["h2"])
-    try:
-        certificates.show(context, identity)
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as plain,
-            context.wrap_socket(plain) as secured,
-        ):
-            shown = secured.getpeercert(binary_form=True) or b""
-            its_own = certificates.fingerprint(ssl.DER_cert_to_PEM_cert(shown).encode()) == pinned.fingerprint
-            return its_own and not secured.recv(1)
-    except (OSError, ValueError):  # of the network, of TLS, of an address or a certificate that is none
-        return False
