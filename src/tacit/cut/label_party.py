@@ -240,11 +240,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"binary": binary, "soft
 
 
 def check_labels(labels: Tensor, loss: str) -> int:
-    """Refuse labels that the loss or the protections have no use for, before training starts.
-
-    Returns:
-        The number of classes: one more than the largest label, at least 2.
-    """
+    """The number of classes, one more than the largest label; labels that the loss has no use for are refused."""
     if loss not in LOSSES:
         raise UsageError(f"there is no loss {loss!r}; there are: {', '.join(LOSSES)}")
     if not isinstance(labels, Tensor):
@@ -260,7 +256,7 @@ def check_labels(labels: Tensor, loss: str) -> int:
         _refuse(labels, labels > 1, "0 or 1: use the loss 'softmax'")
     if labels.is_floating_point():
         _refuse(labels, labels > 1, "0 or 1: pass labels of several classes as integers")
-    return max(2, int(labels.max()) + 1)
+    return max(2, int(labels.max()) + 1)  # protections know two classes at least
 
 
 def check_targets(targets: Tensor, labels: Tensor) -> Tensor:

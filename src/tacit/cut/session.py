@@ -99,15 +99,10 @@ class _Session(ABC, Generic[_P, _C]):
     now: Task  # the task whose answer is due, once `run` has begun
 
     def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable, depth: int) -> None:
-        self.model = model
-        self.party = party
-        self.plan = plan
-        self.durable = durable
-        self.depth = depth
+        self.model, self.party, self.plan, self.durable, self.depth = model, party, plan, durable, depth
         self.channels: Sequence[_C] = ()
         self.history: list[dict[str, float]] = []
-        self.turn = 0
-        self.resumed = 0
+        self.turn = self.resumed = 0
         checkpoint = durable.open(self._fresh)
         self._said: Mapping[str, Mapping[int, bytes]] = checkpoint.state["transcripts"]
         self._restore(checkpoint)
@@ -330,10 +325,11 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
 
     def _versions(self) -> list[bytes]:
         """The weights are a matter of where they began and of all that was said since."""
-        said = [channel.exchange.transcript(self.turn) for channel in self.channels]
-        if any(one is None for one in said):
+        all_said = [channel.exchange.transcript(self.turn) for channel in self.channels]
+        known = [said for said in all_said if said is not None]
+        if len(known) < len(all_said):
             raise StorageError(f"turn {self.turn}: what was said before it is not remembered; no noise is drawn")
-        return [one for one in said if one is not None]
+        return known
 
     def _do(self, task: Task) -> Mapping[str, Any]:
         if task.what == "train":

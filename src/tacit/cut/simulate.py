@@ -16,6 +16,7 @@ from tacit.cut.label_party import LabelParty
 from tacit.cut.tensors import evaluating, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 from tacit.wire.codec import wrong_numbers
+from tacit.wire.exactly_once import expect
 from tacit.wire.record import Recorder
 
 _OTHER = 0x9E3779B97F4A7C15  # keeps the feature party's noise apart from the label party's under one seed
@@ -36,13 +37,8 @@ class MemoryChannel:
         """Take the next message; it must be of this kind and step. There is nobody to wait for in one process."""
         if not self.incoming:
             raise ProtocolError(f"step {step}: no {kind} was sent yet; in one process the sender must act first")
-        message = self.incoming[0]
-        if (message.kind, message.step) != (kind, step):
-            raise ProtocolError(
-                f"expected the {kind} of step {step}, got the {message.kind} of step {message.step}: "
-                "the two parties are not at the same step"
-            )
-        self.incoming.popleft()
+        expect(self.incoming[0], kind, step)
+        message = self.incoming.popleft()
         if message.payload.device.type == "cpu" and wrong_numbers(message.payload):  # elsewhere looking would wait
             raise TensorError(
                 f"step {step}: the {kind} is not finite; no label was touched, and the model was not changed: look at "

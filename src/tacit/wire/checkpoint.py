@@ -35,7 +35,7 @@ class Checkpoint:
     turn: int | None = None  # the turn that it belongs to, where `Checkpoints` wrote it
 
 
-def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None) -> None:
+def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None, turn: int | None = None) -> None:
     """Write a checkpoint. It takes the place of an older one of that name only when it is whole and on the disk.
 
     The file is a valid safetensors file: tensors as such, bit for bit; everything else in its metadata, with a SHA-256
@@ -44,25 +44,6 @@ def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None) ->
     The state is a tree of dict (keys str or int), list, tuple, None, bool, int, float, str, bytes, dense tensors and
     frozen dataclasses; meta are a few plain values about it.
     """
-    _save(Path(path), state, meta, None)
-
-
-def load(path: str | Path, *, map_location: str | torch.device = "cpu") -> Checkpoint:
-    """Read a checkpoint, checked to the last byte, or raise a `StorageError`; never a part of it."""
-    path = Path(path)
-    with storing(path, "read"):
-        header = _checked(path)
-        tensors = safetensors.torch.load_file(path)
-    skeleton = json.loads(header["skeleton"])
-    # Copies lie in torch's own memory, aligned as torch aligns it: the same numbers then give the same results.
-    placed = [tensors[str(number)].clone().to(map_location) for number in range(len(tensors))]
-    try:
-        return Checkpoint(rebuild(skeleton["state"], placed), rebuild(skeleton["meta"], ()), skeleton["turn"])
-    except StorageError as error:
-        raise StorageError(f"{path}: {error}") from error
-
-
-def _save(path: Path, state: Any, meta: Mapping[str, Any] | None, turn: int | None) -> None:
     skeleton, tensors = flatten(state)
     about, none = flatten(meta or {}, "meta")
     if none:
@@ -81,8 +62,24 @@ def _save(path: Path, state: Any, meta: Mapping[str, Any] | None, turn: int | No
         raise UsageError(f"a tensor of {error} can't be kept in a checkpoint: convert it") from None
     place = _digest_place(raw)
     parts: list[Buffer] = [memoryview(raw)[:place], _digest(raw, place), memoryview(raw)[place + 64 :]]
-    make_folder(path.parent)
-    replaced(path, lambda file: write_at(file.fileno(), path, parts, 0))
+    target = Path(path)
+    make_folder(target.parent)
+    replaced(target, lambda file: write_at(file.fileno(), target, parts, 0))
+
+
+def load(path: str | Path, *, map_location: str | torch.device = "cpu") -> Checkpoint:
+    """Read a checkpoint, checked to the last byte, or raise a `StorageError`; never a part of it."""
+    path = Path(path)
+    with storing(path, "read"):
+        header = _checked(path)
+        tensors = safetensors.torch.load_file(path)
+    skeleton = json.loads(header["skeleton"])
+    # Copies lie in torch's own memory, aligned as torch aligns it: the same numbers then give the same results.
+    placed = [tensors[str(number)].clone().to(map_location) for number in range(len(tensors))]
+    try:
+        return Checkpoint(rebuild(skeleton["state"], placed), rebuild(skeleton["meta"], ()), skeleton["turn"])
+    except StorageError as error:
+        raise StorageError(f"{path}: {error}") from error
 
 
 def _checked(path: Path) -> dict[str, str]:
@@ -137,7 +134,7 @@ class Checkpoints:
         """Write the checkpoint of a turn, then delete those before it that are too many."""
         for left_over in self.folder.glob("*.part"):
             remove(left_over)
-        _save(self._path(turn), state, meta, turn)
+        save(self._path(turn), state, meta, turn)
         for older in [each for each in self.turns() if each <= turn][: -self.keep]:
             remove(self._path(older))
 

@@ -96,7 +96,7 @@ class AskingChannel(_Channel):
         """The answer to the first open request, from the journal or from the peer."""
         stored = self.exchange.answer(self.turn)
         answer = stored or self._heard()
-        _expect(answer, kind, step, None if stored else self._judge)
+        expect(answer, kind, step, None if stored else self._judge)
         if stored is None:
             self._trace("answer received")
             self.exchange.write_answer(self.turn, answer, soon=True)  # durable before the next request goes out
@@ -141,7 +141,7 @@ class AnsweringChannel(_Channel):
         """The request of this turn, from the journal or from the peer; older ones are answered on the way."""
         stored = self.exchange.request(self.turn)
         if stored is not None:
-            _expect(stored, kind, step)
+            expect(stored, kind, step)
             self._over = None  # it was another process's
             return stored
         while True:
@@ -224,13 +224,13 @@ class AnsweringChannel(_Channel):
                 self._answer(answer, self._link)
             return False
         try:
-            _expect(message, kind, step, self._judge)
+            expect(message, kind, step, self._judge)
         except ProtocolError as error:
             raise RefusedError("request", str(error)) from None
         return True
 
 
-def _expect(message: Message, kind: str, step: int, judge: Judge | None = None) -> None:
+def expect(message: Message, kind: str, step: int, judge: Judge | None = None) -> None:
     """A `ProtocolError` where a message is not of this kind and step, or something is wrong with it."""
     if (message.kind, message.step) != (kind, step):
         due = f"expected the {kind} of step {step}" if kind else "the run is over"

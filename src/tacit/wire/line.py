@@ -61,11 +61,13 @@ def plain(words: object, most: int) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(words)[:most])
 
 
-def last_words(link: Link, error: RefusedError) -> None:
-    """Say why, as far as the link still carries it, and end it."""
+def last_words(link: Link, error: RefusedError, heard: Callable[[], bool] = lambda: True) -> None:
+    """Say why, as far as the link still carries it, and end it when that was heard: whoever has heard it hangs up."""
     try:
         link.send(refusal(error))
-    except LinkError:
+        while not heard():
+            link.recv(TICK)
+    except (LinkError, ProtocolError):
         pass
     finally:
         link.close()
@@ -253,16 +255,9 @@ class Desk:
                 told.add(link.peer)
 
     def _refuse(self, link: Link, error: RefusedError) -> None:
-        """Last words to one who is trusted: whoever has heard them hangs up, and only then may this process end."""
+        """Last words to one who is trusted; only when they were heard may this process end."""
         end = self._now() + _HEARD
-        try:
-            link.send(refusal(error))
-            while self._now() < end:
-                link.recv(TICK)
-        except (LinkError, ProtocolError):
-            pass
-        finally:
-            link.close()
+        last_words(link, error, lambda: self._now() >= end)
 
     def drop(self, peer: str) -> None:
         """End the link to one party; it may come again."""

@@ -192,7 +192,7 @@ class NetworkLink(FrameLink):
         """Take what gRPC receives until the stream is over, for this reason where it ends without an error."""
         try:
             for frame in frames:
-                if not self._closed:  # then it is read and thrown away
+                if not self._closed:  # what comes after `close` is read and thrown away
                     with suppress(LinkError):  # closed while it waited for room
                         self.incoming.put(frame)
         except grpc.RpcError as error:
