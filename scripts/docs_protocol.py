@@ -14,6 +14,7 @@ from tacit.cut.handshake import Hello
 from tacit.ledger import log as ledger
 from tacit.wire import checkpoint, codec, network, segment
 from tacit.wire.codec import short_name
+from tacit.wire.network_link import BEAT_SECONDS, SILENCE_SECONDS
 
 _KINDS = {
     "hello": ("both", "control", "0", "the first word of a connection"),
@@ -123,7 +124,7 @@ def _versions() -> list[tuple[str, str]]:
         ("magic and version of a journal's segment", f"`{_spelled(segment.MAGIC)}`, {segment.VERSION}"),
         ("format of a checkpoint", f'`"{checkpoint._FORMAT}"`'),
         ("magic of the ledger's file", f"`{_spelled(ledger.MAGIC)}`"),
-        ("gRPC method", f"`/{network._SERVICE}/{network._METHOD}`, a stream of bytes each way"),
+        ("listener's first frame", f"`{network.WELCOME.decode()}`"),
     ]
 
 
@@ -138,10 +139,13 @@ def _bounds() -> list[tuple[str, str]]:
         ("chunks of points without their products", str(psi.WINDOW)),
         ("bytes that are kept of a product", str(psi.SHORT)),
         ("longest id", f"{LONGEST:,} bytes"),
-        ("connections at a time, of anybody", f"{network.CONNECTIONS:,}, or half of the files that may be open"),
-        ("time to show a certificate, and then to open a stream", "10 s each"),
+        (
+            "connections at a time, of anybody",
+            f"{network.CONNECTIONS:,}, or half of the files that may be open",
+        ),
+        ("time to show a certificate", f"{network.HANDSHAKE_SECONDS:g} s"),
         ("links of one peer at a time", str(network.STREAMS)),
-        ("ping, and how long its answer may take", f"{network.PING_SECONDS} s, {network.PONG_SECONDS} s"),
+        ("heartbeat, and how long a peer may be silent", f"{BEAT_SECONDS:g} s, {SILENCE_SECONDS:g} s"),
         ("parts of a journal's record, at most", str(segment.MAX_PARTS)),
         ("peer's name, at most", f"{segment.MAX_PEER} bytes in the journal, 63 characters in a certificate"),
     ]

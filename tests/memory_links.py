@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tacit.wire.network import FrameLink, Pipe
+from tacit.wire.network_link import MemoryLink, Pipe
 
 ROOM = 64
 
@@ -29,4 +29,4 @@ def links(limits=None, *, names=("left", "right")):
     there, back = Pipe(ROOM), Pipe(ROOM)
     if limits is None:
         return CopyLink(names[1], there, back), CopyLink(names[0], back, there)
-    return FrameLink(names[1], limits, there, back), FrameLink(names[0], limits, back, there)
+    return MemoryLink(names[1], limits, there, back), MemoryLink(names[0], limits, back, there)

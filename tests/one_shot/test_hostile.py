@@ -17,7 +17,8 @@ from tacit.errors import LabelsError, StorageError, UsageError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.records import Rows, Terms
 from tacit.one_shot.shipments import Shipment
-from tacit.wire.network import NetworkLink
+from tacit.wire import network
+from tacit.wire.network_link import NetworkLink
 
 from .companies import Companies, OverError, table
 
@@ -44,14 +45,14 @@ def _companies(tmp_path):
 def _wire(monkeypatch):
     """Every frame that is handed to the network, by whom it is for."""
     said = {"airline": [], "airport": []}
-    inner = NetworkLink.frames_out
+    inner = NetworkLink.write_frame
 
-    def frames_out(link):
-        for frame in inner(link):
+    def write_frame(link, frame):
+        if frame != network.WELCOME:
             said[link.peer].append(frame)
-            yield frame
+        inner(link, frame)
 
-    monkeypatch.setattr(NetworkLink, "frames_out", frames_out)
+    monkeypatch.setattr(NetworkLink, "write_frame", write_frame)
     return said
 
 

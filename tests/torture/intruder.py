@@ -27,7 +27,8 @@ from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.codec import Limit
 from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
-from tacit.wire.network import NetworkLink, allow_files
+from tacit.wire.network import allow_files
+from tacit.wire.network_link import NetworkLink
 
 __all__ = ["ATTACKS", "Flood", "intrude", "reach"]
 
@@ -83,12 +84,12 @@ def reach(folder: Folder, contract: Contract, limits: Mapping[str, Limit]) -> Ne
 
 def _garbage(peer: _Peer) -> str:
     draw = random.Random(1)
-    peer.link.outgoing.put(draw.randbytes(5000))
+    peer.link.write_frame(draw.randbytes(5000))
     return peer.hear()
 
 
 def _bad_hello(peer: _Peer) -> str:
-    peer.link.outgoing.put(random.Random(2).randbytes(300))
+    peer.link.write_frame(random.Random(2).randbytes(300))
     return peer.hear()
 
 

@@ -1,6 +1,6 @@
 """A party as a process that can be ended at a named point of a step; and a parent that forks one for each start.
 
-The parent has imported everything and used nothing: no threads of torch or gRPC run in it, so its children begin as a
+The parent has imported everything and used nothing: no threads of torch run in it, so its children begin as a
 new process would, without the seconds that imports take. What happens in a party is added to a file line by line, each
 with a single write, so that it is there whenever the process ends.
 """

@@ -34,8 +34,8 @@ def memory_links_of_bytes(request):
 
 
 @contextmanager
-def grpc_client_and_server(request):
-    server, airline, airport = request.getfixturevalue("grpc_server")
+def tls_client_and_server(request):
+    server, airline, airport = request.getfixturevalue("tls_server")
     left = network.connect(server.address, airport, "airline", airline.cert_pem, LIMITS)
     right = server.accept(SECONDS)
     try:
@@ -46,16 +46,16 @@ def grpc_client_and_server(request):
 
 
 @contextmanager
-def grpc_server_and_client(request):
-    with grpc_client_and_server(request) as (left, right):
+def tls_server_and_client(request):
+    with tls_client_and_server(request) as (left, right):
         yield right, left
 
 
-MAKERS = [memory_links, memory_links_of_bytes, grpc_client_and_server, grpc_server_and_client]
+MAKERS = [memory_links, memory_links_of_bytes, tls_client_and_server, tls_server_and_client]
 
 
-@pytest.fixture(name="grpc_server", scope="module")
-def _grpc_server():
+@pytest.fixture(name="tls_server", scope="module")
+def _tls_server():
     airline, airport = certificates.create("airline"), certificates.create("airport")
     server = network.listen("127.0.0.1:0", airline, {"airport": airport.cert_pem}, LIMITS)
     yield server, airline, airport

@@ -2,12 +2,12 @@
 
 import os
 import resource
+import socket
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 
-import grpc
 import pytest
 
 from tacit.wire import certificates, network
@@ -98,17 +98,13 @@ def test_where_files_are_few_strangers_get_half_of_them_and_a_link_that_there_is
         join(port).close()
 
 
-def test_a_connection_without_a_stream_does_not_stay(monkeypatch):
-    faster = ("grpc.max_connection_idle_ms", 1000)  # instead of ten seconds; of two alike, the first one counts
-    monkeypatch.setattr(network, "_SERVER_OPTIONS", [faster, *network._SERVER_OPTIONS])
+def test_a_connection_without_a_handshake_does_not_stay(monkeypatch):
+    monkeypatch.setattr(network, "HANDSHAKE_SECONDS", 1.0)
     server = network.listen("127.0.0.1:0", AIRLINE, {"airport": AIRPORT.cert_pem}, LIMITS)
-    credentials = grpc.ssl_channel_credentials(AIRLINE.cert_pem, AIRPORT.key_pem, AIRPORT.cert_pem)
-    seen = []
-    with grpc.secure_channel(server.address, credentials, [("grpc.ssl_target_name_override", "airline")]) as channel:
-        channel.subscribe(seen.append, try_to_connect=True)
-        ready, idle = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE
-        wait_for("the server to hang up", lambda: ready in seen and idle in seen[seen.index(ready) :])
-    link = network.connect(server.address, AIRPORT, "airline", AIRLINE.cert_pem, LIMITS, SECONDS)
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), SECONDS) as silent:
+        link = network.connect(server.address, AIRPORT, "airline", AIRLINE.cert_pem, LIMITS, SECONDS)
+        assert not silent.recv(1), "the server hung up"
     assert link.recv(2.5) is None, "a link that is silent is no such connection"
     link.close()
     server.close()

@@ -1,4 +1,4 @@
-"""Links over gRPC with mutual TLS: who gets in, what arrives, and what is left when they end."""
+"""Links over TCP with mutual TLS: who gets in, what arrives, and what is left when they end."""
 
 import os
 import signal
@@ -8,10 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
-import grpc
 import pytest
 import torch
 from cryptography import x509
@@ -20,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tacit.contracts import Message
 from tacit.errors import DataError, LinkError, ProtocolError, RefusedError, UsageError
-from tacit.wire import certificates, network
+from tacit.wire import certificates, network, network_link
 from tacit.wire.codec import CONTROL, FRAME, AtMost, Limit, control, read_control
 
 LIMITS = {
@@ -120,7 +119,7 @@ def test_what_the_pinned_key_has_signed_is_not_the_pinned_certificate(monkeypatc
 
 
 def test_a_pinned_certificate_that_could_sign_others_is_not_used(server):
-    """gRPC would take whatever it has signed: it is the pinned one's own form that keeps the chain to one."""
+    """TLS would take whatever it has signed: it is the pinned one's own form that keeps the chain to one."""
     signer = serialization.load_pem_private_key(AIRLINE.key_pem, None)
     pinned = x509.load_pem_x509_certificate(AIRLINE.cert_pem)
     builder = x509.CertificateBuilder(pinned.subject, pinned.subject, signer.public_key(), 1)
@@ -183,17 +182,24 @@ def test_three_peers_are_told_apart_by_their_certificates():
     server.close()
 
 
-def test_who_shows_no_certificate_reaches_no_handler(server):
-    channel = grpc.secure_channel(
-        server.address,
-        grpc.ssl_channel_credentials(AIRLINE.cert_pem),
-        [("grpc.ssl_target_name_override", "airline")],
-    )
-    with pytest.raises(grpc.RpcError):
-        list(channel.stream_stream("/tacit.Link/Frames")(iter([b"x"]), timeout=SECONDS))
-    channel.close()
-    with pytest.raises(grpc.RpcError), grpc.insecure_channel(server.address) as channel:
-        list(channel.stream_stream("/tacit.Link/Frames")(iter([b"x"]), timeout=SECONDS))
+def bare(server, identity=None):
+    """A TLS connection of somebody who does not run Tacit, and shows a certificate or none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if identity is not None:
+        certificates.show(context, identity)
+    host, port = server.address.split(":")
+    return context.wrap_socket(socket.create_connection((host, int(port)), SECONDS))
+
+
+def test_who_shows_no_certificate_is_told_nothing(server):
+    with bare(server) as line, pytest.raises(OSError, match=r"(?i)alert certificate required|reset"):
+        line.recv(1)
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), SECONDS) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        with suppress(ConnectionResetError):
+            assert b"tacit" not in plain.recv(1000)
     assert server.accept(0.1) is None
 
 
@@ -245,10 +251,7 @@ def test_what_is_no_peer_is_a_link_error(reply, words):
 def test_a_peer_has_a_few_links_at_a_time_and_no_more(server):
     made = [join(server) for _ in range(network.STREAMS)]
     for _ in range(3):
-        # gRPC's own limit speaks where one that was refused is not quite gone yet
-        with pytest.raises(
-            LinkError, match=r"takes no link from us: (airport has 4 links already|Concurrent RPC limit)"
-        ):
+        with pytest.raises(LinkError, match="takes no link from us: airport has 4 links already: close one"):
             join(server)
     made[0].close()
     made[0] = join(server)
@@ -277,24 +280,42 @@ def test_limits_are_those_of_the_moment_of_receiving(ends):
     assert right.recv(SECONDS).kind == "figures"
 
 
-def test_frames_that_are_too_long_end_the_link(server):
-    options = [("grpc.ssl_target_name_override", "airline")]
-    credentials = grpc.ssl_channel_credentials(AIRLINE.cert_pem, AIRPORT.key_pem, AIRPORT.cert_pem)
-    with grpc.secure_channel(server.address, credentials, options) as channel:
-        accepted, frames = threading.Event(), [bytes(FRAME + 1)]
+def opened(server, line):
+    """The link that a bare connection becomes once it asks for one."""
+    word = line.recv(100)
+    assert word.endswith(b"tacit link 2")
+    line.sendall(word)
+    assert line.recv(100) == word
+    return server.accept(SECONDS)
 
-        def requests():
-            accepted.wait(SECONDS)
-            yield from frames
 
-        call = channel.stream_stream("/tacit.Link/Frames")(requests(), timeout=SECONDS)
-        link = server.accept(SECONDS)
-        accepted.set()
-        with pytest.raises(LinkError):
+def test_who_only_looks_makes_no_link(server):
+    with bare(server, AIRPORT) as line:
+        assert line.recv(100).endswith(b"tacit link 2")
+    with bare(server, AIRPORT) as line:
+        line.recv(100)
+        line.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert not line.recv(1)
+    assert server.accept(0.3) is None
+    join(server).close()
+
+
+def test_frames_that_are_too_long_end_the_link_before_memory_is_taken(server):
+    with bare(server, AIRPORT) as line:
+        link = opened(server, line)
+        line.sendall((FRAME + 1).to_bytes(4, "little"))
+        with pytest.raises(LinkError, match=f"a frame of {FRAME + 1} bytes was announced"):
             link.recv(SECONDS)
-        with pytest.raises(grpc.RpcError) as caught:
-            list(call)
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        line.settimeout(SECONDS)
+        assert not line.recv(1), "the connection is closed"
+
+
+def test_a_link_that_ends_within_a_frame_is_broken(server):
+    with bare(server, AIRPORT) as line:
+        link = opened(server, line)
+        line.sendall((500).to_bytes(4, "little") + b"half of it")
+    with pytest.raises(LinkError, match="the link to airport broke"):
+        link.recv(SECONDS)
 
 
 def test_a_sender_waits_for_a_receiver_and_wakes_when_the_link_ends(ends):
@@ -314,10 +335,10 @@ def test_a_sender_waits_for_a_receiver_and_wakes_when_the_link_ends(ends):
     sending = threading.Thread(target=send, daemon=True)
     sending.start()
     assert not stalled.wait(1.0)
-    assert len(sent) <= 5 * network.ROOM  # both queues, and what gRPC and the sockets hold
+    assert len(sent) <= 5 * network_link.ROOM  # what waits to be taken, and what the sockets hold
     assert [right.recv(SECONDS).step for _ in range(12)] == list(range(12))
     assert not stalled.wait(0.3)
-    assert len(sent) <= 5 * network.ROOM + 12
+    assert len(sent) <= 5 * network_link.ROOM + 12
     right.close()
     sending.join(SECONDS)
     assert not sending.is_alive()
@@ -387,14 +408,93 @@ def test_a_killed_peer_is_noticed_at_once(server, child):
     link.close()
 
 
-def test_a_silent_peer_is_noticed_by_pings(monkeypatch):
-    faster = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
-    options = [(name, value // 10 if name in faster else value) for name, value in network._OPTIONS]
-    monkeypatch.setattr(network, "_OPTIONS", options)  # 1 s and 0.5 s instead of 10 s and 5 s
-    server = network.listen("127.0.0.1:0", AIRLINE, {"airport": AIRPORT.cert_pem}, LIMITS)
-    with running(server) as child:
-        link = server.accept(SECONDS)
-        os.kill(child.pid, signal.SIGSTOP)  # the machine still acknowledges bytes, the process says nothing
-        with pytest.raises(LinkError):  # pings of the usual pace would take 15 s
-            link.recv(10)
-    server.close()
+def test_a_silent_peer_is_noticed(server, child, monkeypatch):
+    monkeypatch.setattr(network_link, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(network_link, "SILENCE_SECONDS", 1.0)
+    link = server.accept(SECONDS)
+    os.kill(child.pid, signal.SIGSTOP)  # the machine still acknowledges bytes, the process says nothing
+    with pytest.raises(LinkError, match="nothing came for 1 s"):
+        link.recv(SECONDS)
+
+
+def test_heartbeats_keep_a_link_whose_ends_say_nothing_or_take_nothing(ends, monkeypatch):
+    left, right = ends
+    payload, many = torch.zeros(FRAME // 512 - 1, 128), network_link.ROOM + 2
+    sending = threading.Thread(target=lambda: [left.send(Message(k, "embedding", payload, b"")) for k in range(many)])
+    sending.start()  # more than the other end has room for: its thread waits for somebody who takes it
+    monkeypatch.setattr(network_link, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(network_link, "SILENCE_SECONDS", 1.0)
+    assert left.recv(2.5) is None, "nothing came, and it is not broken"
+    assert [right.recv(SECONDS).step for _ in range(many)] == list(range(many))
+    sending.join(SECONDS)
+    assert right.recv(2.5) is None
+
+
+# --- through a proxy --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def proxy(answer):
+    """An HTTP proxy that answers CONNECT so, and passes bytes on where that is 200; what it was asked."""
+    asked, listener = [], socket.create_server(("127.0.0.1", 0))
+
+    def pump(here, there):
+        with suppress(OSError):
+            while piece := here.recv(65536):
+                there.sendall(piece)
+            there.shutdown(socket.SHUT_WR)
+
+    def serve():
+        with suppress(OSError):
+            while True:
+                taken, _ = listener.accept()
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += taken.recv(1000)
+                asked.append(head.decode())
+                taken.sendall(f"HTTP/1.1 {answer}\r\nVia: somebody\r\n\r\n".encode())
+                if not answer.startswith("200"):
+                    taken.close()
+                    continue
+                host, port = head.split()[1].decode().split(":")
+                there = socket.create_connection((host, int(port)))
+                ways = [threading.Thread(target=pump, args=way) for way in ((taken, there), (there, taken))]
+                for way in ways:
+                    way.start()
+                for way in ways:
+                    way.join(SECONDS)
+                taken.close()
+                there.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1], asked
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(SECONDS)
+
+
+def test_a_proxy_that_the_environment_names_is_asked_for_a_tunnel(server, monkeypatch):
+    with proxy("200 Connection established") as (port, asked):
+        monkeypatch.setenv("https_proxy", f"http://me:se%3Acret@127.0.0.1:{port}")
+        link = join(server)
+        other = server.accept(SECONDS)
+        other.send(control("hello", 0, {"through": "a proxy"}))
+        assert read_control(link.recv(SECONDS)) == {"through": "a proxy"}
+        link.close()
+    assert len(asked) == 1
+    assert asked[0].startswith(f"CONNECT {server.address} HTTP/1.1\r\n")
+    assert "Proxy-Authorization: Basic bWU6c2U6Y3JldA==\r\n" in asked[0]
+
+
+def test_a_proxy_is_gone_around_or_says_no(server, monkeypatch):
+    with proxy("403 Forbidden") as (port, asked):
+        monkeypatch.setenv("http_proxy", f"127.0.0.1:{port}")
+        with pytest.raises(LinkError, match=r"airline at .*, through the proxy 127.0.0.1, is refused with .*403"):
+            join(server)
+        assert len(asked) == 1
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        join(server).close()
+        assert len(asked) == 1

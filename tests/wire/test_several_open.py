@@ -263,9 +263,9 @@ def test_so_many_transcripts_are_kept_as_a_peer_may_be_behind(start, depth):
 # --- room on the way -------------------------------------------------------------------------------------------------
 
 
-def test_two_that_both_send_more_than_a_link_holds_do_not_wait_for_each_other(grpc_server):
+def test_two_that_both_send_more_than_a_link_holds_do_not_wait_for_each_other(tls_server):
     """Six requests of 20 MB are sent before an answer is taken; each is answered with as much."""
-    server, airline, airport = grpc_server
+    server, airline, airport = tls_server
     whole = {kind: Limit(torch.float32, (40_000, 128)) for kind in ("embedding", "gradient", "evaluation")}
     depth, payload = 6, torch.ones(40_000, 128)
     with ThreadPoolExecutor(1) as pool:

@@ -18,7 +18,8 @@ from tacit.cut.session import LARGEST
 from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
-from tacit.wire.network import ROOM, Server, connect, listen
+from tacit.wire.network import Server, connect, listen
+from tacit.wire.network_link import ROOM
 
 Purpose = Callable[[str], Mapping[str, str]]
 """What this party wants of a peer, by its name, which that must want as well: fields of the hello, each with a word."""

@@ -1,16 +1,14 @@
 """Keys and certificates of the parties: self-signed, exchanged by people, and pinned by fingerprint.
 
-ECDSA on P-256, because the TLS in gRPC does not take Ed25519. A certificate can't sign others, so trusting one is
-trusting that one and nothing else. The side that connects relies on it: gRPC does not show it the certificate that
-came, and takes all that a pinned one has signed, unless the pinned one says that it can't sign. So what does not say so
-is refused here, whenever it is pinned or used.
+ECDSA on P-256, which the TLS of every library takes. A certificate can't sign others, so trusting one is trusting that
+one and nothing else: TLS takes all that a pinned one has signed, unless the pinned one says that it can't sign. What
+does not say so is refused here, whenever it is pinned or used.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 import ssl
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tacit.errors import DataError, LinkError, RefusedError, TacitError, UsageError
+from tacit.errors import DataError, UsageError
 
 LARGEST = 64 * 1024  # bytes of a file; ours have below 1,000
 DAYS, MOST_DAYS = 825, 1100  # that a certificate is valid, if nobody says otherwise, and at most
@@ -186,42 +184,6 @@ def _fingerprint(loaded: x509.Certificate) -> str:
     return ":".join(digits[place : place + 4] for place in range(0, len(digits), 4))
 
 
-# --- why a connection could not be made: what gRPC and TLS say about it, in words that help --------------------------
-
-_PROBE_SECONDS = 3.0
-
-
-def explain(details: str, address: str, identity: Identity, pinned: Certificate) -> TacitError:
-    """The error for a connection that gRPC could not make, in whose own words the details are.
-
-    A `RefusedError` about the certificate where TLS says so, and otherwise a `LinkError`: trying again may help.
-    """
-    where = f"{pinned.name} at {address}"
-    if "CERTIFICATE_VERIFY_FAILED" in details:
-        wrong = "one that has expired" if "expired" in details else "another one"
-        return RefusedError(
-            "certificate",
-            f"{where} should show the certificate {pinned.fingerprint} and shows {wrong}: ask {pinned.name} which "
-            "is right, on the phone; if it made a new one, tacit trust it",
-        )
-    if "Hostname Verification" in details:
-        return RefusedError("certificate", f"{where}: the certificate there does not name {pinned.name}")
-    if "Connection refused" in details:
-        return LinkError(f"nothing listens for {where}: see whether {pinned.name} runs and the address is right")
-    if "WRONG_VERSION_NUMBER" in details:
-        return LinkError(f"what listens for {where} does not speak TLS: see whether the address is right")
-    if "hostname lookup" in details or "DNS" in details:
-        return LinkError(f"the name in the address of {where} is not known here: see whether it is right")
-    if all(_hangs_up(address, identity, pinned) for _ in range(2)):  # twice: once may be a peer that just stopped
-        ours = fingerprint(identity.cert_pem)
-        return RefusedError(
-            "certificate",
-            f"{where} does not take our certificate {ours} of {identity.name}: it trusts another one, or none, or its "
-            f"clock says that ours is not valid; let {pinned.name} trust the present one with tacit trust",
-        )
-    return LinkError(f"the connection to {where} could not be made: {details}")
-
-
 def show(context: ssl.SSLContext, identity: Identity) -> None:
     """Let a probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
     fd = os.memfd_create("identity", os.MFD_CLOEXEC)
@@ -230,27 +192,3 @@ def show(context: ssl.SSLContext, identity: Identity) -> None:
         context.load_cert_chain(f"/proc/self/fd/{fd}")
     finally:
         os.close(fd)
-
-
-def _hangs_up(address: str, identity: Identity, pinned: Certificate) -> bool:
-    """Whether the pinned peer itself ends the connection when it sees our certificate.
-
-    gRPC tells neither side more than that a socket was closed. In TLS 1.3 our side of the handshake is done before the
-    peer judges our certificate: one that takes it sends its first bytes, one that does not closes the connection.
-    """
-    host, _, port = address.rpartition(":")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
-    context.set_alpn_protocols(["h2"])
-    try:
-        show(context, identity)
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as plain,
-            context.wrap_socket(plain) as secured,
-        ):
-            shown = secured.getpeercert(binary_form=True) or b""
-            its_own = fingerprint(ssl.DER_cert_to_PEM_cert(shown).encode()) == pinned.fingerprint
-            return its_own and not secured.recv(1)
-    except (OSError, ValueError):  # of the network, of TLS, of an address or a certificate that is none
-        return False

@@ -34,7 +34,7 @@ HEADER = LAYOUT.size
 """Length of a frame's header in bytes."""
 
 FRAME = 4 * 1024 * 1024
-"""Length of the longest frame, its header included: what gRPC takes without being told otherwise."""
+"""Length of the longest frame, its header included."""
 
 CHUNK = FRAME - HEADER
 _SAME = HEADER - 8  # up to here the headers of a message's frames are equal; after it comes the offset
@@ -242,7 +242,7 @@ class Assembler:
             if wrong:
                 raise ProtocolError(f"{_name(pending.message)}: {wrong}")
             whole = len(frame) == HEADER + len(pending.room)  # larger messages are not kept in memory twice
-            return encoded(pending.message, (bytes(frame),)) if whole else pending.message
+            return encoded(pending.message, (frame,)) if whole else pending.message
         except ProtocolError as error:
             self._refusal, self._pending = str(error), None
             raise

@@ -72,7 +72,6 @@ def _handshake(plain: socket.socket, address: str, identity: Identity, peer: str
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # the certificate is compared with the pinned one below
-    context.set_alpn_protocols(["h2"])
     certificates.show(context, identity)
     try:
         with context.wrap_socket(plain) as secured:
