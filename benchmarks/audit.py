@@ -32,12 +32,12 @@ from tacit.config import Training
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.session import Turned
+from tacit.cut.simulate import pair
 from tacit.models import adam
 from tacit.protect.gradient import protection
 from tacit.protect.keyed_noise import KeyedNoise
-from tacit.wire.memory import pair
+from tacit.wire.exactly_once import LEDGER, Tally
 from tacit.wire.record import RecordedRun
-from tacit.wire.tally import LEDGER, Tally
 
 STEPS, EPOCHS = 256, 3  # of an epoch; the contract's template has three
 BLOCK = 64  # steps of two processes at a time

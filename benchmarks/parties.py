@@ -21,8 +21,8 @@ from benchmarks.step import BATCH, ROWS
 from tacit.align.batches import batches
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
+from tacit.cut.simulate import pair
 from tacit.protect.keyed_noise import KeyedNoise
-from tacit.wire.memory import pair
 from tests.torture.relay import Relay
 from tests.torture.world import free_port
 

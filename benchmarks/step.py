@@ -14,9 +14,9 @@ from benchmarks._measure import Result, interleaved
 from benchmarks.protect import spelled
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
+from tacit.cut.simulate import pair
 from tacit.models import Unsplit, adam, wide_deep
 from tacit.protect.gradient import protection
-from tacit.wire.memory import pair
 
 BATCH, ROWS = 1024, 16 * 1024
 REPEATS = 8  # steps for each time that is taken

@@ -111,8 +111,8 @@ def tables() -> dict[str, str]:
                 for name, said in attributes(Hello).items()
             ],
         ),
-        "segment": grid(("field", "at", "bytes"), _places(segment._HEAD, _HEAD)),
-        "record": grid(("field", "at", "bytes"), _places(segment._FIXED, _RECORD)),
+        "segment": grid(("field", "at", "bytes"), _places(segment.HEAD, _HEAD)),
+        "record": grid(("field", "at", "bytes"), _places(segment.FIXED, _RECORD)),
     }
 
 
@@ -121,7 +121,7 @@ def _versions() -> list[tuple[str, str]]:
         ("protocol, in every hello", str(handshake.PROTOCOL)),
         ("magic of a frame", f"`{_spelled(codec.MAGIC)}`"),
         ("alignment, in its first commitment", f'`"{psi._PROTOCOL}"`'),
-        ("magic and version of a journal's segment", f"`{_spelled(segment._MAGIC)}`, {segment.VERSION}"),
+        ("magic and version of a journal's segment", f"`{_spelled(segment.MAGIC)}`, {segment.VERSION}"),
         ("format of a checkpoint", f'`"{checkpoint._FORMAT}"`'),
         ("magic of the ledger's file", f"`{_spelled(ledger.MAGIC)}`"),
         ("listener's first frame", f"`{network.WELCOME.decode()}`"),

@@ -17,7 +17,7 @@ from tacit.company.meeting import alignment_limits, dial, said_hello
 from tacit.cut.handshake import PROTOCOL, Hello
 from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
 from tacit.wire.codec import control
-from tacit.wire.memory import links
+from tests.memory_links import links
 
 REMEDY = "run `tacit align --again` on all sides"
 ROWS = np.random.default_rng(0).permutation(500)

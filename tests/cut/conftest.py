@@ -21,11 +21,10 @@ from tacit.protect.gradient.matched import matched
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.codec import CONTROL, AtMost, Limit
-from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Tally
 from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer
-from tacit.wire.memory import links
-from tacit.wire.tally import Tally
+from tests.memory_links import links
 
 BATCH, WIDTH, ROWS, INPUTS = 16, 6, 100, 5
 
@@ -191,10 +190,10 @@ class World:
             alarm=lambda *what: self.alarms.append(what),
         )
         session.connect(
-            [
+            *(
                 Watched(self, AnsweringChannel(exchange, desk.line(name), **attached(session, trace)))
                 for name, exchange in exchanges.items()
-            ]
+            )
         )
         return session
 

@@ -11,13 +11,12 @@ from torch.nn import functional
 from tacit.align.batches import batches
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.simulate import simulate
+from tacit.cut.simulate import pair, simulate
 from tacit.errors import ProtocolError, UsageError
 from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation
 from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.gradient.none import none
-from tacit.wire.memory import pair
 from tacit.wire.record import Recorder
 
 COUNT, INPUTS, BATCH, EPOCHS, SEED = 130, 5, 16, 3, 4

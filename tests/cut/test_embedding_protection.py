@@ -8,7 +8,7 @@ import tacit
 from tacit.contracts import Event, Message, Regularizer
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.simulate import simulate
+from tacit.cut.simulate import pair, simulate
 from tacit.errors import ProtocolError, TensorError, UsageError
 from tacit.models import mlp, wide_deep
 from tacit.protect.embedding.adversarial import adversarial
@@ -17,7 +17,6 @@ from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.embedding.noise_regularization import noise_regularization
 from tacit.protect.embedding.quantize import quantize
 from tacit.protect.keyed_noise import KeyedNoise
-from tacit.wire.memory import pair
 
 ROWS, INPUTS, WIDTH = 64, 5, 3
 

@@ -13,7 +13,7 @@ from tacit.wire.codec import CONTROL, Limit, control
 from tacit.wire.exchange import START, Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.line import refusal
-from tacit.wire.memory import links
+from tests.memory_links import links
 
 LIMITS = {
     "embedding": Limit(torch.float32, (2, 3)),

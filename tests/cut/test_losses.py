@@ -6,9 +6,8 @@ from torch import nn
 
 from tacit.align.batches import digest
 from tacit.contracts import Message
-from tacit.cut.label_party import LabelParty
-from tacit.cut.simulate import simulate
-from tacit.cut.tensors import LOSSES, check_labels
+from tacit.cut.label_party import LOSSES, LabelParty, check_labels
+from tacit.cut.simulate import pair, simulate
 from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.models import mlp
 from tacit.protect.gradient import chain
@@ -18,7 +17,6 @@ from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import matched
 from tacit.protect.gradient.max_norm import max_norm
 from tacit.protect.gradient.none import none
-from tacit.wire.memory import pair
 
 ROWS, WIDTH = 9, 4
 

@@ -12,12 +12,11 @@ from tacit.contracts import Message
 from tacit.cut import simulate as simulate_module
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.cut.simulate import simulate
+from tacit.cut.simulate import pair, simulate
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
 from tacit.models import conv, mlp
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.none import none
-from tacit.wire.memory import pair
 
 COUNT, BATCH, WIDTH = 20, 6, 4
 ROWS = torch.tensor([3, 19, 0, 7, 8, 2])

@@ -8,7 +8,7 @@ import torch
 
 from tacit.align.batches import digest
 from tacit.contracts import Message
-from tacit.cut.tensors import ALIKE, alike
+from tacit.cut.label_party import ALIKE, alike
 from tacit.errors import StorageError
 from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation

@@ -26,7 +26,7 @@ from tacit.one_shot.exchange import (
 from tacit.one_shot.flips import flips
 from tacit.wire.codec import control
 from tacit.wire.line import Desk, Dialer
-from tacit.wire.memory import links
+from tests.memory_links import links
 
 ROWS, WIDTH = 40, 3
 COIN = flips(0.6)

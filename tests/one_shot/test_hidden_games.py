@@ -31,7 +31,7 @@ from tacit.one_shot.exchange import (
 from tacit.one_shot.hiding import agreement, hidden_answers, noise_of
 from tacit.one_shot.sums import sums
 from tacit.wire.line import Desk, Dialer
-from tacit.wire.memory import links
+from tests.memory_links import links
 
 pytest.importorskip("coincurve", reason="libsecp256k1 comes with the extra [sums]")
 

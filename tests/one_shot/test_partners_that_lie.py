@@ -21,7 +21,7 @@ from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.sums import sums
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer
-from tacit.wire.memory import links
+from tests.memory_links import links
 
 from .test_exchange import COIN, EXCHANGE, FEATURES, LABEL, ROWS, WIDTH, World
 

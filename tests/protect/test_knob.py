@@ -8,8 +8,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from tacit.errors import UsageError
-from tacit.protect.gradient._base import one_knob, read_batch
-from tacit.protect.gradient._knob import gaussian_auc, model_figures, stateless_variance, sum_kl_for, theorem_1
+from tacit.protect.gradient._base import gaussian_auc, model_figures, one_knob, read_batch, theorem_1
+from tacit.protect.gradient._knob import stateless_variance, sum_kl_for
 
 
 def test_every_spelling_by_hand():

@@ -10,7 +10,7 @@ import torch
 
 from tacit.wire import certificates, network
 from tacit.wire.codec import CONTROL, AtMost, Limit
-from tacit.wire.memory import links
+from tests.memory_links import links
 
 SECONDS = 10.0  # the most that anything may wait
 LIMITS = {

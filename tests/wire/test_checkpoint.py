@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tacit import disk
+from tacit.contracts import Event
 from tacit.errors import StorageError, UsageError
-from tacit.models.optimizers import RowwiseAdam
+from tacit.models.wide_deep import RowwiseAdam
 from tacit.protect import gradient
 from tacit.protect.gradient import chain
 from tacit.wire.checkpoint import Checkpoints, flatten, load, rebuild, save
@@ -107,12 +108,13 @@ def test_tensors_that_share_memory_come_back_each_by_itself(tmp_path):
     assert same(load(tmp_path / "a.safetensors").state, [tied, tied, tied[3:]])
 
 
-def test_a_class_is_made_only_where_it_is_allowed(tmp_path):
+def test_a_class_is_made_only_if_it_is_one_of_ours(tmp_path):
     path = tmp_path / "a.safetensors"
     save(path, Point(torch.ones(2), "x"))
     with pytest.raises(StorageError, match="Point"):
         load(path)
-    assert same(load(path, allow=(Point,)).state, Point(torch.ones(2), "x"))
+    save(path, Event("none"))
+    assert load(path).state == Event("none")
 
 
 @pytest.mark.parametrize("thing", [{1.5: 0}, object(), {1, 2}, [torch.zeros(2).to_sparse()], torch.float32])
@@ -129,8 +131,6 @@ def test_the_newest_whole_one_is_taken(tmp_path):
         checkpoints.write(turn, {"w": torch.full((2,), float(turn))}, {"n": turn})
     assert checkpoints.turns() == [20, 30, 40]
     assert checkpoints.newest().meta == {"n": 40}
-    assert checkpoints.newest(at_most=39).turn == 30
-    assert checkpoints.newest(at_most=19) is None
     newest = tmp_path / "checkpoint-000000000040.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
     assert checkpoints.newest().turn == 30
@@ -307,10 +307,10 @@ def test_a_name_that_is_no_dataclass_of_ours_is_refused(name):
 
 
 def test_a_class_with_other_fields_is_refused():
-    skeleton, tensors = flatten(Point(torch.ones(1), "x"))
-    del skeleton["fields"]["name"]
+    skeleton, tensors = flatten(Event("none"))
+    del skeleton["fields"]["mechanism"]
     with pytest.raises(StorageError, match="another version"):
-        rebuild(skeleton, tensors, (Point,))
+        rebuild(skeleton, tensors)
 
 
 def test_a_tree_within_itself_is_refused(tmp_path):

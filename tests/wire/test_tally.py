@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tacit.errors import StorageError
-from tacit.wire.tally import Tally
+from tacit.wire.exactly_once import Tally
 
 
 @pytest.fixture(name="path")
@@ -111,7 +111,7 @@ def test_somebody_may_answer_for_it_and_is_told_what_is_missing(path, content):
 def test_the_count_is_kept_when_the_process_is_killed(path):
     """Without a sync: what was handed to the operating system outlives the process."""
     code = (
-        "import os, sys; from pathlib import Path; from tacit.wire.tally import Tally\n"
+        "import os, sys; from pathlib import Path; from tacit.wire.exactly_once import Tally\n"
         "tally = Tally(Path(sys.argv[1])); tally.begin(begun=False); tally.check(0, 0)\n"
         "for left in range(1001): tally.reach(left)\n"
         "os.kill(os.getpid(), 9)"

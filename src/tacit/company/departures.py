@@ -16,8 +16,24 @@ from tacit.company.folder import Folder
 from tacit.company.run_files import MARK, PREDICTIONS, SERVED
 from tacit.one_shot.records import Keys, keyed
 from tacit.one_shot.shipments import Shipments
-from tacit.wire import tally
-from tacit.wire.tally import Restored, Tally
+from tacit.wire.exactly_once import Counted, Restored, Tally
+
+_EMBEDDINGS = Counted(
+    "what this party ever sent of its columns in one exchange",
+    "its book of embeddings has {} entries, and {} were made",
+    "What it has forgotten would not be attacked together with what leaves next: bring back the newest copy, "
+    "embeddings/book.sqlite in it",
+)
+_PREDICTIONS = Counted(
+    "what this party ever sent for predictions",
+    "the records of its predictions have {} lines, and {} were written",
+    "Rows that left would be in no budget: bring back the newest copy, predictions.jsonl of all runs in it",
+)
+_SERVED = Counted(
+    "the different rows of this run that left for serving",
+    "its served.bin knows of {} rows, and {} have left",
+    "Rows that left would be in no budget: bring back the newest copy, served.bin in it",
+)
 
 
 def book_of(folder: Folder) -> Shipments:
@@ -33,7 +49,7 @@ def counted_book(folder: Folder, restored: Restored | None = None) -> Iterator[S
     an older copy of the folder, `restored` is told what is missing.
     """
     book = book_of(folder)
-    with Tally(folder.tally_path_of("embeddings"), restored, tally.EMBEDDINGS).around(lambda: book.entries):
+    with Tally(folder.tally_path_of("embeddings"), restored, _EMBEDDINGS).around(lambda: book.entries):
         yield book
 
 
@@ -52,12 +68,12 @@ def counted_predictions(folder: Folder, restored: Restored | None = None) -> Abs
     def lines() -> int:
         return sum(path.read_bytes().count(b"\n") for path in folder.path.glob(f"runs/*/{PREDICTIONS}"))
 
-    return Tally(folder.tally_path_of("predictions"), restored, tally.PREDICTIONS).around(lines)
+    return Tally(folder.tally_path_of("predictions"), restored, _PREDICTIONS).around(lines)
 
 
 def served_tally(folder: Folder, where: Path, restored: Restored | None = None) -> Tally:
     """Counts the different rows of a run that left for serving."""
-    return Tally(folder.tally_path_of(f"served-{where.name}"), restored, tally.SERVED)
+    return Tally(folder.tally_path_of(f"served-{where.name}"), restored, _SERVED)
 
 
 def go_on_predicting(folder: Folder, where: Path, restored: Restored | None) -> None:

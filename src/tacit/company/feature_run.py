@@ -27,9 +27,8 @@ from tacit.cut.handshake import greet_label_party
 from tacit.cut.session import FeatureSession
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.embedding import embedding_protection
-from tacit.wire.exactly_once import AskingChannel
+from tacit.wire.exactly_once import AskingChannel, Tally
 from tacit.wire.line import Dialer
-from tacit.wire.tally import Tally
 
 
 def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:

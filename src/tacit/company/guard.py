@@ -37,8 +37,8 @@ from tacit.ledger.keys import Keys, keys_of, load_keys
 from tacit.ledger.ledger import Ledger, remaining
 from tacit.ledger.run import Run
 from tacit.ledger.summary import auc_of
+from tacit.wire.exactly_once import Tally
 from tacit.wire.record import RecordedRun
-from tacit.wire.tally import Tally
 
 Look = Callable[[Tensor, Mapping[str, Any], int], tuple[dict[str, float], dict[str, Any]]]
 """Attacks one's own message: its rows, the step's figures and its number; what was reached, and what else is told."""

@@ -23,15 +23,13 @@ from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
 from tacit.config import Contract, Gradient
 from tacit.contracts import Link, Protected, Protection
 from tacit.cut.handshake import greet_feature_party
-from tacit.cut.label_party import LabelParty
+from tacit.cut.label_party import LOSSES, LabelParty
 from tacit.cut.session import LabelSession
-from tacit.cut.tensors import LOSSES
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.facts import options_of
 from tacit.protect.gradient import Chain, chain, protection
-from tacit.wire.exactly_once import AnsweringChannel
+from tacit.wire.exactly_once import AnsweringChannel, Tally
 from tacit.wire.line import Desk
-from tacit.wire.tally import Tally
 
 LEAST = 200
 """Test rows of each class, over which figures may be shared."""
@@ -66,13 +64,13 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     desk = Desk(door.accept, greet, names, waiting=run.telling.waiting, alarm=run.telling.refused)
     run.stack.callback(desk.close)
     session.connect(
-        [
+        *(
             AnsweringChannel(
                 exchange, desk.line(name), turn=session.turn, trace=durable.trace,
                 judge=session.judge, leaving=session.count,
             )
             for name, exchange in exchanges.items()
-        ]
+        )
     )  # fmt: skip
     try:
         run.turns(session, guard)

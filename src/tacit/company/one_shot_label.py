@@ -41,8 +41,8 @@ from tacit.one_shot.parts import guard, part, store_json
 from tacit.one_shot.records import Rows
 from tacit.one_shot.sums import Sums
 from tacit.one_shot.target import Target, figures, read_target
+from tacit.wire.exactly_once import COINS, Tally
 from tacit.wire.line import Desk
-from tacit.wire.tally import COINS, Tally
 
 _LEFT = {
     "flips": "flipped labels",

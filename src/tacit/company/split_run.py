@@ -35,9 +35,9 @@ from tacit.disk import replaced
 from tacit.errors import LimitError, StorageError, UsageError
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
+from tacit.wire.exactly_once import LEDGER, Restored, Tally
 from tacit.wire.journal import Journal
 from tacit.wire.record import Recorder
-from tacit.wire.tally import LEDGER, Restored, Tally
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""

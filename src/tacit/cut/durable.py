@@ -10,10 +10,9 @@ from typing import Any
 
 from tacit.errors import RefusedError, StorageError
 from tacit.wire.checkpoint import Checkpoint, Checkpoints
-from tacit.wire.exactly_once import Trace
+from tacit.wire.exactly_once import Tally, Trace
 from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
-from tacit.wire.tally import Tally
 
 
 @dataclass

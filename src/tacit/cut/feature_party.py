@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.align.batches import digest
-from tacit.contracts import Channel, EmbeddingProtection, Message, Noise, StepNoise
-from tacit.cut._embedding import Opened, Shield
-from tacit.cut._stash import stashed
-from tacit.cut.tensors import evaluating, tensors
+from tacit.contracts import (
+    Channel,
+    EmbeddingProtection,
+    Message,
+    Noise,
+    NoiseSource,
+    Regularizer,
+    StepNoise,
+    noise_source,
+)
+from tacit.cut._hooks import Watched, caught, flat, stashed, submodule, watching
+from tacit.cut.tensors import evaluating, protections, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
+from tacit.wire.codec import wrong_numbers
 
-_TAKEN = (
-    "cut",
-    "embedding",
-    "gradient",
-    "own_embedding",
-    "penalty",
-    "rows",
-)  # names that mean something else in a transcript
+_TAKEN = {"cut", "embedding", "gradient", "own_embedding", "penalty", "rows"}  # mean something else in a transcript
 
 
 def _nothing(*_: object) -> None:
     """Nobody looks at what is sent."""
-
-
-@dataclass
-class _Watched:
-    """What the watched layers of one step show."""
-
-    gradients: dict[str, Tensor] = field(default_factory=dict)  # that came back
-    edges: list[GradientEdge] = field(default_factory=list)  # where the layers lie in the step's graph
 
 
 class FeatureParty:
@@ -74,16 +68,19 @@ class FeatureParty:
     ) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
             raise UsageError(f"depth = {depth!r} is out of range: it is a whole number, 1 or more")
+        known: dict[str, nn.Module] = {name: layer for name, layer in bottom.named_modules() if name}
+        for name in watch:
+            if name not in known or name in _TAKEN:
+                there = ", ".join(layer for layer in known if layer not in _TAKEN)
+                raise UsageError(f"the bottom model has no layer {name!r} to watch; it has: {there}")
         self.bottom = bottom
         self.features = tensors("features", features)
         self.optimizer = optimizer
         self.shield = Shield(protect, bottom, self.features, hide)
-        self.noise = noise
-        self.steps = 0
-        self.evaluations = 0
-        self.depth = depth
-        self._watched = {name: _layer(bottom, name) for name in watch}
-        self._open: deque[tuple[Opened, _Watched]] = deque()  # steps whose gradients have not come, oldest first
+        self.noise, self.depth = noise, depth
+        self.steps = self.evaluations = 0
+        self._watched = {name: known[name] for name in watch}
+        self._open: deque[tuple[_Opened, Watched]] = deque()  # steps whose gradients have not come, oldest first
         self._evaluating = 0  # evaluations whose figures have not come
 
     def step(
@@ -118,7 +115,8 @@ class FeatureParty:
         step = self.steps + len(self._open)
         if len(self._open) >= self.depth:
             raise ProtocolError(f"step {self.steps}: the last embedding has no answer yet; call finish() first")
-        with self._stashed(), self._watching() as watched, self.shield.looking() as hidden:
+        watch = watching(self._watched) if self._watched else nullcontext(Watched())
+        with self._stashed(), watch as watched, self.shield.looking() as hidden:
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))  # (batch, *cut)
         if z.ndim < 2 or len(z) != len(rows):
             raise TensorError(f"the bottom model gives {tuple(z.shape)} for {len(rows)} rows: (rows, *cut) is needed")
@@ -137,19 +135,21 @@ class FeatureParty:
         return opened.sent.detach()
 
     def finish(self, channel: Channel) -> dict[str, Tensor]:
-        """The second half, of the oldest open step: its gradient comes back.
+        """The second half, of the oldest open step: its gradient comes back; refused, the step stays as it is.
 
-        Where it is refused, the step stays open and nothing has changed.
-
-        Returns:
-            Figures for this party alone: the embedding as it went out and, as "own_embedding", before its protections;
-            the gradient as received and that at each watched layer; and where protections add a loss, their sum as
-            "penalty".
+        Returns figures for this party alone: the embedding as it went out and, as "own_embedding", before its
+        protections; the gradient as received and that at each watched layer; and where protections add a loss, their
+        sum as "penalty".
         """
         opened, watched = self._oldest()
-        gradient = self._accept(channel.recv("gradient", self.steps).payload, opened.sent)
+        gradient, z = channel.recv("gradient", self.steps).payload, opened.sent
+        if gradient.shape != z.shape or gradient.dtype != z.dtype:
+            raise TensorError(
+                f"step {self.steps}: a gradient {tuple(gradient.shape)} of {gradient.dtype} came for an embedding "
+                f"{tuple(z.shape)} of {z.dtype}; the model was not changed: compare both parties' models"
+            )
         # What penalties bring to a layer is this party's own doing: what is watched is what the peer's gradient brings.
-        layers = self.at_layers(gradient) if self.shield.penalties and self._watched else None
+        layers = self.at_layers(gradient) if self.shield.learning and self._watched else None
         self.optimizer.zero_grad()
         penalty = self.shield.backward(opened, gradient)
         if layers is None:
@@ -159,8 +159,8 @@ class FeatureParty:
         watched.edges.clear()  # the graph holds our hooks, and they hold it
         self._open.popleft()
         self.steps += 1
-        embedding, own = opened.sent.detach(), opened.clean
-        return {"embedding": embedding, "own_embedding": own, "gradient": gradient, **layers, **penalty}
+        own = opened.places[0] if opened.places else z
+        return {"embedding": z.detach(), "own_embedding": own.detach(), "gradient": gradient, **layers, **penalty}
 
     def embed(self, features: Tensor | Sequence[Tensor], noise: Noise | None = None) -> Tensor:
         """What may be sent of rows that are not trained on, for serving: protected as in training.
@@ -176,7 +176,9 @@ class FeatureParty:
 
     def hidden(self, rows: Tensor) -> Tensor:
         """What the embeddings of these rows should not give away, as an evaluator needs it.  (rows, inputs)"""
-        return self.shield.hidden(feature[rows] for feature in self.features)
+        with evaluating(self.bottom), self.shield.caught() as seen:
+            self.bottom(*(feature[rows] for feature in self.features))
+        return flat(seen[-1] if seen else ())
 
     def evaluate(self, rows: Tensor, channel: Channel, *, leaving: Callable[[], None] = _nothing) -> Tensor:
         """Send the embedding of rows that are not trained on, and take what the label party shares about them."""
@@ -214,64 +216,185 @@ class FeatureParty:
         finally:
             watched.gradients.clear()
 
-    def _oldest(self) -> tuple[Opened, _Watched]:
+    def _oldest(self) -> tuple[_Opened, Watched]:
         if not self._open:
             raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
         return self._open[0]
 
     def _stashed(self) -> AbstractContextManager[None]:
         """Where other steps may come between a way there and its way back, keep the weights of the way there."""
-        return stashed(self.shield.modules) if self.depth > 1 else nullcontext()
+        return stashed([self.bottom, *self.shield.learning]) if self.depth > 1 else nullcontext()
 
-    def _accept(self, gradient: Tensor, z: Tensor) -> Tensor:
-        """The gradient that came, if it fits what was sent."""
-        if gradient.shape != z.shape or gradient.dtype != z.dtype:
-            raise TensorError(
-                f"step {self.steps}: a gradient {tuple(gradient.shape)} of {gradient.dtype} came for an embedding "
-                f"{tuple(z.shape)} of {z.dtype}; the model was not changed: compare both parties' models"
-            )
-        return gradient
-
-    @contextmanager
-    def _watching(self) -> Iterator[_Watched]:
-        """Catch the gradients of the watched layers on their way back; the model itself keeps no hook of ours."""
-        seen = _Watched()
-        hooks = [layer.register_forward_hook(_catch(name, seen)) for name, layer in self._watched.items()]
-        try:
-            yield seen
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def _gradients_at(self, seen: _Watched) -> dict[str, Tensor]:
+    def _gradients_at(self, seen: Watched) -> dict[str, Tensor]:
         for name in self._watched:
             if name not in seen.gradients:
                 raise UsageError(f"no gradient reaches the layer {name!r}: watch a layer that the embedding depends on")
         return {name: seen.gradients[name] for name in self._watched}
 
 
-def _catch(name: str, seen: _Watched) -> Callable[[nn.Module, object, object], None]:
-    """A forward hook that has the output's gradient written down; before anything overwrites the output in place.
+# --- its protections at work: what is hidden, what goes out, and what the bottom learns on the side -------------------
 
-    The way back passes the last run of a layer first, so of several runs `note` keeps that one.
+
+@dataclass
+class _Opened:
+    """A step's embedding on its way out, and what is needed of it until its gradient is back."""
+
+    sent: Tensor  # as it goes out, with its graph
+    hidden: list[Tensor]  # what is hidden in this step, where a protection adds a loss
+    places: list[Tensor]  # the embedding before each protection
+    noise: NoiseSource  # of this step
+    losses: list[Tensor] = field(default_factory=list)  # of the protections
+
+
+class Shield:
+    """All protections of one feature party, in their order. Two rows of its features are tried out.
+
+    Those that add a loss have a regularizer, which learns with the bottom; `hide` is as `FeatureParty` has it.
     """
 
-    def note(gradient: Tensor) -> None:
-        seen.gradients.setdefault(name, gradient)
+    def __init__(
+        self, protect: Sequence[EmbeddingProtection], bottom: nn.Module, features: Sequence[Tensor], hide: str | None
+    ) -> None:
+        self.protect = protections(protect)
+        self.hide = hide
+        self._bottom = bottom
+        self._hidden = submodule(bottom, hide)
+        self.regularizers = self._bound(features) if self.protect else ()
+        self.learning = [one for one in self.regularizers if one is not None]
 
-    def catch(module: nn.Module, inputs: object, output: object) -> None:
-        if not isinstance(output, Tensor):
-            raise UsageError(f"the layer {name!r} gives {type(output).__name__}, no tensor: watch a part of it")
-        if output.requires_grad:
-            output.register_hook(note)
-            seen.edges.append(get_gradient_edge(output))
+    def caught(self) -> AbstractContextManager[list[Sequence[Tensor]]]:
+        """Catches what is hidden, each time the bottom runs."""
+        return caught(self._bottom, self._hidden)
 
-    return catch
+    @contextmanager
+    def looking(self) -> Iterator[list[Tensor]]:
+        """Take note of what is hidden while the bottom runs."""
+        hidden: list[Tensor] = []
+        with self.caught() if self.learning else nullcontext([]) as seen:
+            yield hidden
+        hidden += [flat(parts) for parts in seen[-1:]]
+
+    def opened(self, z: Tensor, noise: Noise | StepNoise | None, step: int, hidden: list[Tensor]) -> _Opened:
+        """What goes out in the place of z in a step of the training, which is open from now on."""
+        source = self._source(z, noise, "embedding", step)
+        *places, sent = self._passed(z, source, step)
+        return _Opened(sent, hidden, places, source)
+
+    def protected(self, z: Tensor, noise: Noise | StepNoise | None, what: str = "", step: int = 0) -> Tensor:
+        """What goes out in the place of z where nothing is learned; a step that is open stays as it is."""
+        return self._passed(z, self._source(z, noise, what, step), step)[-1]
+
+    def _passed(self, z: Tensor, source: NoiseSource, step: int) -> list[Tensor]:
+        """The embedding as it is, and after each protection, in their order."""
+        if self.protect and not _finite(z):
+            raise TensorError(f"step {step}: the embedding is not finite, nothing was sent: look at inputs and rates")
+        passed = [z]
+        for one in self.protect:
+            changed = one.transform(passed[-1], source)
+            if changed.shape != z.shape or changed.dtype != z.dtype:
+                raise TensorError(
+                    f"the protection {one.name} made {tuple(changed.shape)} of {changed.dtype} from an embedding "
+                    f"{tuple(z.shape)} of {z.dtype}; nothing was sent: a protection keeps shape and dtype"
+                )
+            if not _finite(changed):
+                raise TensorError(
+                    f"what the protection {one.name} made is not finite, nothing was sent: lower its strength"
+                )
+            passed.append(changed)
+        return passed
+
+    def _source(self, z: Tensor, noise: Noise | StepNoise | None, what: str, step: int) -> NoiseSource:
+        """This message's randomness.
+
+        A keyed one is bound to the very embedding that it will hide, so that no two embeddings ever go out under the
+        same noise, whatever else has changed in between.
+        """
+        if noise is None or not self.protect:
+            return _NoNoise()
+        if isinstance(noise, StepNoise):
+            if not what:
+                raise UsageError("this noise belongs to the steps of a training: pass noise=torch.Generator() to embed")
+            return noise.at(step, what.encode(), Message(step, what, z, b"").fingerprint)
+        return noise_source(noise)
+
+    def weigh(self, opened: _Opened) -> None:
+        """The losses of an open step, once; nothing is learned from them before `backward`."""
+        if opened.losses:
+            return
+        places = zip(self.regularizers, opened.places, strict=True)
+        losses = [one(opened.hidden[0], z, opened.noise) for one, z in places if one is not None]
+        for one, loss in zip(self.learning, losses, strict=True):
+            if loss.ndim or not _finite(loss):
+                raise TensorError(
+                    f"the loss of {type(one).__name__} is {loss.tolist()}, the model was not changed: it must be one "
+                    "finite number; look at inputs, learning rates and its weight"
+                )
+        opened.losses = losses
+
+    def backward(self, opened: _Opened, gradient: Tensor) -> dict[str, Tensor]:
+        """Both ways of learning at once: the gradient that came back, and the losses; their sum where there are any."""
+        self.weigh(opened)
+        losses = opened.losses
+        for one in self.learning:
+            one.zero_grad()
+        torch.autograd.backward([opened.sent, *losses], [gradient, *(torch.ones_like(loss) for loss in losses)])
+        return {"penalty": torch.stack([loss.detach() for loss in losses]).sum()} if losses else {}
+
+    def step(self) -> None:
+        """Let the regularizers learn."""
+        for one in self.learning:
+            if one.optimizer is not None:
+                one.optimizer.step()
+
+    def steer(self, protect: Sequence[EmbeddingProtection]) -> None:
+        """Take these protections from now on: the same ones in the same order, at other strengths."""
+        if [one.name for one in protect] != [one.name for one in self.protect]:
+            raise UsageError("a party is steered by the strength of its protections, not by others in their place")
+        self.protect = protections(protect)
+
+    def state(self) -> list[dict[str, Any]]:
+        """What the regularizers have learned, for a checkpoint."""
+        return [
+            {"module": one.state_dict(), "optimizer": {} if one.optimizer is None else one.optimizer.state_dict()}
+            for one in self.learning
+        ]
+
+    def restore(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Bring back what `state` gave."""
+        for one, then in zip(self.learning, state, strict=True):
+            one.load_state_dict(then["module"])
+            if one.optimizer is not None:
+                one.optimizer.load_state_dict(then["optimizer"])
+
+    def _bound(self, features: Sequence[Tensor]) -> tuple[Regularizer | None, ...]:
+        """The regularizers, made for rows like the first two."""
+        with evaluating(self._bottom), self.caught() as seen:
+            z = self._bottom(*(feature[:2].clone() for feature in features))  # the bottom may work in place
+        problem: UsageError | None = None
+        try:
+            x = flat(seen[-1] if seen else ())
+        except UsageError as error:  # no matter where nothing but the embedding itself is changed
+            x, problem = z.new_zeros(len(z), 1), error
+        made: list[Regularizer | None] = []
+        for one in self.protect:
+            made.append(one.regularizer(x, z, [other for other in made if other is not None]))
+        if problem is not None and any(one is not None for one in made):
+            raise problem
+        return tuple(made)
 
 
-def _layer(bottom: nn.Module, name: str) -> nn.Module:
-    """A submodule by its name, or a refusal that names those there are."""
-    known: dict[str, nn.Module] = {key: layer for key, layer in bottom.named_modules() if key and key not in _TAKEN}
-    if name not in known:
-        raise UsageError(f"the bottom model has no layer {name!r} to watch; it has: {', '.join(known)}")
-    return known[name]
+class _NoNoise:
+    """Stands for randomness that nobody gave; protections that need none never ask."""
+
+    def normal(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        raise UsageError(
+            "a protection of the embedding needs noise and there is no source: pass noise=torch.Generator(), or train "
+            "between two folders"
+        )
+
+    uniform = normal
+
+
+def _finite(x: Tensor) -> bool:
+    """Whether no entry is NaN or infinite, in one pass; always True off the CPU, where looking waits for the device."""
+    return x.device.type != "cpu" or not wrong_numbers(x)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
 
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError
@@ -69,14 +68,8 @@ class Hello:
         earlier = (exchange.transcript(complete - back) for back in range(1, exchange.depth + 1))
         transcript = exchange.transcript(complete)
         assert transcript is not None
-        now: dict[str, Any] = {
-            **asdict(self),
-            "asked": exchange.asked,
-            "complete": complete,
-            "transcript": transcript.hex(),
-            "before": "".join(one.hex() for one in earlier if one is not None),
-        }
-        return Hello(**now)
+        before = "".join(one.hex() for one in earlier if one is not None)
+        return replace(self, asked=exchange.asked, complete=complete, transcript=transcript.hex(), before=before)
 
     def message(self) -> Message:
         """As it crosses the wire."""
@@ -103,20 +96,11 @@ class Hello:
 def greet_label_party(link: Link, hello: Hello, exchange: Exchange, *, patience: float = 120.0) -> None:
     """The feature party's part over a new link: say hello, hear one, and ask the open questions again.
 
-    Args:
-        link: to the label party.
-        hello: one's own words.
-        exchange: where the journal stands.
-        patience: seconds to wait; a label party that is at work on a step, or reads its journal, answers after that.
+    A label party that is at work on a step, or reads its journal, answers after that: so much patience, in seconds.
     """
     mine = hello.at(exchange)
     link.send(mine.message())
-    answer = link.recv(patience)
-    if answer is None:
-        raise LinkError(f"{link.peer} says nothing for {patience:.0f} s after connecting")
-    if answer.kind == "refusal":
-        raise refused_by(answer, link.peer)
-    check(mine, Hello.read(answer), name=link.peer, depth=exchange.depth)
+    check(mine, _heard(link, patience), name=link.peer, depth=exchange.depth)
     for turn in range(exchange.complete, exchange.asked):
         request = exchange.request(turn)
         assert request is not None
@@ -125,28 +109,25 @@ def greet_label_party(link: Link, hello: Hello, exchange: Exchange, *, patience:
 
 def greet_feature_party(link: Link, hello: Hello, exchange: Exchange, *, patience: float = 10.0) -> None:
     """The label party's part: hear the feature party's hello, and answer it if nothing speaks against it."""
+    theirs = _heard(link, patience)
+    mine = hello.at(exchange)
+    check(mine, theirs, name=link.peer, depth=exchange.depth)
+    link.send(mine.message())
+
+
+def _heard(link: Link, patience: float) -> Hello:
     said = link.recv(patience)
     if said is None:
         raise LinkError(f"{link.peer} says nothing for {patience:.0f} s after connecting")
     if said.kind == "refusal":
         raise refused_by(said, link.peer)
-    mine = hello.at(exchange)
-    check(mine, Hello.read(said), name=link.peer, depth=exchange.depth)
-    link.send(mine.message())
+    return Hello.read(said)
 
 
 def check(mine: Hello, theirs: Hello, *, name: str, depth: int = 1) -> None:
-    """Refuse to go on where the two sides differ; name the field.
+    """Refuse to go on where the two sides differ, by the field; the peer's name is the one of its certificate.
 
-    Args:
-        mine: one's own words, as sent.
-        theirs: the peer's.
-        name: the peer's name, as its certificate proves it.
-        depth: how many requests may be open at once.
-
-    Raises:
-        RefusedError: the peer can't go on with us.
-        StorageError: we can't go on: our own journal is behind what the peer has seen.
+    It is a `StorageError` where we can't go on: our own journal is behind what the peer has seen.
     """
     for field, remedy in _EQUAL.items():
         here, there = getattr(mine, field), getattr(theirs, field)

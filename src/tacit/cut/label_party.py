@@ -7,11 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message, Noise, Protected, Protection, StepNoise
-from tacit.cut.tensors import LOSSES, check_labels, check_targets, evaluating, tensors
+from tacit.cut.tensors import evaluating, tensors
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
+
+ALIKE = 0.9
+"""The share of a batch whose embeddings may be the same: answers to one question about many rows add up."""
 
 
 def _nothing(*_: object) -> None:
@@ -186,3 +190,87 @@ def _apart(joint: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
         return (joint,)
     widths = [part[0].numel() for part in like]
     return [part.reshape(one.shape) for part, one in zip(joint.split(widths, dim=1), like, strict=True)]
+
+
+def alike(z: Tensor) -> float:
+    """The share of the rows of a batch that lie within a thousandth of one of them, as far as three of them tell.
+
+    Where nearly all are alike, any row is likely to be one of these. A few rows may be alike by chance.
+    """
+    rows = z.detach().flatten(start_dim=1)
+    if len(rows) < 32:
+        return 0.0
+    near = 1e-3 * torch.linalg.vector_norm(rows, dim=1).mean()
+    apart = [torch.linalg.vector_norm(rows - rows[place], dim=1) for place in (0, len(rows) // 3, 2 * len(rows) // 3)]
+    return max(float((one <= near).float().mean()) for one in apart)
+
+
+# --- losses and labels -----------------------------------------------------------------------------------------------
+
+
+def binary(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy of one logit; targets may lie outside [0, 1], as those of randomized response do."""
+    if logits.ndim == 2 and logits.shape[1] == 1:
+        logits = logits.squeeze(1)
+    if logits.shape != targets.shape:
+        raise TensorError(
+            f"the loss 'binary' takes one logit for each row, the top model gives {tuple(logits.shape)} for "
+            f"{len(targets)} rows: end it with one output, or use the loss 'softmax'"
+        )
+    return functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
+
+
+def softmax(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy of one logit for each class; with two, float targets stand for the second one's share."""
+    if logits.ndim != 2 or len(logits) != len(targets) or logits.shape[1] < 2:
+        raise TensorError(
+            f"the loss 'softmax' takes (rows, classes) logits, the top model gives {tuple(logits.shape)} for "
+            f"{len(targets)} rows: end it with one output for each class"
+        )
+    if targets.is_floating_point():
+        if logits.shape[1] != 2:
+            raise LabelsError(f"labels of {logits.shape[1]} classes must be whole numbers: pass them as integers")
+        targets = torch.stack([1 - targets, targets], dim=1).to(logits.dtype)
+        return -(targets * functional.log_softmax(logits, dim=1)).sum(1).mean()
+    return functional.cross_entropy(logits, targets.long())
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"binary": binary, "softmax": softmax}
+"""`binary`: cross entropy of one logit. `softmax`: of one logit for each class, two or more."""
+
+
+def check_labels(labels: Tensor, loss: str) -> int:
+    """The number of classes, one more than the largest label; labels that the loss has no use for are refused."""
+    if loss not in LOSSES:
+        raise UsageError(f"there is no loss {loss!r}; there are: {', '.join(LOSSES)}")
+    if not isinstance(labels, Tensor):
+        raise LabelsError(f"labels are a {type(labels).__name__}: pass a tensor with one label for each example")
+    if labels.ndim != 1 or len(labels) == 0:
+        raise LabelsError(f"labels have shape {tuple(labels.shape)}: pass one label for each example, in one axis")
+    if labels.dtype == torch.bool:
+        return 2
+    _refuse(
+        labels, ~(torch.isfinite(labels) & (labels == labels.round()) & (labels >= 0)), "a class number: use 0, 1, ..."
+    )
+    if loss == "binary":
+        _refuse(labels, labels > 1, "0 or 1: use the loss 'softmax'")
+    if labels.is_floating_point():
+        _refuse(labels, labels > 1, "0 or 1: pass labels of several classes as integers")
+    return max(2, int(labels.max()) + 1)  # protections know two classes at least
+
+
+def check_targets(targets: Tensor, labels: Tensor) -> Tensor:
+    """The targets themselves, if there is a finite one for each label."""
+    if targets.shape != labels.shape:
+        raise LabelsError(
+            f"targets have shape {tuple(targets.shape)} for labels of shape {tuple(labels.shape)}: pass one for each"
+        )
+    _refuse(targets, ~torch.isfinite(targets), "finite: look at how the targets were made", what="target")
+    return targets
+
+
+def _refuse(values: Tensor, wrong: Tensor, wanted: str, *, what: str = "label") -> None:
+    """Name the first row that is wrong, if there is one."""
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise LabelsError(f"{what} {values[row].item()} of row {row} is not {wanted}")

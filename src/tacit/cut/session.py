@@ -12,18 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import Plan, Task
-from tacit.contracts import Message, NoiseSource, StepNoise
+from tacit.contracts import Message, NoiseSource, Protected, StepNoise
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
-from tacit.cut.guards import FeatureGuard, LabelGuard, Unguarded
-from tacit.cut.label_party import LabelParty
-from tacit.cut.tensors import ALIKE, alike, weights
+from tacit.cut.label_party import ALIKE, LabelParty, alike
+from tacit.cut.tensors import weights
 from tacit.errors import StorageError, UsageError
 from tacit.wire.checkpoint import Checkpoint
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
@@ -50,6 +49,35 @@ class Turned:
     kept: bool = False
 
 
+class LabelGuard(Protocol):
+    """Stands between a label party and what it sends. Where it raises, nothing leaves and nothing has changed."""
+
+    def before(self, task: Task, clean: Tensor, embedding: Tensor, /) -> None:
+        """A gradient is about to be protected; another protection may be set here."""
+
+    def leaving(self, task: Task, sent: Protected | None, /) -> None:
+        """A protected gradient is about to leave or, where it is None, figures of an epoch."""
+
+
+class FeatureGuard(Protocol):
+    """The same for a feature party."""
+
+    def before(self, task: Task, embedding: Tensor, /) -> None:
+        """An embedding is about to be protected; other protections may be set here."""
+
+    def leaving(self, task: Task, /) -> None:
+        """Embeddings are about to leave."""
+
+
+class _Unguarded:
+    """Nobody looks at what is sent, as in trials."""
+
+    def before(self, *_: object) -> None:
+        pass
+
+    leaving = before
+
+
 @dataclass(frozen=True)
 class _Bound:
     """A step's noise, bound to what it must never be used twice with."""
@@ -71,15 +99,10 @@ class _Session(ABC, Generic[_P, _C]):
     now: Task  # the task whose answer is due, once `run` has begun
 
     def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable, depth: int) -> None:
-        self.model = model
-        self.party = party
-        self.plan = plan
-        self.durable = durable
-        self.depth = depth
+        self.model, self.party, self.plan, self.durable, self.depth = model, party, plan, durable, depth
         self.channels: Sequence[_C] = ()
         self.history: list[dict[str, float]] = []
-        self.turn = 0
-        self.resumed = 0
+        self.turn = self.resumed = 0
         checkpoint = durable.open(self._fresh)
         self._said: Mapping[str, Mapping[int, bytes]] = checkpoint.state["transcripts"]
         self._restore(checkpoint)
@@ -153,8 +176,13 @@ class _Session(ABC, Generic[_P, _C]):
         common: dict[str, Any] = {"role": role, "limits": limits, "turn": self.resumed, "depth": self.depth}
         return [Exchange(self.durable.journal, peer, transcripts=self._said.get(peer), **common) for peer in peers]
 
-    def _check_newest(self) -> None:
-        """Refuse to go on where something that ever left is unknown here."""
+    def connect(self, *channels: _C) -> None:
+        """Say over which channels the peers are spoken with, in the order that the top takes them.
+
+        They are made with this session's `judge` and `count`. A `StorageError` where something that ever left is
+        unknown here, in an older copy of the folder: a peer may claim to be at any turn.
+        """
+        self.channels = channels
         if self.durable.tally is not None:
             self.durable.tally.check(sum(channel.exchange.asked for channel in self.channels), self._left())
 
@@ -176,10 +204,8 @@ class _Session(ABC, Generic[_P, _C]):
             "origin": self.origin,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-            "transcripts": {
-                channel.exchange.peer: channel.exchange.recent() for channel in self.channels
-            },
-        }  # fmt: skip
+            "transcripts": {channel.exchange.peer: channel.exchange.recent() for channel in self.channels},
+        }
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state
@@ -194,17 +220,7 @@ class _Session(ABC, Generic[_P, _C]):
 
 
 class FeatureSession(_Session[FeatureParty, AskingChannel]):
-    """The feature party's training.
-
-    Args:
-        party: the model, its optimizer, its features, aligned, and its protections.
-        plan: what is done in which turn.
-        durable: where state is kept.
-        noise: keyed with this run's secret.
-        shared: names of the figures that the label party shares, in their order.
-        guard: stands between the party and what it sends.
-        depth: how many requests may be open at once.
-    """
+    """The feature party's training."""
 
     def __init__(
         self,
@@ -212,25 +228,17 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
         plan: Plan,
         durable: Durable,
         *,
-        noise: StepNoise,
-        shared: Sequence[str] = (),
+        noise: StepNoise,  # keyed with this run's secret
+        shared: Sequence[str] = (),  # names of the figures that the label party shares, in their order
         guard: FeatureGuard | None = None,
-        depth: int = 1,
+        depth: int = 1,  # how many requests may be open at once
     ) -> None:
-        self.guard = guard or Unguarded()
+        self.guard = guard or _Unguarded()
         self._window = party.depth = depth
         super().__init__(party.bottom, party, plan, durable, depth)
         self.shared = tuple(shared)
         settings = durable.digest
         party.noise = _Bound(noise, lambda: (settings, repr(party.shield.protect).encode(), self.origin))
-
-    def connect(self, channel: AskingChannel) -> None:
-        """Say over which channel the label party is asked; a `StorageError` where this folder is an older copy.
-
-        It is made with this session's `judge` and `count`.
-        """
-        self.channels = (channel,)
-        self._check_newest()
 
     def leave(self, patience: float = 10.0) -> bool:
         """After the last turn: let the label party know that everything has arrived; whether it has heard that."""
@@ -278,18 +286,7 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
 
 
 class LabelSession(_Session[LabelParty, AnsweringChannel]):
-    """The label party's training.
-
-    Args:
-        party: the model, its optimizer, labels and protection.
-        plan: what is done in which turn.
-        durable: where state is kept.
-        noise: keyed with this run's secret.
-        measure: what an evaluation finds.
-        shared: names of the figures that the feature parties are told, in their order.
-        guard: stands between the party and what it sends.
-        depth: how many requests of each feature party may be open at once; they are answered one after the other.
-    """
+    """The label party's training."""
 
     def __init__(
         self,
@@ -297,13 +294,13 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         plan: Plan,
         durable: Durable,
         *,
-        noise: StepNoise,
+        noise: StepNoise,  # keyed with this run's secret
         measure: Measure,
-        shared: Sequence[str] = (),
+        shared: Sequence[str] = (),  # names of the figures that the feature parties are told, in their order
         guard: LabelGuard | None = None,
-        depth: int = 1,
+        depth: int = 1,  # how many requests of each feature party may be open at once; they are answered in turn
     ) -> None:
-        self.guard = guard or Unguarded()
+        self.guard = guard or _Unguarded()
         self._logits: list[Tensor] = []
         self._loss = torch.zeros(2, dtype=torch.float64)  # sum and number of this epoch's losses
         super().__init__(party.top, party, plan, durable, depth)
@@ -311,15 +308,6 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         self.shared = tuple(shared)
         settings = durable.digest  # and a protection that was steered: another strength has unrelated noise
         party.noise = _Bound(noise, lambda: (settings, repr(party.protect).encode(), self.origin, *self._versions()))
-
-    def connect(self, channels: Sequence[AnsweringChannel]) -> None:
-        """Say over which channels the feature parties are answered, in the order that the top takes them.
-
-        They are made with this session's `judge` and `count`. A `StorageError` where this folder is an older copy: a
-        peer may claim to be at any turn.
-        """
-        self.channels = tuple(channels)
-        self._check_newest()
 
     def leave(self, patience: float = 60.0) -> bool:
         """After the last turn: stay until all feature parties have everything, or so long; whether they have."""
@@ -337,10 +325,11 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
 
     def _versions(self) -> list[bytes]:
         """The weights are a matter of where they began and of all that was said since."""
-        said = [channel.exchange.transcript(self.turn) for channel in self.channels]
-        if any(one is None for one in said):
+        all_said = [channel.exchange.transcript(self.turn) for channel in self.channels]
+        known = [said for said in all_said if said is not None]
+        if len(known) < len(all_said):
             raise StorageError(f"turn {self.turn}: what was said before it is not remembered; no noise is drawn")
-        return [one for one in said if one is not None]
+        return known
 
     def _do(self, task: Task) -> Mapping[str, Any]:
         if task.what == "train":
@@ -360,16 +349,16 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         step = self.party.evaluations
         self._logits.append(self.party.evaluate(task.rows, self.channels))
         figures: dict[str, float] = {}
+        values: list[float] = []
         if task.last:
-            rows = self.plan.tested()
-            figures = dict(self.measure(torch.cat(self._logits), self.party.labels[rows]))
+            figures = dict(self.measure(torch.cat(self._logits), self.party.labels[self.plan.tested()]))
             figures["train_loss"] = float(self._loss[0] / self._loss[1])
             self.history.append({"epoch": task.epoch, **figures})
             self._logits, self._loss = [], torch.zeros(2, dtype=torch.float64)
-        missing = [name for name in self.shared if name not in figures] if task.last else []
-        if missing:
-            raise UsageError(f"the contract shares {', '.join(missing)}, which this party does not measure")
-        values = [round(figures[name], DIGITS) for name in self.shared] if task.last else []
+            missing = [name for name in self.shared if name not in figures]
+            if missing:
+                raise UsageError(f"the contract shares {', '.join(missing)}, which this party does not measure")
+            values = [round(figures[name], DIGITS) for name in self.shared]
         if values:
             self.guard.leaving(task, None)
         for channel in self.channels:
@@ -377,12 +366,7 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         return figures
 
     def _state(self) -> dict[str, Any]:
-        return {
-            **super()._state(),
-            "protection": self.party.state,
-            "logits": self._logits,
-            "loss": self._loss,
-        }
+        return {**super()._state(), "protection": self.party.state, "logits": self._logits, "loss": self._loss}
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         super()._restore(checkpoint)

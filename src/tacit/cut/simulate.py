@@ -10,15 +10,55 @@ import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import batches
-from tacit.contracts import Channel, EmbeddingProtection, Noise, Protection
+from tacit.contracts import Channel, EmbeddingProtection, Message, Noise, Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.tensors import evaluating, tensors
-from tacit.errors import TensorError, UsageError
-from tacit.wire.memory import pair
+from tacit.errors import ProtocolError, TensorError, UsageError
+from tacit.wire.codec import wrong_numbers
+from tacit.wire.exactly_once import expect
 from tacit.wire.record import Recorder
 
 _OTHER = 0x9E3779B97F4A7C15  # keeps the feature party's noise apart from the label party's under one seed
+
+
+@dataclass(frozen=True)
+class MemoryChannel:
+    """One end of a pair of queues in one process."""
+
+    outgoing: deque[Message]
+    incoming: deque[Message]
+
+    def send(self, message: Message) -> None:
+        """Put a message into the other side's queue."""
+        self.outgoing.append(message)
+
+    def recv(self, kind: str, step: int) -> Message:
+        """Take the next message; it must be of this kind and step. There is nobody to wait for in one process."""
+        if not self.incoming:
+            raise ProtocolError(f"step {step}: no {kind} was sent yet; in one process the sender must act first")
+        expect(self.incoming[0], kind, step)
+        message = self.incoming.popleft()
+        if message.payload.device.type == "cpu" and wrong_numbers(message.payload):  # elsewhere looking would wait
+            raise TensorError(
+                f"step {step}: the {kind} is not finite; no label was touched, and the model was not changed: look at "
+                "inputs, loss and learning rates"
+            )
+        return message
+
+
+def pair() -> tuple[MemoryChannel, MemoryChannel]:
+    """The two ends of a channel.
+
+    >>> import torch
+    >>> left, right = pair()
+    >>> left.send(Message(0, "embedding", torch.zeros(2, 3), b""))
+    >>> right.recv("embedding", 0).payload.shape
+    torch.Size([2, 3])
+    """
+    one: deque[Message] = deque()
+    two: deque[Message] = deque()
+    return MemoryChannel(one, two), MemoryChannel(two, one)
 
 
 @dataclass(frozen=True)

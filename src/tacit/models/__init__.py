@@ -7,8 +7,7 @@ through both halves (`layer_names()`), so a gradient can be read anywhere. Any o
 from tacit.models.conv import ConvBottom, ConvTop, conv
 from tacit.models.layers import Columns, Layered, Unsplit
 from tacit.models.mlp import MlpBottom, MlpTop, mlp
-from tacit.models.optimizers import RowwiseAdam, adam
-from tacit.models.wide_deep import WideDeepBottom, WideDeepTop, wide_deep
+from tacit.models.wide_deep import RowwiseAdam, WideDeepBottom, WideDeepTop, adam, wide_deep
 
 __all__ = [
     "Columns",

@@ -24,9 +24,8 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import raw_bytes
-from tacit.disk import Buffer, write_at
+from tacit.disk import Buffer, gmac, write_at
 from tacit.errors import StorageError
-from tacit.wire.segment import gmac
 
 _MAGIC = b"TACITREC"
 _FIXED = struct.Struct("<8sII16s")
@@ -66,38 +65,27 @@ def write_frame(fd: int, path: Path, frame: Frame, offset: int) -> int:
 def read_frames(fd: int, path: Path, before: int | None = None) -> Iterator[tuple[int, Frame]]:
     """The frames of a file in order, each with the place where it ends; a damaged one is a `StorageError`.
 
-    Args:
-        fd: the open file.
-        path: its name, for errors.
-        before: stop where this step begins, or at a frame that goes beyond it; what lies behind is not looked at.
+    It stops where the step `before` begins, or at a frame that goes beyond it; what lies behind is not looked at.
     """
     size, place, reached = os.fstat(fd).st_size, 0, 0
     while place < size and (before is None or reached < before):
-        header, check, start = _header(fd, path, place, size)
+        magic, length, crc, check = _FIXED.unpack(_exactly(fd, path, _FIXED.size, place))
+        end = place + _FIXED.size + length
+        if magic != _MAGIC or end > size:
+            raise _damaged(path, f"there is no whole frame at byte {place}")
+        raw = _exactly(fd, path, length, place + _FIXED.size)
+        if zlib.crc32(raw) != crc:
+            raise _damaged(path, f"the header at byte {place} is not what was written")
+        header: dict[str, Any] = json.loads(raw)
         if before is not None and header["end"] > before:
             return
-        tensors, end = {}, start
+        tensors = {}
         for name, dtype, shape in header["tensors"]:
             tensors[name], end = _tensor(fd, path, _DTYPES[dtype], shape, end, size)
-        raw = _exactly(fd, path, start - place - _FIXED.size, place + _FIXED.size)
         if gmac(_KEY, _NONCE, [raw, *map(raw_bytes, tensors.values())]) != check:
             raise _damaged(path, f"the frame at byte {place} is not what was written")
         yield end, Frame(header["begin"], header["end"], tensors, header["about"])
         place, reached = end, header["end"]
-
-
-def _header(fd: int, path: Path, place: int, size: int) -> tuple[dict[str, Any], bytes, int]:
-    """A frame's header, its check, and where its tensors begin."""
-    fixed = _exactly(fd, path, _FIXED.size, place)
-    magic, length, crc, check = _FIXED.unpack(fixed)
-    start = place + _FIXED.size + length
-    if magic != _MAGIC or start > size:
-        raise _damaged(path, f"there is no whole frame at byte {place}")
-    raw = _exactly(fd, path, length, place + _FIXED.size)
-    if zlib.crc32(raw) != crc:
-        raise _damaged(path, f"the header at byte {place} is not what was written")
-    header: dict[str, Any] = json.loads(raw)
-    return header, check, start
 
 
 def _tensor(fd: int, path: Path, dtype: torch.dtype, shape: list[int], place: int, size: int) -> tuple[Tensor, int]:

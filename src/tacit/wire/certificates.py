@@ -69,12 +69,7 @@ def check_name(name: str) -> str:
 
 
 def create(name: str, *, days: int = DAYS, now: datetime | None = None) -> Identity:
-    """A new key and its self-signed certificate.
-
-    Args:
-        name: of the party, 1 to 63 of the characters a-z, 0-9 and -.
-        days: how long the certificate is valid, 1100 at most.
-        now: from when on; the present if not given.
+    """A new key and its self-signed certificate, valid for so many days from now on, or from this moment.
 
     >>> identity = create("airport")
     >>> identity
@@ -100,7 +95,7 @@ def create(name: str, *, days: int = DAYS, now: datetime | None = None) -> Ident
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_only_signatures(), critical=True)
+        .add_extension(x509.KeyUsage(True, *[False] * 8), critical=True)  # digital signatures, and nothing else
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
@@ -118,12 +113,9 @@ def fingerprint(cert_pem: bytes) -> str:
 
 
 def read(pem: bytes, *, now: datetime | None = None, dates: bool = True) -> Certificate:
-    """What a certificate says, if it is one that a party may trust: alone, of the form that `create` gives, and valid.
+    """What a certificate says, if it is one that a party may trust: alone, of the form that `create` gives.
 
-    Args:
-        pem: the content of the file that the peer sent.
-        now: the moment at which it must be valid; the present if not given.
-        dates: False leaves that out.
+    It must also be valid now, or at this moment, if its dates are to be looked at.
     """
     loaded = _load(pem)
     found = Certificate(_name(loaded), _fingerprint(loaded), loaded.not_valid_before_utc, loaded.not_valid_after_utc)
@@ -133,16 +125,6 @@ def read(pem: bytes, *, now: datetime | None = None, dates: bool = True) -> Cert
     if dates:
         found.check_dates(now)
     return found
-
-
-def show(context: ssl.SSLContext, identity: Identity) -> None:
-    """Let a probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
-    fd = os.memfd_create("identity", os.MFD_CLOEXEC)
-    try:
-        os.write(fd, identity.key_pem + identity.cert_pem)
-        context.load_cert_chain(f"/proc/self/fd/{fd}")
-    finally:
-        os.close(fd)
 
 
 def _foreign(loaded: x509.Certificate) -> str:
@@ -169,20 +151,6 @@ def _foreign(loaded: x509.Certificate) -> str:
     valid = loaded.not_valid_after_utc - loaded.not_valid_before_utc
     long = valid > timedelta(days=MOST_DAYS) + SKEW
     return f"is valid for {valid.days} days, and {MOST_DAYS} are the most" if long else ""
-
-
-def _only_signatures() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _load(pem: bytes) -> x509.Certificate:
@@ -214,3 +182,13 @@ def _name(loaded: x509.Certificate) -> str:
 def _fingerprint(loaded: x509.Certificate) -> str:
     digits = loaded.fingerprint(hashes.SHA256()).hex()
     return ":".join(digits[place : place + 4] for place in range(0, len(digits), 4))
+
+
+def show(context: ssl.SSLContext, identity: Identity) -> None:
+    """Let a probe show our certificate. The module reads files alone, and keys have no place in those: memory."""
+    fd = os.memfd_create("identity", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, identity.key_pem + identity.cert_pem)
+        context.load_cert_chain(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)

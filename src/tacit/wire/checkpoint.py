@@ -35,45 +35,15 @@ class Checkpoint:
     turn: int | None = None  # the turn that it belongs to, where `Checkpoints` wrote it
 
 
-def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None) -> None:
+def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None, turn: int | None = None) -> None:
     """Write a checkpoint. It takes the place of an older one of that name only when it is whole and on the disk.
 
     The file is a valid safetensors file: tensors as such, bit for bit; everything else in its metadata, with a SHA-256
     over every other byte of the file. A full disk is a `StorageError` and leaves the older file as it was.
 
-    Args:
-        path: the file.
-        state: a tree of dict (keys str or int), list, tuple, None, bool, int, float, str, bytes, dense tensors and
-            frozen dataclasses.
-        meta: a few plain values about it.
+    The state is a tree of dict (keys str or int), list, tuple, None, bool, int, float, str, bytes, dense tensors and
+    frozen dataclasses; meta are a few plain values about it.
     """
-    _save(Path(path), state, meta, None)
-
-
-def load(path: str | Path, *, allow: Sequence[type] = (), map_location: str | torch.device = "cpu") -> Checkpoint:
-    """Read a checkpoint, checked to the last byte, or raise a `StorageError`; never a part of it.
-
-    Args:
-        path: the file.
-        allow: dataclasses that may be made besides those of Tacit's own modules that are imported already.
-        map_location: the device of the tensors.
-    """
-    path = Path(path)
-    with storing(path, "read"):
-        header = _checked(path)
-        tensors = safetensors.torch.load_file(path)
-    skeleton = json.loads(header["skeleton"])
-    # Copies lie in torch's own memory, aligned as torch aligns it: the same numbers then give the same results.
-    placed = [tensors[str(number)].clone().to(map_location) for number in range(len(tensors))]
-    try:
-        return Checkpoint(
-            rebuild(skeleton["state"], placed, allow), rebuild(skeleton["meta"], (), allow), skeleton["turn"]
-        )
-    except StorageError as error:
-        raise StorageError(f"{path}: {error}") from error
-
-
-def _save(path: Path, state: Any, meta: Mapping[str, Any] | None, turn: int | None) -> None:
     skeleton, tensors = flatten(state)
     about, none = flatten(meta or {}, "meta")
     if none:
@@ -92,8 +62,24 @@ def _save(path: Path, state: Any, meta: Mapping[str, Any] | None, turn: int | No
         raise UsageError(f"a tensor of {error} can't be kept in a checkpoint: convert it") from None
     place = _digest_place(raw)
     parts: list[Buffer] = [memoryview(raw)[:place], _digest(raw, place), memoryview(raw)[place + 64 :]]
-    make_folder(path.parent)
-    replaced(path, lambda file: write_at(file.fileno(), path, parts, 0))
+    target = Path(path)
+    make_folder(target.parent)
+    replaced(target, lambda file: write_at(file.fileno(), target, parts, 0))
+
+
+def load(path: str | Path, *, map_location: str | torch.device = "cpu") -> Checkpoint:
+    """Read a checkpoint, checked to the last byte, or raise a `StorageError`; never a part of it."""
+    path = Path(path)
+    with storing(path, "read"):
+        header = _checked(path)
+        tensors = safetensors.torch.load_file(path)
+    skeleton = json.loads(header["skeleton"])
+    # Copies lie in torch's own memory, aligned as torch aligns it: the same numbers then give the same results.
+    placed = [tensors[str(number)].clone().to(map_location) for number in range(len(tensors))]
+    try:
+        return Checkpoint(rebuild(skeleton["state"], placed), rebuild(skeleton["meta"], ()), skeleton["turn"])
+    except StorageError as error:
+        raise StorageError(f"{path}: {error}") from error
 
 
 def _checked(path: Path) -> dict[str, str]:
@@ -130,18 +116,12 @@ def _damaged(path: Path, what: str) -> StorageError:
 
 
 class Checkpoints:
-    """The newest few checkpoints of a run, in a folder.
+    """The newest few checkpoints of a run, in a folder: several, so that a damaged one does not end the run."""
 
-    Args:
-        folder: where they are; made where there is none.
-        keep: how many to keep, so that a damaged one does not end the run.
-        allow: as for `load`.
-    """
-
-    def __init__(self, folder: str | Path, keep: int = 2, *, allow: Sequence[type] = ()) -> None:
+    def __init__(self, folder: str | Path, keep: int = 2) -> None:
         if keep < 1:
             raise UsageError(f"Checkpoints(keep={keep}) would keep none: pass 1 or more")
-        self.folder, self.keep, self.allow = Path(folder), keep, tuple(allow)
+        self.folder, self.keep = Path(folder), keep
         # what was wrong with each checkpoint that `newest` had to pass over, by its file
         self.damaged: dict[Path, StorageError] = {}
         make_folder(self.folder)
@@ -154,23 +134,20 @@ class Checkpoints:
         """Write the checkpoint of a turn, then delete those before it that are too many."""
         for left_over in self.folder.glob("*.part"):
             remove(left_over)
-        _save(self._path(turn), state, meta, turn)
+        save(self._path(turn), state, meta, turn)
         for older in [each for each in self.turns() if each <= turn][: -self.keep]:
             remove(self._path(older))
 
-    def newest(self, at_most: int | None = None) -> Checkpoint | None:
+    def newest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, None where there is none yet.
 
         Where there are some and none of them is whole it is a `StorageError`: a run never silently begins again.
-
-        Args:
-            at_most: pass over those of later turns.
         """
-        turns = [turn for turn in self.turns() if at_most is None or turn <= at_most]
+        turns = self.turns()
         for turn in reversed(turns):
             path = self._path(turn)
             try:
-                found = load(path, allow=self.allow)
+                found = load(path)
                 if found.turn != turn:
                     raise _damaged(path, f"it is the checkpoint of turn {found.turn}, under another name")
             except StorageError as error:
@@ -218,7 +195,10 @@ def _flatten(tree: Any, where: str, tensors: list[Tensor], depth: int) -> Any:
         inner = [_flatten(each, f"{where}[{i}]", tensors, depth - 1) for i, each in enumerate(tree)]
         return {"list" if kind is list else "tuple": inner}
     if isinstance(tree, Mapping):
-        return {"dict": [_item(key, value, where, tensors, depth) for key, value in tree.items()]}
+        for key in tree:
+            if type(key) not in (str, int):
+                raise UsageError(f"{where}: a key is a {type(key).__name__}, {key!r}: a checkpoint's are str or int")
+        return {"dict": [[key, _flatten(one, f"{where}[{key!r}]", tensors, depth - 1)] for key, one in tree.items()]}
     if is_dataclass(tree) and _frozen(kind):
         inner_fields = {
             each.name: _flatten(getattr(tree, each.name), f"{where}.{each.name}", tensors, depth - 1)
@@ -229,12 +209,6 @@ def _flatten(tree: Any, where: str, tensors: list[Tensor], depth: int) -> Any:
         f"{where} is a {kind.__module__}.{kind.__qualname__}: a checkpoint holds None, bool, int, float, str, bytes, "
         "tensors, lists, tuples, dicts and frozen dataclasses; convert it to one of them"
     )
-
-
-def _item(key: Any, value: Any, where: str, tensors: list[Tensor], depth: int) -> list[Any]:
-    if type(key) not in (str, int):
-        raise UsageError(f"{where}: a key is a {type(key).__name__}, {key!r}: a checkpoint's keys are str or int")
-    return [key, _flatten(value, f"{where}[{key!r}]", tensors, depth - 1)]
 
 
 def _add(tensor: Tensor, where: str, tensors: list[Tensor]) -> dict[str, Any]:
@@ -252,14 +226,8 @@ def _add(tensor: Tensor, where: str, tensors: list[Tensor]) -> dict[str, Any]:
     return {"tensor": len(tensors) - 1} | ({} if strides == usual else {"strides": list(strides)})
 
 
-def rebuild(skeleton: Any, tensors: Sequence[Tensor], allow: Sequence[type] = ()) -> Any:
-    """The tree of a skeleton. Dataclasses are made without calling anything of theirs.
-
-    Args:
-        skeleton: what `flatten` gave.
-        tensors: the tensors, in its order.
-        allow: dataclasses that it may name besides those of Tacit's modules that are imported already.
-    """
+def rebuild(skeleton: Any, tensors: Sequence[Tensor]) -> Any:
+    """The tree of a skeleton that `flatten` gave. Dataclasses are made without calling anything of theirs."""
     if not isinstance(skeleton, dict):
         return skeleton
     kind, value = next(iter(skeleton.items()))
@@ -268,23 +236,20 @@ def rebuild(skeleton: Any, tensors: Sequence[Tensor], allow: Sequence[type] = ()
     if kind == "bytes":
         return bytes.fromhex(value)
     if kind == "tensor":
-        return _ordered(tensors[value], skeleton.get("strides"))
+        tensor, strides = tensors[value], skeleton.get("strides")
+        if strides is None:
+            return tensor
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
     if kind == "list":
-        return [rebuild(each, tensors, allow) for each in value]
+        return [rebuild(each, tensors) for each in value]
     if kind == "tuple":
-        return tuple(rebuild(each, tensors, allow) for each in value)
+        return tuple(rebuild(each, tensors) for each in value)
     if kind == "dict":
-        return {key: rebuild(each, tensors, allow) for key, each in value}
+        return {key: rebuild(each, tensors) for key, each in value}
     if kind == "dataclass":
-        inner = {name: rebuild(each, tensors, allow) for name, each in skeleton["fields"].items()}
-        return _make(_find(value, allow), inner)
+        inner = {name: rebuild(each, tensors) for name, each in skeleton["fields"].items()}
+        return _make(_find(value), inner)
     raise StorageError(f"the checkpoint holds a {kind!r}, which this version does not know: use the one that wrote it")
-
-
-def _ordered(tensor: Tensor, strides: list[int] | None) -> Tensor:
-    if strides is None:
-        return tensor
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def _make(cls: type, values: dict[str, Any]) -> Any:
@@ -300,11 +265,8 @@ def _make(cls: type, values: dict[str, Any]) -> Any:
     return made
 
 
-def _find(name: str, allow: Sequence[type]) -> type:
-    """The dataclass of this name, if it is one that a checkpoint may name."""
-    for cls in allow:
-        if _name(cls) == name:
-            return cls
+def _find(name: str) -> type:
+    """The dataclass of this name, if it is one that a checkpoint may name: of a module of ours, imported already."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module) if module.split(".")[0] == "tacit" else None
     for part in path.split("."):
@@ -312,7 +274,7 @@ def _find(name: str, allow: Sequence[type]) -> type:
     if not isinstance(found, type) or not is_dataclass(found) or _name(found) != name or not _frozen(found):
         raise StorageError(
             f"the checkpoint names the class {name}: no frozen dataclass of a module of Tacit that is imported; import "
-            "it first, or pass it as allow=(...) if you trust it"
+            "it first"
         )
     return found
 

@@ -90,14 +90,10 @@ class Limit:
 
     def fits(self, dtype: torch.dtype, shape: tuple[int, ...]) -> bool:
         """Whether a tensor of this dtype and shape may come."""
-        return (
-            dtype is self.dtype
-            and len(shape) == len(self.shape)
-            and all(
-                side <= most.count if isinstance(most, AtMost) else side == most
-                for side, most in zip(shape, self.shape, strict=True)
-            )
-        )
+        if dtype is not self.dtype or len(shape) != len(self.shape):
+            return False
+        pairs = zip(shape, self.shape, strict=True)
+        return all(side <= most.count if isinstance(most, AtMost) else side == most for side, most in pairs)
 
     def __str__(self) -> str:
         sides = (f"<={side.count}" if isinstance(side, AtMost) else str(side) for side in self.shape)
@@ -117,11 +113,7 @@ def wrong_numbers(payload: Tensor, largest: float = math.inf) -> str:
 
 
 def short_name(dtype: torch.dtype) -> str:
-    """A dtype's name as people say it.
-
-    >>> short_name(torch.float32)
-    'float32'
-    """
+    """A dtype's name as people say it: "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -180,7 +172,6 @@ def _pieces(fields: tuple[object, ...], content: memoryview) -> Iterator[bytes]:
 def encode(message: Message) -> list[bytes]:
     """A message as frames: all full but the last. The tensor's bytes are copied once, into them.
 
-    >>> from tacit.wire.codec import Assembler, Limit, encode
     >>> sent = Message(7, "embedding", torch.ones(2, 3), b"")
     >>> [len(frame) for frame in encode(sent)]
     [88]
@@ -209,10 +200,7 @@ class Assembler:
 
     What does not fit is a `ProtocolError`, and after one the assembler is dead: bytes that came after a wrong one mean
     nothing. The tensors lie in torch's own memory, aligned as torch aligns it, so that the same numbers give the same
-    results as in one process, bit for bit.
-
-    Args:
-        limits: what each kind may be; a kind that is not in it is refused. It may be replaced between two messages.
+    results as in one process, bit for bit. The limits may be replaced between two messages.
     """
 
     def __init__(self, limits: Mapping[str, Limit]) -> None:
@@ -222,7 +210,7 @@ class Assembler:
 
     @property
     def limits(self) -> Mapping[str, Limit]:
-        """What each kind may be from now on."""
+        """What each kind may be from now on; a kind that is not in it is refused."""
         return self._limits
 
     @limits.setter
@@ -320,12 +308,9 @@ CONTROL = Limit(torch.uint8, (AtMost(LONGEST),))
 
 
 def control(kind: str, step: int, mapping: Mapping[str, Any]) -> Message:
-    """A message that carries a small object.
+    """A message that carries a small object of plain values.
 
-    Args:
-        kind: of the message.
-        step: of the message.
-        mapping: plain values only: str, whole numbers of 64 bits, finite floats, bool, None, lists and dicts of them.
+    They are str, whole numbers of 64 bits, finite floats, bool, None, and lists and dicts of them.
 
     >>> read_control(control("hello", 0, {"version": "0.2", "step": 41}))
     {'step': 41, 'version': '0.2'}

@@ -1,24 +1,31 @@
-"""Channels that answer every request exactly once, whatever breaks: written down first, then sent.
+"""Channels that answer every request exactly once, whatever breaks: written down first, counted, then sent.
 
 As many requests may be open at once as the exchange's depth says, and they are answered in their order. Over each new
 link all open ones come again; where there may be several, an answer goes only over the link that its request came over.
 
 A party that starts again runs its steps anew from its checkpoint, over the same channel: what the journal has is read
 from there and compared, and where the journal ends the peer is asked. There is no other code for recovery.
+
+How much of a run has ever left is counted apart from the run's folder (`Tally`): an older copy of it is known by that.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
 from tacit.contracts import Message
+from tacit.disk import locked, make_folder, sync_file, sync_folder, write_at
 from tacit.errors import ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import encoded
 from tacit.wire.exchange import Exchange
+from tacit.wire.line import DeskLine, Dialer
 
 Trace = Callable[[str], None]
 """Told of each point that a step passes, by name: for logs, and for trials that end a process just there."""
@@ -26,94 +33,60 @@ Trace = Callable[[str], None]
 Judge = Callable[[Message], str | None]
 """What is wrong with a message that has the right kind and step, or None. It is asked before anything is written."""
 
-_TOLERANCE = 1e-3  # of what a device other than the CPU computes twice
-
-
-class Line(Protocol):
-    """The way to one peer: it lasts, while links come and go."""
-
-    def recv(self) -> Message:
-        """The next message, however long it takes and over however many links."""
-
-    def send(self, message: Message) -> None:
-        """Hand a message over if there is a link; where there is none, the peer will ask again."""
-
-
-class AskingLine(Line, Protocol):
-    """The feature party's end of one."""
-
-    def deliver(self, message: Message, seconds: float) -> bool:
-        """Send a last message until the peer sends it back, for so long; whether it did."""
-
-
-class AnsweringLine(Line, Protocol):
-    """The label party's end of one."""
-
-    @property
-    def link(self) -> object:
-        """What the peer is spoken with over now; another object after a break, and None while there is none."""
-
-    def look(self, seconds: float = 0.5) -> Message | None:
-        """The next message, or None where none comes in so many seconds."""
-
-    def refuse(self, error: RefusedError) -> None:
-        """Tell the peer that it is refused, and end the link; raise an alarm at home."""
-
-
-L = TypeVar("L", bound=Line)
+Restored = Callable[[str], None]
+"""Told what an older copy of a folder lacks, where somebody answers for going on from it."""
 
 CONFIRMED = Message(1, "done", torch.empty(0, dtype=torch.uint8), b"")
 """What a feature party says when the last answer is durable; the label party says it back."""
 
+_TOLERANCE = 1e-3  # of what a device other than the CPU computes twice
+_PATIENCE = 600.0  # seconds in which another run of the same party is done with a book
 
-class _Channel(Generic[L]):
-    """What both ends share.
 
-    Args:
-        exchange: what was said so far.
-        line: the way to the peer; a feature party's must send the open requests again over each new link.
-        turn: where this party's model stands: the turns before it are neither asked nor computed again.
-        trace: told of each point that a step passes.
-        judge: looks at what comes before it is written down; where it finds something wrong, nothing has changed: a
-            wrong answer ends the run, a wrong request is refused.
-        leaving: called when a new message is durable, before it is sent.
-    """
+class _Channel:
+    """What both ends share."""
+
+    line: Any  # the way to the peer
 
     def __init__(
         self,
-        exchange: Exchange,
-        line: L,
+        exchange: Exchange,  # what was said so far
+        line: Any,
         *,
-        turn: int,
+        turn: int,  # where this party's model stands: the turns before it are neither asked nor computed again
         trace: Trace = lambda point: None,
-        judge: Judge = lambda message: None,
-        leaving: Callable[[], None] = lambda: None,
+        judge: Judge = lambda message: None,  # a wrong answer ends the run, a wrong request is refused
+        leaving: Callable[[], None] = lambda: None,  # called when a new message is durable, before it is sent
     ) -> None:
-        self.exchange = exchange
-        self.line = line
-        self.turn = turn
+        self.exchange, self.line, self.turn = exchange, line, turn
         self._trace, self._judge, self._leaving = trace, judge, leaving
 
+    def _once(
+        self, what: str, message: Message, stored: Message | None, write: Callable[[int, Message], None], turn: int
+    ) -> Message:
+        """What is sent: a new message when it is durable, or what was written down before, if this is the same."""
+        if stored is not None:
+            check_same(stored, message)
+            return stored
+        self._trace(f"{what} computed")
+        message = encoded(message)
+        write(turn, message)
+        self.exchange.journal.sync()
+        self._leaving()
+        self._trace(f"{what} written")
+        return message
 
-class AskingChannel(_Channel[AskingLine]):
+
+class AskingChannel(_Channel):
     """The feature party's end: a few open requests at a time, each made durable before it is sent."""
 
+    line: Dialer
     open = 0  # how many requests were made since the one whose answer is due
 
     def send(self, message: Message) -> None:
         """Write a request down and send it; one that was written down before must come out the same."""
         turn = self.turn + self.open
-        stored = self.exchange.request(turn)
-        if stored is None:
-            self._trace("request computed")
-            message = encoded(message)
-            self.exchange.write_request(turn, message)
-            self.exchange.journal.sync()
-            self._leaving()
-            self._trace("request written")
-        else:
-            check_same(stored, message)
-            message = stored
+        message = self._once("request", message, self.exchange.request(turn), self.exchange.write_request, turn)
         self.open += 1
         if self.exchange.complete <= turn:
             self.line.send(message)
@@ -121,9 +94,13 @@ class AskingChannel(_Channel[AskingLine]):
 
     def recv(self, kind: str, step: int) -> Message:
         """The answer to the first open request, from the journal or from the peer."""
-        answer = self.exchange.answer(self.turn) or self._ask(kind, step)
-        if (answer.kind, answer.step) != (kind, step):
-            raise ProtocolError(_unexpected(answer, kind, step))
+        stored = self.exchange.answer(self.turn)
+        answer = stored or self._heard()
+        expect(answer, kind, step, None if stored else self._judge)
+        if stored is None:
+            self._trace("answer received")
+            self.exchange.write_answer(self.turn, answer, soon=True)  # durable before the next request goes out
+            self._trace("answer written")
         self.turn += 1
         self.open -= 1
         return answer
@@ -136,34 +113,27 @@ class AskingChannel(_Channel[AskingLine]):
                 self.exchange.confirm()
         return self.exchange.confirmed
 
-    def _ask(self, kind: str, step: int) -> Message:
+    def _heard(self) -> Message:
+        """The next answer; where one request is open at a time, one that comes once more was asked for twice."""
         while True:
             answer = self.line.recv()
-            if self.exchange.depth == 1 and self.exchange.is_last_answer(answer):  # the request had been sent twice
-                continue
-            if (answer.kind, answer.step) != (kind, step):
-                raise ProtocolError(_unexpected(answer, kind, step))
-            wrong = self._judge(answer)
-            if wrong is not None:
-                raise ProtocolError(f"{kind} of step {step}: {wrong}")
-            self._trace("answer received")
-            self.exchange.write_answer(self.turn, answer, soon=True)  # durable before the next request goes out
-            self._trace("answer written")
-            return answer
+            if self.exchange.depth > 1 or not self.exchange.is_last_answer(answer):
+                return answer
 
 
-class AnsweringChannel(_Channel[AnsweringLine]):
+class AnsweringChannel(_Channel):
     """The label party's end: a repeated request gets the stored bytes, a changed one is refused.
 
     Where several requests may be open, those that came while one was answered are read ahead, in memory alone: whether
     there are too many can't be seen otherwise. Each is judged and written down when its turn has come.
     """
 
+    line: DeskLine
     _over: object = None  # the link that the request in hand came over
     _link: object = None  # the link that the last message came over
     _open = 0  # messages that came over it and have no answer there
 
-    def __init__(self, exchange: Exchange, line: AnsweringLine, **more: Any) -> None:
+    def __init__(self, exchange: Exchange, line: DeskLine, **more: Any) -> None:
         super().__init__(exchange, line, **more)
         self._ahead: deque[Message] = deque()  # messages that came over it and wait for their turn
 
@@ -171,13 +141,13 @@ class AnsweringChannel(_Channel[AnsweringLine]):
         """The request of this turn, from the journal or from the peer; older ones are answered on the way."""
         stored = self.exchange.request(self.turn)
         if stored is not None:
-            if (stored.kind, stored.step) != (kind, step):
-                raise ProtocolError(_unexpected(stored, kind, step))
+            expect(stored, kind, step)
             self._over = None  # it was another process's
             return stored
         while True:
-            try:
-                message = self._next()
+            try:  # what was read ahead over a link that broke comes again over the new one
+                ahead = self._ahead and self._link is self.line.link
+                message = self._ahead.popleft() if ahead else self._count(self.line.recv())
                 if self._is_new(message, kind, step):
                     break
             except RefusedError as error:
@@ -191,16 +161,7 @@ class AnsweringChannel(_Channel[AnsweringLine]):
     def send(self, message: Message) -> None:
         """Write the answer down, make it durable, and only then send it."""
         stored = self.exchange.answer(self.turn)
-        if stored is None:
-            self._trace("answer computed")
-            message = encoded(message)
-            self.exchange.write_answer(self.turn, message)
-            self.exchange.journal.sync()
-            self._leaving()
-            self._trace("answer written")
-        else:
-            check_same(stored, message)
-            message = stored
+        message = self._once("answer", message, stored, self.exchange.write_answer, self.turn)
         self.turn += 1
         if self.turn == self.exchange.complete:
             self._read_ahead()
@@ -217,17 +178,10 @@ class AnsweringChannel(_Channel[AnsweringLine]):
             self.line.send(CONFIRMED)
             return True
         try:
-            self._count(message)
-            self._is_new(message, "", -1)
+            self._is_new(self._count(message), "", -1)
         except RefusedError as error:
             self.line.refuse(error)
         return False
-
-    def _next(self) -> Message:
-        """The next message; what was read ahead over a link that broke comes again over the new one."""
-        if self._ahead and self._link is self.line.link:
-            return self._ahead.popleft()
-        return self._count(self.line.recv())
 
     def _read_ahead(self) -> None:
         """Take what has come, before an answer makes room for one request more."""
@@ -239,17 +193,18 @@ class AnsweringChannel(_Channel[AnsweringLine]):
 
     def _count(self, message: Message) -> Message:
         """The message that has just come, if it is not one too many without an answer."""
-        if self.exchange.depth > 1:
-            if self._link is not self.line.link:
-                self._link, self._open = self.line.link, 0
-                self._ahead.clear()
-            self._open += 1
-            if self._open > self.exchange.depth:
-                raise RefusedError(
-                    "request",
-                    f"{self._open} requests came and none of them has an answer yet: the contract's depth is "
-                    f"{self.exchange.depth}",
-                )
+        if self.exchange.depth == 1:
+            return message
+        if self._link is not self.line.link:
+            self._link, self._open = self.line.link, 0
+            self._ahead.clear()
+        self._open += 1
+        if self._open > self.exchange.depth:
+            raise RefusedError(
+                "request",
+                f"{self._open} requests came and none of them has an answer yet: the contract's depth is "
+                f"{self.exchange.depth}",
+            )
         return message
 
     def _answer(self, message: Message, over: object) -> None:
@@ -268,17 +223,23 @@ class AnsweringChannel(_Channel[AnsweringLine]):
             if answer is not None:
                 self._answer(answer, self._link)
             return False
-        if (message.kind, message.step) != (kind, step):
-            raise RefusedError("request", _unexpected(message, kind, step))
-        wrong = self._judge(message)
-        if wrong is not None:
-            raise RefusedError("request", f"{kind} of step {step}: {wrong}")
+        try:
+            expect(message, kind, step, self._judge)
+        except ProtocolError as error:
+            raise RefusedError("request", str(error)) from None
         return True
 
 
-def _unexpected(message: Message, kind: str, step: int) -> str:
-    due = f"expected the {kind} of step {step}" if kind else "the run is over"
-    return f"{due}, got the {message.kind} of step {message.step}: the two parties are not at the same step"
+def expect(message: Message, kind: str, step: int, judge: Judge | None = None) -> None:
+    """A `ProtocolError` where a message is not of this kind and step, or something is wrong with it."""
+    if (message.kind, message.step) != (kind, step):
+        due = f"expected the {kind} of step {step}" if kind else "the run is over"
+        raise ProtocolError(
+            f"{due}, got the {message.kind} of step {message.step}: the two parties are not at the same step"
+        )
+    wrong = judge(message) if judge else None
+    if wrong is not None:
+        raise ProtocolError(f"{kind} of step {step}: {wrong}")
 
 
 def check_same(stored: Message, computed: Message) -> None:
@@ -303,3 +264,135 @@ def check_same(stored: Message, computed: Message) -> None:
         f"{stored.kind} of step {stored.step}: computed again it is not what was sent before: the code, the data, the "
         "settings or the number of threads changed since then. Go on with what the run began with, or start a new run"
     )
+
+
+# --- what has ever left ----------------------------------------------------------------------------------------------
+
+
+class Counted(NamedTuple):
+    """In the words of a refusal: what a tally counts, what an older copy has and what there was, what to do instead."""
+
+    what: str
+    behind: str
+    remedy: str
+
+
+MESSAGES = Counted(
+    "what left in this run",
+    "it knows of {} messages, and {} have left",
+    "What was answered may not be answered again: bring back the newest copy, or start a new run under another name",
+)
+LEDGER = Counted(
+    "the records of the party's ledger",
+    "its ledger has {} records, and {} were written",
+    "What was answered meanwhile would not be counted: bring back the newest copy, the ledger in it",
+)
+COINS = Counted(
+    "what this party ever sent of its labels",
+    "its book has {} releases, and {} were made",
+    "Frozen labels would thaw, and what was told would not be charged: bring back the newest copy, coins/ in it",
+)
+
+
+class Tally:
+    """Counts the messages of a run that left, in a file outside its folder. One process uses it at a time.
+
+    A message is counted before it leaves and after the journal has it on the disk, so a journal that is behind the
+    count is an older copy; a kill in between leaves it ahead. The file is handed to the operating system at once, and
+    so survives every end of the process; it is synced with each checkpoint, so a power cut may set it back by what left
+    since then, and never forward. The records of a party's ledger and the entries of its books are counted likewise.
+
+    Args:
+        path: of the file; its folder is made where there is none.
+        restored: told what is missing where somebody answers for going on all the same; without it that is refused.
+        counted: what is counted.
+    """
+
+    def __init__(self, path: Path, restored: Restored | None = None, counted: Counted = MESSAGES) -> None:
+        self.path = path
+        self._restored, self._counted = restored, counted
+        self._patience = 0.0
+        self._value: int | None = None
+        self._fd = -1
+
+    def begin(self, *, begun: bool) -> None:
+        """Open the file, or make it for a run that has not begun: of one that has, a missing file is missed."""
+        if not begun or self.path.exists():
+            self._open()
+            if not begun and self._value is None:
+                self.reach(0)
+                self.sync()
+
+    @contextmanager
+    def around(self, entries: Callable[[], int]) -> Iterator[None]:
+        """Hold a book against the count before it is used, and count what it has afterwards.
+
+        Its entries are on the disk when they are counted. Another run of the same party waits for this one.
+        """
+        try:
+            self._patience = _PATIENCE
+            self.begin(begun=entries() > 0)
+            self.check(entries(), entries())
+            yield
+            self.reach(entries())
+        finally:
+            self.close()
+
+    def _open(self) -> None:
+        folder = self.path.parent
+        with suppress(StorageError):
+            make_folder(folder)
+        if not os.access(folder, os.W_OK):
+            raise StorageError(
+                f"{folder}: what left in a run is counted here, apart from the party's folder, and it can't be made or "
+                "written: set TACIT_STATE to a folder that lasts and can"
+            )
+        self._fd = locked(self.path, patience=self._patience)
+        sync_folder(folder)
+        said = os.pread(self._fd, 32, 0).strip()
+        self._value = int(said) if said.isdigit() else None
+
+    def check(self, known: int, left: int) -> None:
+        """Go on from what the folder knows of: a `StorageError` where more messages have left.
+
+        Known are those that the journal has, or that follow from what it has, bit for bit; left are those it has.
+        """
+        problem = ""
+        if self._value is None:
+            problem = (
+                f"it counts {self._counted.what}, and is gone or another one's, so that nobody can tell whether this "
+                "folder is an older copy (TACIT_STATE says where it is kept; in a container, name a volume that lasts)"
+            )
+        elif known < self._value:
+            problem = f"this folder is an older copy: {self._counted.behind.format(known, self._value)}"
+        if problem and self._restored is None:
+            raise StorageError(
+                f"{self.path}: {problem}. {self._counted.remedy}; who answers for going on all the same says so with "
+                "`tacit train --after-restore NAME --reason WHY`, which stays on record"
+            )
+        if problem and self._restored is not None:
+            self._restored(problem)
+            if self._fd < 0:
+                self._open()
+            self._value = 0
+        self.reach(left)
+        self.sync()
+
+    def reach(self, left: int) -> None:
+        """So many have left, with the one that is about to."""
+        value = max(left, self._value or 0)
+        write_at(self._fd, self.path, [f"{value:020d}\n".encode()], 0)
+        self._value = value
+
+    def sync(self) -> None:
+        """Return once the disk has it."""
+        sync_file(self._fd, self.path)
+
+    def close(self) -> None:
+        """Sync, and let another process count."""
+        if self._fd >= 0:
+            try:
+                self.sync()
+            finally:
+                os.close(self._fd)
+                self._fd = -1

@@ -20,10 +20,8 @@ from tacit.wire.journal import Journal, Place, Record
 START = bytes(32)
 """The transcript before the first turn."""
 
+_NAMES = {"features": ("sent", "received"), "label": ("received", "answered")}  # of requests and answers, in a journal
 _CONFIRMED = b"confirmed"
-
-# What each role calls its requests and its answers in the journal.
-_NAMES = {"features": ("sent", "received"), "label": ("received", "answered")}
 
 
 @dataclass(frozen=True)
@@ -37,32 +35,21 @@ class _Turn:
 
 
 class Exchange:
-    """One peer's turns, from the last checkpoint on, and those before it that the journal still has.
-
-    Args:
-        journal: where they are written; a label party's exchanges share one.
-        peer: the other side's name.
-        role: one's own, "features" or "label".
-        limits: what requests and answers may be, for reading them back.
-        turn: how many turns the checkpoint knows of.
-        transcripts: what `recent` gave there.
-        depth: how many requests may be open at once.
-    """
+    """One peer's turns, from the last checkpoint on, and those before it that the journal still has."""
 
     def __init__(
         self,
-        journal: Journal,
-        peer: str,
+        journal: Journal,  # where they are written; a label party's exchanges share one
+        peer: str,  # the other side's name
         *,
-        role: str,
-        limits: Mapping[str, Limit],
-        turn: int = 0,
-        transcripts: Mapping[int, bytes] | None = None,
-        depth: int = 1,
+        role: str,  # one's own, "features" or "label"
+        limits: Mapping[str, Limit],  # what requests and answers may be, for reading them back
+        turn: int = 0,  # how many turns the checkpoint knows of
+        transcripts: Mapping[int, bytes] | None = None,  # what `recent` gave there
+        depth: int = 1,  # how many requests may be open at once
     ) -> None:
-        self.journal = journal
-        self.depth = depth
-        self.peer = peer
+        self.journal, self.peer, self.depth = journal, peer, depth
+        self.confirmed = False
         self._request_name, self._answer_name = _NAMES[role]
         self._limits = limits
         self._turns: dict[int, _Turn] = {}
@@ -70,10 +57,16 @@ class Exchange:
         self._transcripts = dict(transcripts or {0: START})
         self._complete = turn
         self._unsettled: tuple[Future[Place], Callable[[Place], None]] | None = None
-        self.confirmed = False
         for place, record in journal.records():
-            if record.peer == peer:
-                self._take(place, record)
+            if record.peer != peer:
+                continue
+            if record.kind == self._request_name:
+                message = self._decode(record)
+                self._note_request(record.turn, _Turn(message.kind, message.step, record.digest, place))
+            elif record.kind == self._answer_name:
+                self._note_answer(record.turn, record.digest, place)
+            elif record.parts == (_CONFIRMED,):
+                self.confirmed = True
 
     @property
     def complete(self) -> int:
@@ -102,14 +95,12 @@ class Exchange:
     def request(self, turn: int) -> Message | None:
         """The request of a turn, read back from the journal; None where none is written down."""
         self._settle()
-        known = self._turns.get(turn)
-        return None if known is None else self._read(known.request)
+        return self._read(self._turns[turn].request) if turn in self._turns else None
 
     def answer(self, turn: int) -> Message | None:
-        """The answer of a turn, read back from the journal; None where none is written down."""
+        """The same of its answer."""
         self._settle()
-        known = self._turns.get(turn)
-        return None if known is None or known.answer is None else self._read(known.answer)
+        return self._read(self._turns[turn].answer) if turn in self._turns else None
 
     def turn_of(self, message: Message) -> int | None:
         """The turn that this request was made in, or None where it is a new one.
@@ -129,35 +120,30 @@ class Exchange:
 
     def is_last_answer(self, message: Message) -> bool:
         """Whether this is the newest answer once more, as it comes where a request was sent twice."""
-        last = self._turns.get(self.complete - 1)
-        return last is not None and last.answered == message.fingerprint
+        last = self._turns.get(self.complete - 1)  # whose step tells at once that a new answer is another one
+        return last is not None and last.step == message.step and last.answered == message.fingerprint
 
     def write_request(self, turn: int, message: Message, *, soon: bool = False) -> None:
-        """Write a request down.
+        """Write the request of the next turn down.
 
-        Args:
-            turn: the next one.
-            message: the request.
-            soon: do it in the journal's helper thread and make it durable there; whatever is asked next waits for
-                that. Otherwise it is durable after the journal's next sync.
+        Soon: in the journal's helper thread, where it is made durable; whatever is asked next waits for that. Otherwise
+        it is durable after the journal's next sync.
         """
         if turn != self.asked or turn >= self.complete + self.depth:
             raise ProtocolError(f"turn {turn} can't be asked: {self.asked} requests are written down")
 
-        def note(place: Place) -> None:
-            self._note_request(turn, _Turn(message.kind, message.step, message.fingerprint, place))
-
-        self._write(self._request_name, turn, message, note, soon)
+        self._write(
+            self._request_name, turn, message, soon,
+            lambda place: self._note_request(turn, _Turn(message.kind, message.step, message.fingerprint, place)),
+        )  # fmt: skip
 
     def write_answer(self, turn: int, message: Message, *, soon: bool = False) -> None:
         """Write an answer down; the arguments are those of `write_request`."""
         if turn != self.complete or turn not in self._turns:
             raise ProtocolError(f"turn {turn} can't be answered: {self.asked} requests are written down")
-
-        def note(place: Place) -> None:
-            self._note_answer(turn, message.fingerprint, place)
-
-        self._write(self._answer_name, turn, message, note, soon)
+        self._write(
+            self._answer_name, turn, message, soon, lambda place: self._note_answer(turn, message.fingerprint, place)
+        )
 
     def confirm(self) -> None:
         """Remember that the peer has all answers, so that nobody waits for it when the run is looked at again."""
@@ -172,7 +158,7 @@ class Exchange:
             self._places.pop((gone.kind, gone.step), None)
         self._transcripts = {at: said for at, said in self._transcripts.items() if at >= turn}
 
-    def _write(self, name: str, turn: int, message: Message, note: Callable[[Place], None], soon: bool) -> None:
+    def _write(self, name: str, turn: int, message: Message, soon: bool, note: Callable[[Place], None]) -> None:
         def make() -> Record:
             return Record(name, turn, self.peer, message.fingerprint, tuple(encode(message)))
 
@@ -187,44 +173,33 @@ class Exchange:
             (written, note), self._unsettled = self._unsettled, None
             note(written.result())
 
-    def _read(self, place: Place) -> Message:
-        record = self.journal.read(place)
-        message = _decode(record, self._limits)
-        if message.fingerprint != record.digest:
-            raise StorageError(f"turn {record.turn} of {self.peer}: the journal's bytes are not what was said")
-        return message
-
-    def _take(self, place: Place, record: Record) -> None:
-        """A record of the journal, on opening it."""
-        if record.kind == self._request_name:
-            message = _decode(record, self._limits)
-            self._note_request(record.turn, _Turn(message.kind, message.step, record.digest, place))
-        elif record.kind == self._answer_name:
-            self._note_answer(record.turn, record.digest, place)
-        elif record.parts == (_CONFIRMED,):
-            self.confirmed = True
-
     def _note_request(self, turn: int, known: _Turn) -> None:
         self._turns[turn] = known
         self._places[known.kind, known.step] = turn
 
     def _note_answer(self, turn: int, answered: bytes, place: Place) -> None:
-        known = replace(self._turns[turn], answered=answered, answer=place)
-        self._turns[turn] = known
+        known = self._turns[turn] = replace(self._turns[turn], answered=answered, answer=place)
         before = self._transcripts.get(turn)
-        if before is None:  # from before the checkpoint: its transcript says it all
-            return
-        self._complete = max(self._complete, turn + 1)
-        self._transcripts[turn + 1] = hashlib.sha256(before + known.asked + answered).digest()
+        if before is not None:  # of a turn before the checkpoint the checkpoint's transcript says it all
+            self._complete = max(self._complete, turn + 1)
+            self._transcripts[turn + 1] = hashlib.sha256(before + known.asked + answered).digest()
 
+    def _read(self, place: Place | None) -> Message | None:
+        if place is None:
+            return None
+        record = self.journal.read(place)
+        message = self._decode(record)
+        if message.fingerprint != record.digest:
+            raise StorageError(f"turn {record.turn} of {self.peer}: the journal's bytes are not what was said")
+        return message
 
-def _decode(record: Record, limits: Mapping[str, Limit]) -> Message:
-    assembler = Assembler(limits)
-    try:
-        for part in record.parts:
-            message = assembler.feed(bytes(part))
-    except ProtocolError as error:
-        raise StorageError(f"turn {record.turn}: the journal holds a message that was never agreed: {error}") from error
-    if message is None:
-        raise StorageError(f"turn {record.turn}: the journal holds a part of a message only")
-    return message
+    def _decode(self, record: Record) -> Message:
+        assembler, where = Assembler(self._limits), f"turn {record.turn}: the journal holds"
+        try:
+            for part in record.parts:
+                message = assembler.feed(bytes(part))
+        except ProtocolError as error:
+            raise StorageError(f"{where} a message that was never agreed: {error}") from error
+        if message is None:
+            raise StorageError(f"{where} a part of a message only")
+        return message

@@ -1,25 +1,29 @@
-"""What a party sent and received, written down before it acts on it: a log that survives crashes and full disks."""
+"""What a party sent and received, written down before it acts on it: a log that survives crashes and full disks.
+
+The bytes are those of `tacit.wire.segment`, which reads and checks them when a party starts.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
-from tacit.disk import as_bytes, locked, make_folder, remove, storing, sync_file, sync_folder, write_at
+from tacit.disk import Buffer, as_bytes, gmac, locked, make_folder, remove, storing, sync_file, sync_folder, write_at
 from tacit.errors import StorageError, UsageError
 from tacit.wire import segment as layout
-from tacit.wire.segment import Record
+from tacit.wire.segment import Segment
 
-__all__ = ["Journal", "Place", "Record"]
-
-_NAME = re.compile(r"journal-(\d{12})\.log")
+_NAME = re.compile(r"journal-\d{12}\.log")
 _LOCK, _SPARE = "lock", "spare"
+_LARGEST_TURN = 10**12 - 1  # what the name of a file can hold
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,31 @@ class Place:
 
     segment: int
     offset: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """One thing that was written down."""
+
+    kind: str  # "sent", "received", "answered" or "note"
+    turn: int  # the turn that it belongs to
+    peer: str  # the peer's name; at most 255 bytes
+    digest: bytes  # the SHA-256 that the caller has of the parts anyway; it is chained, so it can't be exchanged later
+    # the bytes, in up to 64 pieces that are written straight from their memory; read back as `bytes`
+    parts: tuple[Buffer, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in layout.KINDS:
+            raise UsageError(f"a record of kind {self.kind!r}: the kinds are {', '.join(layout.KINDS)}")
+        if not 0 <= self.turn <= _LARGEST_TURN:
+            raise UsageError(f"a record of turn {self.turn}: turns are counted from 0 to {_LARGEST_TURN}")
+        if len(self.digest) != 32:
+            raise UsageError(f"a record's digest is 32 bytes of SHA-256, not {len(self.digest)} bytes")
+        if len(self.peer.encode()) > layout.MAX_PEER or len(self.parts) > layout.MAX_PARTS:
+            raise UsageError(
+                f"a record with a peer's name of {len(self.peer.encode())} bytes and {len(self.parts)} parts: at most "
+                f"{layout.MAX_PEER} bytes and {layout.MAX_PARTS} parts fit"
+            )
 
 
 class Journal:
@@ -72,13 +101,20 @@ class Journal:
         return self._append(record)
 
     def _append(self, record: Record) -> Place:
-        place = Place(self._newest.first_turn, self._newest.end)
-        parts = [as_bytes(part) for part in record.parts]
-        after, header = layout.encode(self._newest, record, parts, self._durable)
+        segment, parts = self._newest, [as_bytes(part) for part in record.parts]
+        name, lengths = record.peer.encode(), [part.nbytes for part in parts]
+        check = gmac(segment.mark, segment.end.to_bytes(12, "little"), parts)
+        fixed = (segment.mark, layout.KINDS.index(record.kind), len(parts), len(name))
+        rest = (record.turn, self._durable, record.digest, check)
+        behind = name + struct.pack(f"<{len(lengths)}Q", *lengths)
+        crc = zlib.crc32(layout.FIXED.pack(*fixed, 0, *rest) + behind)
+        signed = layout.FIXED.pack(*fixed, crc, *rest) + behind
+        chain = hashlib.sha256(segment.chain + signed).digest()
         with self._deadly():
-            write_at(self._fd, self._newest.path, [header, *parts], self._newest.end)
-        self._newest = after
-        return place
+            written = write_at(self._fd, segment.path, [signed, chain, *parts], segment.end)
+        last_turn = max(record.turn, segment.last_turn)
+        self._newest = replace(segment, chain=chain, end=segment.end + written, last_turn=last_turn)
+        return Place(segment.first_turn, segment.end)
 
     def sync(self) -> None:
         """Return once everything appended so far is durable."""
@@ -112,7 +148,7 @@ class Journal:
     def rotate(self, turn: int) -> None:
         """Go on in a new segment that begins with this turn, so that the one before can be dropped some day."""
         self._usable()
-        if not self._newest.first_turn <= turn <= layout.LARGEST_TURN:
+        if not self._newest.first_turn <= turn <= _LARGEST_TURN:
             raise UsageError(
                 f"{self.folder}: rotate({turn}) after rotate({self._newest.first_turn}): segments follow the turns"
             )
@@ -178,7 +214,7 @@ class Journal:
             if segment.last_turn >= from_turn:
                 yield from self._read(segment, layout.HEAD_SIZE, from_turn)
 
-    def _read(self, segment: layout.Segment, start: int, from_turn: int) -> Iterator[tuple[Place, Record]]:
+    def _read(self, segment: Segment, start: int, from_turn: int) -> Iterator[tuple[Place, Record]]:
         fd, place = os.open(segment.path, os.O_RDONLY), start
         try:
             for offset, header in layout.headers(fd, segment, start, segment.end):
@@ -197,7 +233,7 @@ class Journal:
 
     # --- opening ---
 
-    def _open(self) -> list[layout.Segment]:
+    def _open(self) -> list[Segment]:
         """Check every segment and that they follow each other; leave the newest one open for writing."""
         names = sorted(entry.name for entry in self.folder.iterdir() if entry.name not in (_LOCK, _SPARE))
         for name in names:
@@ -206,62 +242,43 @@ class Journal:
         if not names:
             segment, self._fd = self._create(0, bytes(32))
             return [segment]
-        segments: list[layout.Segment] = []
+        segments: list[Segment] = []
         for name in names:
-            path = self.folder / name
-            fd = os.open(path, os.O_RDWR)
-            try:
-                segment, chain = layout.open_segment(fd, path)
-                if f"journal-{segment.first_turn:012d}.log" != name:
-                    raise layout.damaged(path, 0, f"it is the segment of turn {segment.first_turn}, under another name")
-                if segments and segments[-1].chain != chain:
-                    raise layout.damaged(path, 0, f"it does not follow {segments[-1].path.name}; a segment is missing")
-                self._check_end(fd, segment, newest=name == names[-1])
-            except BaseException:
-                os.close(fd)
-                raise
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = os.open(self.folder / name, os.O_RDWR)  # closed with the journal where something is wrong
+            segment, chain = layout.open_segment(self._fd, self.folder / name)
+            if segments and segments[-1].chain != chain:
+                before = segments[-1].path.name
+                raise layout.damaged(segment.path, 0, f"it does not follow {before}; a segment is missing")
+            self.torn = layout.cut_torn(self._fd, segment, newest=name == names[-1])
             segments.append(segment)
-            if name == names[-1]:
-                self._fd = fd
-            else:
-                os.close(fd)
         return segments
 
-    def _check_end(self, fd: int, segment: layout.Segment, *, newest: bool) -> None:
-        """What lies behind the last good record is a write cut short, or what a reused file held before, or damage."""
-        size = os.fstat(fd).st_size
-        if size == segment.end:
-            return
-        durable, last = layout.claims(fd, segment)
-        if not newest or durable > segment.end:
-            raise layout.damaged(segment.path, segment.end, "a record is not what was written")
-        self.torn = (last if size <= segment.stale else size) - segment.end
-        os.ftruncate(fd, segment.end)
-        os.fsync(fd)
-
-    def _create(self, turn: int, chain: bytes) -> tuple[layout.Segment, int]:
+    def _create(self, turn: int, chain: bytes) -> tuple[Segment, int]:
         """Begin a segment in the spare file, and give it its name when its beginning is on the disk."""
         spare, path = self.folder / _SPARE, self.folder / f"journal-{turn:012d}.log"
         fd = os.open(spare, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            segment, raw = layout.head(path, turn, chain, os.urandom(16), os.fstat(fd).st_size)
-            write_at(fd, spare, [raw], 0)
+            mark, stale = os.urandom(16), os.fstat(fd).st_size
+            plain = layout.HEAD.pack(layout.MAGIC, layout.VERSION, mark, turn, stale, chain)
+            write_at(fd, spare, [plain, hashlib.sha256(plain).digest()], 0)
             os.fsync(fd)
             spare.rename(path)
             sync_folder(self.folder)
         except BaseException:
             os.close(fd)
             raise
-        return segment, fd
+        return Segment(path, turn, mark, stale, chain, layout.HEAD_SIZE, turn - 1), fd
 
     # --- the state of the object ---
 
     @property
-    def _newest(self) -> layout.Segment:
+    def _newest(self) -> Segment:
         return self._segments[-1]
 
     @_newest.setter
-    def _newest(self, segment: layout.Segment) -> None:
+    def _newest(self, segment: Segment) -> None:
         self._segments[-1] = segment
 
     def _usable(self) -> None:
@@ -301,7 +318,5 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -25,9 +25,7 @@ class _Clock:
     """How long nothing has come, told once a second."""
 
     def __init__(self, peer: str, waiting: Waiting, now: Callable[[], float]) -> None:
-        self._peer = peer
-        self._waiting = waiting
-        self._now = now
+        self._peer, self._waiting, self._now = peer, waiting, now
         self.restart()
 
     def restart(self) -> None:
@@ -63,49 +61,38 @@ def plain(words: object, most: int) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(words)[:most])
 
 
-def last_words(link: Link, error: RefusedError) -> None:
-    """Say why, as far as the link still carries it, and end it."""
+def last_words(link: Link, error: RefusedError, heard: Callable[[], bool] = lambda: True) -> None:
+    """Say why, as far as the link still carries it, and end it when that was heard: whoever has heard it hangs up."""
     try:
         link.send(refusal(error))
-    except LinkError:
+        while not heard():
+            link.recv(TICK)
+    except (LinkError, ProtocolError):
         pass
     finally:
         link.close()
 
 
 class Dialer:
-    """The feature party's line: it connects, greets, and does so again without limit when the link breaks.
-
-    Args:
-        peer: the label party's name.
-        connect: makes a link, or raises `LinkError` where that may work later.
-        greet: does the handshake over a new link and sends the open requests again; raises `RefusedError` where the
-            two can't go on.
-        waiting: told while nothing comes.
-        jitter: draws the pauses between attempts, so that several parties do not come all at once.
-        sleep: lets so many seconds pass.
-        now: a clock that never goes back.
-    """
+    """The feature party's line: it connects, greets, and does so again without limit when the link breaks."""
 
     def __init__(
         self,
         peer: str,
-        connect: Callable[[], Link],
-        greet: Callable[[Link], None],
+        connect: Callable[[], Link],  # raises `LinkError` where that may work later
+        greet: Callable[[Link], None],  # does the handshake and asks again; a `RefusedError` where they can't go on
         *,
         waiting: Waiting = lambda *_: None,
-        jitter: random.Random | None = None,
+        jitter: random.Random | None = None,  # of the pauses: several parties do not come all at once
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.peer = peer
         self.reconnects = -1  # the first connection is none
-        self._connect = connect
-        self._greet = greet
+        self._connect, self._greet = connect, greet
         self._clock = _Clock(peer, waiting, now)
         self._jitter = jitter or random.SystemRandom()
-        self._sleep = sleep
-        self._now = now
+        self._sleep, self._now = sleep, now
         self._pause = _FIRST
         self._link: Link | None = None
 
@@ -115,7 +102,7 @@ class Dialer:
             try:
                 self._link.send(message)
             except LinkError:
-                self._drop()
+                self.close()
 
     def recv(self) -> Message:
         """The next message, over however many links."""
@@ -124,7 +111,7 @@ class Dialer:
             try:
                 message = self._open().recv(TICK)
             except LinkError as error:
-                self._drop()
+                self.close()
                 self._rest(str(error))
                 continue
             if message is None:
@@ -148,7 +135,7 @@ class Dialer:
                     if said is not None and said.fingerprint == message.fingerprint:
                         return True
             except LinkError as error:
-                self._drop()
+                self.close()
                 self._rest(str(error))
         return False
 
@@ -168,7 +155,9 @@ class Dialer:
 
     def close(self) -> None:
         """End the link."""
-        self._drop()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
     def reach(self) -> Link:
         """A greeted link, which the caller closes, as soon as there is one."""
@@ -202,41 +191,25 @@ class Dialer:
             self._sleep(min(left, TICK))
             self._clock.tell(why)
 
-    def _drop(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-
 
 class Desk:
     """The label party's side: all its feature parties come here, and each has a line of its own.
 
     It all happens in the thread that calls `recv`, so what the handshake says about the journal is true when it is
     said.
-
-    Args:
-        accept: waits so many seconds for a new link, whose peer is proven.
-        greet: does the handshake; raises `RefusedError` where the peer can't go on.
-        peers: the feature parties' names.
-        waiting: told while nothing comes.
-        alarm: told of everything that was refused.
-        now: a clock that never goes back.
     """
 
     def __init__(
         self,
-        accept: Callable[[float], Link | None],
-        greet: Callable[[Link], None],
+        accept: Callable[[float], Link | None],  # waits so many seconds for a new link, whose peer is proven
+        greet: Callable[[Link], None],  # does the handshake; raises `RefusedError` where the peer can't go on
         peers: Iterable[str],
         *,
         waiting: Waiting = lambda *_: None,
         alarm: Alarm = lambda *_: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._accept = accept
-        self._greet = greet
-        self._waiting = waiting
-        self._now = now
+        self._accept, self._greet, self._waiting, self._now = accept, greet, waiting, now
         self.alarm = alarm
         self.links: dict[str, Link | None] = dict.fromkeys(peers)
         self.connections = 0
@@ -282,16 +255,9 @@ class Desk:
                 told.add(link.peer)
 
     def _refuse(self, link: Link, error: RefusedError) -> None:
-        """Last words to one who is trusted: whoever has heard them hangs up, and only then may this process end."""
+        """Last words to one who is trusted; only when they were heard may this process end."""
         end = self._now() + _HEARD
-        try:
-            link.send(refusal(error))
-            while self._now() < end:
-                link.recv(TICK)
-        except (LinkError, ProtocolError):
-            pass
-        finally:
-            link.close()
+        last_words(link, error, lambda: self._now() >= end)
 
     def drop(self, peer: str) -> None:
         """End the link to one party; it may come again."""
@@ -309,16 +275,18 @@ class DeskLine:
     """The label party's line to one feature party; see `Desk.line`."""
 
     def __init__(self, desk: Desk, peer: str, clock: _Clock) -> None:
-        self.peer = peer
-        self._desk = desk
-        self._clock = clock
+        self.peer, self._desk, self._clock = peer, desk, clock
+
+    @property
+    def link(self) -> Link | None:
+        """The link to this party that there is now; another one after a break."""
+        return self._desk.links[self.peer]
 
     def send(self, message: Message) -> None:
         """Send if the party is there; if it is not, it will ask again when it comes."""
-        link = self._desk.links[self.peer]
-        if link is not None:
+        if self.link is not None:
             try:
-                link.send(message)
+                self.link.send(message)
             except LinkError:
                 self._desk.drop(self.peer)
 
@@ -329,13 +297,7 @@ class DeskLine:
             message = self.look()
             if message is not None:
                 return message
-            there = self._desk.links[self.peer] is not None
-            self._clock.tell("connected, but nothing comes" if there else "not connected")
-
-    @property
-    def link(self) -> Link | None:
-        """The link to this party that there is now."""
-        return self._desk.links[self.peer]
+            self._clock.tell("not connected" if self.link is None else "connected, but nothing comes")
 
     def look(self, seconds: float = TICK) -> Message | None:
         """The next message, or None where none comes in so many seconds."""
@@ -362,7 +324,6 @@ class DeskLine:
     def refuse(self, error: RefusedError) -> None:
         """Tell the party that it is refused, end its link, and raise an alarm here."""
         self._desk.alarm(self.peer, error.field, str(error))
-        link = self._desk.links[self.peer]
-        if link is not None:
-            last_words(link, error)
+        if self.link is not None:
+            last_words(self.link, error)
             self._desk.links[self.peer] = None

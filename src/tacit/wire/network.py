@@ -13,16 +13,14 @@ import ssl
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 
-from tacit.contracts import Link
 from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 from tacit.wire.codec import Limit
-from tacit.wire.network_link import LENGTH, NetworkLink, in_words
+from tacit.wire.network_link import LENGTH, Arrivals, NetworkLink, in_words
 from tacit.wire.reaching import reach
 
 CONNECTIONS = 4096  # strangers at a time; half of all files that may be open where that is less
@@ -63,13 +61,14 @@ class Server:
     def __init__(
         self, address: str, identity: Identity, names: Mapping[str, str], roots: bytes, limits: Mapping[str, Limit]
     ) -> None:
-        self._name, self._names, self._limits = identity.name, names, limits
+        self._names, self._limits = names, limits
         self._context = _context(ssl.PROTOCOL_TLS_SERVER, identity, roots)
         self._context.num_tickets = 0  # nobody comes back to a session
         self._most = min(CONNECTIONS, allow_files(2 * CONNECTIONS) // 2)
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._links: list[NetworkLink] = []
-        self._waiting: list[NetworkLink] = []
+        self._arrivals = Arrivals(identity.name)
+        self.accept = self._arrivals.accept
         self._strangers: dict[ssl.SSLSocket, float] = {}  # until when each may take, the longest here first
         self._known: dict[ssl.SSLSocket, str] = {}  # those of them that have shown a pinned certificate: whose it is
         self._over = False
@@ -83,7 +82,7 @@ class Server:
                 f"{identity.name} can't listen on {address}, it is in use or not of this machine: end what listens "
                 "there (`tacit doctor` says more), or take another address, also at the peers"
             ) from None
-        self._address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"
+        self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"  # as really bound
         self._listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -92,30 +91,12 @@ class Server:
         self._door = threading.Thread(target=self._attend, name="tacit-door", daemon=True)
         self._door.start()
 
-    @property
-    def address(self) -> str:
-        """Host and port, as really bound."""
-        return self._address
-
-    def accept(self, timeout: float | None = None) -> Link | None:
-        """The next link that a peer made and that still lives, or None where none came in so many seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._over or self._living(), timeout):
-                return None
-            if self._over:
-                raise LinkError(f"{self._name} no longer listens")
-            return self._waiting.pop(0)
-
-    def _living(self) -> list[NetworkLink]:
-        self._waiting = [link for link in self._waiting if not link.over.is_set()]
-        return self._waiting
-
     def close(self) -> None:
         """End all links as their `close` does, and stop listening."""
-        with self._changed:
+        with self._lock:
             self._over = True
-            self._changed.notify_all()
             links = list(self._links)
+        self._arrivals.close()
         self._wake.send(b"x")
         self._door.join()
         for link in links:
@@ -189,8 +170,8 @@ class Server:
 
     def _admit(self, secured: ssl.SSLSocket, name: str, said: bytes) -> None:
         """Make a link of a connection, if its peer wants one and has not too many."""
-        with self._changed:
-            free = Counter(each.peer for each in self._links)[name] < STREAMS
+        with self._lock:
+            free = sum(each.peer == name for each in self._links) < STREAMS
             if said == _framed(WELCOME):  # who only looks whether we are there says nothing
                 secured.write(said if free else _framed(f"{name} has {STREAMS} links already: close one".encode()))
             if not free or said != _framed(WELCOME):
@@ -199,12 +180,11 @@ class Server:
             self._forget(secured)
             link = NetworkLink(name, self._limits, secured, self._leave)
             self._links.append(link)
-            self._living().append(link)
             link.start()
-            self._changed.notify_all()
+            self._arrivals.add(link)
 
     def _leave(self, link: NetworkLink) -> None:
-        with self._changed:
+        with self._lock:
             self._links.remove(link)
 
 
@@ -219,13 +199,9 @@ def allow_files(many: int) -> int:
 
 
 def listen(address: str, identity: Identity, trusted: Mapping[str, bytes], limits: Mapping[str, Limit]) -> Server:
-    """Listen for the pinned peers.
+    """Listen for the peers whose certificates are trusted, by their names; port 0 takes a free one.
 
-    Args:
-        address: host and port; port 0 takes a free one.
-        identity: who we are.
-        trusted: the certificate of each peer, by its name.
-        limits: what may come over a new link; `link.limits` replaces them.
+    The limits are what may come over a new link; `link.limits` replaces them.
     """
     _check_dates("our certificate", identity.cert_pem)
     names: dict[str, str] = {}
@@ -255,14 +231,6 @@ def connect(
     """Connect to a peer that listens, once; a `LinkError` where trying again may help.
 
     A `RefusedError` about the certificate says that it will not: one side's is not the one that the other has pinned.
-
-    Args:
-        address: host and port of the peer.
-        identity: who we are.
-        trusted_name: the peer's name.
-        trusted_pem: the peer's certificate, as pinned.
-        limits: what may come over the link; `link.limits` replaces them.
-        timeout: how many seconds it may take.
     """
     pinned = certificates.read(trusted_pem, dates=False)
     if pinned.name != trusted_name:

@@ -1,4 +1,7 @@
-"""One end of a TLS connection as a link: frames of the codec, each after its length, and heartbeats between them."""
+"""Links: messages as frames of the codec, through bounded queues, between two threads or two machines.
+
+Between machines a link is one end of a TLS connection: each frame goes after its length, heartbeats between them.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,149 @@ import ssl
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import cast
+from typing import Generic, TypeVar, cast
 
+from tacit.contracts import Link, Message
 from tacit.errors import LinkError
-from tacit.wire.codec import FRAME, Limit
-from tacit.wire.memory import SEND_SECONDS, FrameLink, Pipe
+from tacit.wire.codec import FRAME, Assembler, Limit, frames
 
 ROOM = 8  # frames that wait to be taken: 32 MiB at most, and enough that two who both send do not wait for each other
+SEND_SECONDS = 30.0  # how long a peer may take nothing of what is sent before it counts as gone
 FLUSH_SECONDS = 5.0  # how long close() waits for the peer to take what was sent
 BEAT_SECONDS, SILENCE_SECONDS = 5.0, 15.0  # a peer that is silently gone is noticed, also while nothing is sent
 LENGTH = struct.Struct("<I")
 
 _RECORD = 1 << 14  # bytes of a TLS record, at most
+
+T = TypeVar("T")
+
+
+class Pipe(Generic[T]):
+    """Items in order between threads, at most `room` of them at a time.
+
+    Whoever puts one more waits for a free place. Once it has ended nothing more goes in; what is in it can still be
+    taken out, and after that taking is a `LinkError` that says why it ended.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._items: deque[T] = deque()
+        self._reason: str | None = None
+        lock = threading.Lock()
+        self._filled = threading.Condition(lock)
+        self._freed = threading.Condition(lock)
+
+    def put(self, item: T, timeout: float | None = None) -> None:
+        """Wait for a free place and put an item into it; a `LinkError` where none gets free in so many seconds."""
+        if not self.offer(item, timeout):
+            raise LinkError(f"nothing was taken for {timeout:g} s")
+
+    def offer(self, item: T, timeout: float | None) -> bool:
+        """The same; whether there was a place."""
+        with self._freed:
+            free = self._freed.wait_for(lambda: self._reason is not None or len(self._items) < self._room, timeout)
+            if self._reason is not None:
+                raise LinkError(self._reason)
+            if free:
+                self._items.append(item)
+                self._filled.notify()
+            return free
+
+    def get(self, timeout: float | None = None) -> T | None:
+        """The next item, or None where none came in so many seconds."""
+        with self._filled:
+            if not self._filled.wait_for(lambda: self._items or self._reason is not None, timeout):
+                return None
+            if not self._items:
+                raise LinkError(self._reason)
+            self._freed.notify_all()
+            return self._items.popleft()
+
+    def widen(self, room: int) -> None:
+        """Let so many items wait, if that is more than now."""
+        with self._freed:
+            self._room = max(room, self._room)
+            self._freed.notify_all()
+
+    def end(self, reason: str) -> None:
+        """Let nothing more in. The first reason given stays."""
+        with self._filled:
+            if self._reason is None:
+                self._reason = reason
+            self._filled.notify_all()
+            self._freed.notify_all()
+
+    def cut(self, reason: str) -> None:
+        """End it at once: what nobody took yet is gone."""
+        with self._filled:
+            self._items.clear()
+        self.end(reason)
+
+
+class FrameLink:
+    """Messages as frames, to and from a peer of this name. Any thread may send; one at a time receives."""
+
+    def __init__(self, peer: str, limits: Mapping[str, Limit], incoming: Pipe[bytes]) -> None:
+        self.peer, self.incoming = peer, incoming
+        self._assembler = Assembler(limits)
+        self._one_message = threading.Lock()
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """What may come; frames are judged as `recv` takes them, so new limits hold from the next call on."""
+        return self._assembler.limits
+
+    @limits.setter
+    def limits(self, limits: Mapping[str, Limit]) -> None:
+        self._assembler.limits = limits
+
+    def send(self, message: Message) -> None:
+        """Hand a message over; wait while the peer takes nothing, but not for ever: then it is gone.
+
+        The tensor is copied and may be changed afterwards.
+        """
+        with self._one_message:
+            for frame in frames(message):
+                self.write_frame(frame)
+
+    def write_frame(self, frame: bytes) -> None:
+        """One frame. Nobody else writes meanwhile."""
+        raise NotImplementedError
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            frame = self.incoming.get(left)
+            if frame is None:
+                return None
+            message = self._assembler.feed(frame)
+            if message is not None:
+                return message
+
+
+class MemoryLink(FrameLink):
+    """One end of a connection between two threads of a process, whose pipes are the other end's the other way round."""
+
+    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[bytes], incoming: Pipe[bytes]) -> None:
+        super().__init__(peer, limits, incoming)
+        self.outgoing = outgoing
+
+    def write_frame(self, frame: bytes) -> None:
+        """One frame into the other end's pipe."""
+        self.outgoing.put(frame, SEND_SECONDS)
+
+    def close(self) -> None:
+        """End both directions; what was sent can still be received at the other end."""
+        self.outgoing.end(f"the link to {self.peer} is closed")
+        self.incoming.cut(f"the link to {self.peer} is closed")
+
+
+# --- between machines ------------------------------------------------------------------------------------------------
 
 
 class NetworkLink(FrameLink):
@@ -31,20 +163,14 @@ class NetworkLink(FrameLink):
     OpenSSL lets one thread at a time touch a connection. So its socket never blocks, and whoever has to wait does so
     outside of the lock: one thread reads, those that send write by themselves. A frame goes after its length; a length
     of 0 is a heartbeat.
-
-    Args:
-        peer: the other end's name.
-        limits: what may come from there.
-        secured: the connection, after its handshake.
-        release: called when it is over.
     """
 
     def __init__(
         self,
         peer: str,
         limits: Mapping[str, Limit],
-        secured: ssl.SSLSocket,
-        release: Callable[[NetworkLink], None] = lambda link: None,
+        secured: ssl.SSLSocket,  # after its handshake
+        release: Callable[[NetworkLink], None] = lambda link: None,  # called when it is over
     ) -> None:
         super().__init__(peer, limits, Pipe(ROOM))
         secured.setblocking(False)
@@ -192,6 +318,40 @@ class NetworkLink(FrameLink):
             if not self.over.is_set():
                 os.write(self._wake, b"x")
         self.over.wait(2 * FLUSH_SECONDS)
+
+
+class Arrivals:
+    """Links that peers have made, until somebody accepts them."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._over = name, False
+        self._links: list[NetworkLink] = []
+        self._changed = threading.Condition()
+
+    def add(self, link: NetworkLink) -> None:
+        """One more, which reads already."""
+        with self._changed:
+            self._links.append(link)
+            self._changed.notify_all()
+
+    def accept(self, timeout: float | None = None) -> Link | None:
+        """The next link that a peer made and that still lives, or None where none came in so many seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._over or self._living(), timeout):
+                return None
+            if self._over:
+                raise LinkError(f"{self._name} no longer listens")
+            return self._links.pop(0)
+
+    def _living(self) -> list[NetworkLink]:
+        self._links = [link for link in self._links if not link.over.is_set()]
+        return self._links
+
+    def close(self) -> None:
+        """Nobody comes any more."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
 
 
 def _ready(secured: ssl.SSLSocket, events: int, timeout: float, other: int = -1) -> bool:

@@ -175,12 +175,6 @@ class RecordedRun(Recorder):
 
     What is recorded as `gradient` and `embedding` should be the tensor as it is decoded from the bytes that were sent:
     an audit of anything else is an audit of something else.
-
-    Args:
-        folder: where it is kept; made where there is none.
-        last: how many batches to keep; older ones are forgotten.
-        follow: of how many examples to keep every visit.
-        chosen: which ones, as `Recorder` has it.
     """
 
     def __init__(self, folder: str | Path, *, last: int = 32, follow: int = 0, chosen: Tensor | None = None) -> None:

@@ -27,9 +27,8 @@ from tacit.protect.gradient.iso import iso
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.codec import CONTROL, AtMost, Limit
-from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
+from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Tally
 from tacit.wire.line import Desk, Dialer
-from tacit.wire.tally import Tally
 from tests.cut.machine.processes import Disk, End, Process
 
 ROWS, BATCH, INPUTS, WIDTH, EVERY = 20, 4, 3, 2, 3
@@ -142,7 +141,7 @@ class Trial:
         )  # fmt: skip
         lines = {name: desk.line(name) for name in names}
         channels = [self.kinds[0](exchanges[n], lines[n], **attached(session)) for n in names]
-        session.connect(channels)
+        session.connect(*channels)
         process.exchanges = exchanges
         for _ in session.run():
             pass

@@ -24,8 +24,8 @@ from tacit.contracts import Message
 from tacit.cut import handshake
 from tacit.cut.session import LabelSession
 from tacit.errors import RefusedError, StorageError, TacitError
+from tacit.wire.exactly_once import Tally
 from tacit.wire.exchange import Exchange
-from tacit.wire.tally import Tally
 from tests.cut.machine.broken import AnswersAnywhere, AsksFirst, DrawsAnew, HearsTwice, SendsFirst, TakesAnything
 
 WHO, WHICH = st.integers(0, 5), st.sampled_from((0, 1, 2, 4, 7))

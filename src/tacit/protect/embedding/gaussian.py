@@ -12,9 +12,9 @@ from torch import Tensor
 
 from tacit.contracts import EmbeddingProtection, NoiseSource
 from tacit.errors import TensorError
-from tacit.protect.embedding._base import BaseProtection, largest
+from tacit.protect.embedding._base import BaseProtection
 from tacit.protect.facts import Facts, Option
-from tacit.protect.gradient._base import one_knob, positive_number
+from tacit.protect.gradient._base import largest, one_knob, positive_number
 
 _NOTHING = 1e-12  # the size of a batch of zeros: it gets noise like any other, only very small
 _STEPS = 2  # how many steps of the dtype the noise spans at least, so that rounding hides none of it

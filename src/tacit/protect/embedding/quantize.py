@@ -9,9 +9,9 @@ from torch import Tensor
 
 from tacit.contracts import EmbeddingProtection, NoiseSource
 from tacit.errors import TensorError, UsageError
-from tacit.protect.embedding._base import BaseProtection, largest
+from tacit.protect.embedding._base import BaseProtection
 from tacit.protect.facts import Facts, Option
-from tacit.protect.gradient._base import whole_number
+from tacit.protect.gradient._base import largest, whole_number
 
 _MOST_BITS = 16
 

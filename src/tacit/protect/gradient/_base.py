@@ -258,6 +258,28 @@ def raise_invalid(grad: Tensor, labels: Tensor) -> None:
     raise TensorError(f"noise for gradients this large does not fit into {grad.dtype}: scale the loss down")
 
 
+def largest(what: str, rows: Tensor) -> Tensor:
+    """The largest absolute entry, after checks of shape and dtype.
+
+    What is not finite raises on a CPU. On another device nothing is read back: the answer is then not finite, and so
+    is whatever is made with it.
+    """
+    if not isinstance(rows, Tensor) or rows.layout != torch.strided:
+        raise TensorError(f"{what}: a dense torch tensor is needed, not {type(rows).__name__}: convert it first")
+    if not rows.dtype.is_floating_point:
+        raise TensorError(f"{what}: a floating dtype is needed, not {rows.dtype}: convert it first")
+    if rows.ndim < 2 or rows.numel() == 0:
+        raise TensorError(f"{what} has shape {tuple(rows.shape)}: pass (batch, *cut) with at least one row")
+    low, high = torch.aminmax(rows.detach())
+    peak = torch.maximum(-low, high)
+    if rows.device.type == "cpu" and not bool(torch.isfinite(peak)):
+        bad = ~torch.isfinite(rows.detach().flatten(start_dim=1)).all(-1)
+        raise TensorError(
+            f"{what}: row {int(bad.nonzero()[0])} is not finite: look at the features and at the learning rate"
+        )
+    return peak
+
+
 def per_problem(strength: Strength, like: Tensor) -> Strength:
     """A strength to compute with beside a tensor (stack, ...): in its dtype and with its dimensions.
 
@@ -289,3 +311,36 @@ def one_knob(mechanism: str, **knobs: float | None) -> tuple[str, float]:
         wrong = "got none" if not given else f"got {' and '.join(given)}"
         raise UsageError(f"{mechanism}() takes exactly one strength of {', '.join(knobs)}; {wrong}")
     return next(iter(given.items()))
+
+
+def theorem_1(sum_kl: Tensor) -> Tensor:
+    """Theorem 1's bound on the AUC of any attacker, for a given sumKL; 1 where the theorem says nothing.
+
+    >>> theorem_1(torch.tensor([0.0, 0.16, 5.0]))
+    tensor([0.5000, 0.6800, 1.0000])
+    """
+    return torch.where(sum_kl < 4, 0.5 + sum_kl.sqrt() / 2 - sum_kl / 8, 1.0)
+
+
+def gaussian_auc(sum_kl: Tensor) -> Tensor:
+    """The best attacker's AUC where the classes differ by a shift of their means alone.
+
+    >>> gaussian_auc(torch.tensor([0.0, 0.1284]))
+    tensor([0.5000, 0.6000])
+    """
+    auc: Tensor = torch.special.ndtr((sum_kl / 2).sqrt())
+    return auc
+
+
+def model_figures(sum_kl: Tensor, usable: Tensor) -> dict[str, Tensor]:
+    """What a report says about a sumKL; `model_` marks a statement under the Gaussian model, not a certificate.
+
+    `stateless` is 1 where there was nothing to plan with: `stateless_variance` was used, or zeros were sent.
+    """
+    bound, best, stateless = _aucs(sum_kl, usable)
+    return {"sum_kl": sum_kl, "model_auc_theorem_1": bound, "model_auc_gaussian": best, "stateless": stateless}
+
+
+@fused
+def _aucs(sum_kl: Tensor, usable: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return theorem_1(sum_kl), gaussian_auc(sum_kl), 1 - usable.to(sum_kl.dtype)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.errors import UsageError
 from tacit.protect.facts import Option
-from tacit.protect.gradient._base import GradientProtection, Strength, fused, positive_number
+from tacit.protect.gradient._base import GradientProtection, Strength, positive_number
 
 LEAK_AUC = Option("leak_auc", above=0.5, below=1.0, stronger="less", sweep=(0.95, 0.52), spaced="normal")
 SCALE = Option("scale", sweep=(0.01, 25.0))
@@ -69,39 +69,6 @@ class Knobbed(GradientProtection):
             return replace(self, strength=strength, sum_kl=1 / strength)
         spelled = {"leak_auc": NormalDist().cdf((allowed / 2) ** 0.5), "detection_error": (2 - allowed**0.5) / 4}
         return replace(self, strength=spelled.get(self.knob, allowed), sum_kl=allowed)
-
-
-def theorem_1(sum_kl: Tensor) -> Tensor:
-    """Theorem 1's bound on the AUC of any attacker, for a given sumKL; 1 where the theorem says nothing.
-
-    >>> theorem_1(torch.tensor([0.0, 0.16, 5.0]))
-    tensor([0.5000, 0.6800, 1.0000])
-    """
-    return torch.where(sum_kl < 4, 0.5 + sum_kl.sqrt() / 2 - sum_kl / 8, 1.0)
-
-
-def gaussian_auc(sum_kl: Tensor) -> Tensor:
-    """The best attacker's AUC where the classes differ by a shift of their means alone.
-
-    >>> gaussian_auc(torch.tensor([0.0, 0.1284]))
-    tensor([0.5000, 0.6000])
-    """
-    auc: Tensor = torch.special.ndtr((sum_kl / 2).sqrt())
-    return auc
-
-
-def model_figures(sum_kl: Tensor, usable: Tensor) -> dict[str, Tensor]:
-    """What a report says about a sumKL; `model_` marks a statement under the Gaussian model, not a certificate.
-
-    `stateless` is 1 where there was nothing to plan with: `stateless_variance` was used, or zeros were sent.
-    """
-    bound, best, stateless = _aucs(sum_kl, usable)
-    return {"sum_kl": sum_kl, "model_auc_theorem_1": bound, "model_auc_gaussian": best, "stateless": stateless}
-
-
-@fused
-def _aucs(sum_kl: Tensor, usable: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return theorem_1(sum_kl), gaussian_auc(sum_kl), 1 - usable.to(sum_kl.dtype)
 
 
 def stateless_variance(squares: Tensor, scale: Tensor, peak: Tensor, sum_kl: Strength) -> tuple[Tensor, Tensor]:

@@ -10,14 +10,22 @@ from torch import Tensor
 
 from tacit.contracts import NoiseSource
 from tacit.protect.facts import Facts
-from tacit.protect.gradient._base import Batch, Drawn, GradientProtection, Strength, fused, one_knob, whole_number
+from tacit.protect.gradient._base import (
+    Batch,
+    Drawn,
+    GradientProtection,
+    Strength,
+    fused,
+    model_figures,
+    one_knob,
+    whole_number,
+)
 from tacit.protect.gradient._knob import (
     DETECTION_ERROR,
     LEAK_AUC,
     SCALE,
     SUM_KL,
     Knobbed,
-    model_figures,
     stateless_variance,
     sum_kl_for,
 )

@@ -33,11 +33,12 @@ from tacit.protect.gradient._base import (
     GradientProtection,
     Strength,
     fused,
+    model_figures,
     one_knob,
     per_problem,
     whole_number,
 )
-from tacit.protect.gradient._knob import LEAK_AUC, SCALE, Knobbed, model_figures, sum_kl_for
+from tacit.protect.gradient._knob import LEAK_AUC, SCALE, Knobbed, sum_kl_for
 from tacit.protect.gradient._moments import DECAY
 
 REFRESH = 16  # steps between two decompositions, once a run is on its way
