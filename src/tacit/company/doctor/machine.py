@@ -20,11 +20,11 @@ from tacit._version import __version__
 from tacit.company.doctor.finding import Finding, ok, problem, warning
 
 EXTRAS = {
-    "cluster": ("ray", "sweeps on many machines"),
+    "cluster": ("ray", "sweeps and alignments on many machines"),
     "fastpsi": ("ipp-crypto", "alignment at five times the speed"),
     "figures": ("matplotlib", "figures of the papers"),
     "images": ("pillow", "data sets of pictures"),
-    "sql": ("sqlalchemy", "rows of a service from a database"),
+    "sql": ("sqlalchemy", "rows from a database"),
     "tracking": ("mlflow-skinny", "TensorBoard and MLflow"),
 }
 """Each extra with the package that tells whether it is installed, and what it is for."""
