@@ -6,6 +6,7 @@ party's ids are among them, so all machines must be the party's own. Nothing of 
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ def joined(address: str) -> Iterator[Any]:
             here that ends with it. Where this process is connected already, that connection is used and kept.
     """
     try:
-        import ray
+        ray: Any = importlib.import_module("ray")
     except ImportError:
         raise UsageError("Ray is not installed: pip install -e '.[cluster]' in the checkout") from None
     mine = not ray.is_initialized()

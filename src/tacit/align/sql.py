@@ -7,7 +7,8 @@ string.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -39,18 +40,21 @@ def copy_rows(query: str, url_from: str, wanted: Sequence[str], path: Path, told
     room = path.with_name("parts")
     make_folder(room)
     schema, parts, count = pl.Schema(), dict[Path, pl.Schema](), 0
-    for block in _blocks(query, url_from, wanted):
-        schema = _widened(schema, block.schema)
-        part = room / f"{len(parts):06}.parquet"
-        block.cast(dict(schema)).write_parquet(part)
-        parts[part] = schema
-        count += len(block)
-        told(count)
+    with closing(_answers(query, url_from, wanted)) as answers:
+        names = next(answers)
+        for rows in answers:
+            block = table_of(_NAME, names, rows)
+            schema = _widened(schema, block.schema)
+            part = room / f"{len(parts):06}.parquet"
+            block.cast(schema).write_parquet(part)
+            parts[part] = schema
+            count += len(block)
+            told(count)
     if not parts:
         raise DataError(f"{_NAME} gives no rows: correct it, or fill the table that it asks")
     for part, known in parts.items():
         if known != schema:  # a column had whole numbers alone by then, or nothing
-            pl.read_parquet(part).cast(dict(schema)).write_parquet(part)
+            pl.read_parquet(part).cast(schema).write_parquet(part)
     whole = pl.scan_parquet(list(parts), glob=False)
     replaced(path, lambda file: whole.sink_parquet(file, row_group_size=_BLOCK))
     for part in parts:
@@ -59,21 +63,18 @@ def copy_rows(query: str, url_from: str, wanted: Sequence[str], path: Path, told
 
 def check_query(query: str, url_from: str, wanted: Sequence[str]) -> None:
     """See that a query can be run and has these columns; of its rows none is used."""
-    next(_answers(query, url_from, wanted))
+    with closing(_answers(query, url_from, wanted)) as answers:
+        next(answers)
 
 
-def _blocks(query: str, url_from: str, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
-    answers = _answers(query, url_from, wanted)
-    names = next(answers)
-    return (table_of(_NAME, names, rows) for rows in answers)
-
-
-def _answers(query: str, url_from: str, wanted: Sequence[str]) -> Iterator[Any]:
+def _answers(query: str, url_from: str, wanted: Sequence[str]) -> Generator[Any, None, None]:
     """The names of a query's columns, then its rows in blocks, by a cursor that the database keeps."""
     engine, begun = engine_of(_NAME, url_from), False
     try:
-        with engine.connect() as connection:
-            found = connection.execution_options(yield_per=_BLOCK).execute(text_of(query))
+        with (
+            engine.connect() as connection,
+            connection.execution_options(yield_per=_BLOCK).execute(text_of(query)) as found,
+        ):
             names, begun = list(found.keys()), True
             wrong = [name for name in wanted if name not in names] or [n for n in names if names.count(n) > 1][:1]
             if wrong:

@@ -55,14 +55,23 @@ _TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
 
 @dataclass(frozen=True)
 class Aligned:
-    """What an alignment leaves with one party."""
+    """What an alignment leaves with one party.
 
-    run: str  # the contract's run
-    count: int  # rows that all parties have
-    id: str  # digest of all parties' commitments: the name of this alignment
-    seed: int  # draws the batches; nobody chose it
-    digest: str  # keyed digest of the common ids in their order, equal on all sides
-    folder: Path  # where the row numbers are kept
+    Attributes:
+        run: the contract's run.
+        count: rows that all parties have.
+        id: digest of all parties' commitments: the name of this alignment.
+        seed: draws the batches; nobody chose it.
+        digest: keyed digest of the common ids in their order, equal on all sides.
+        folder: where the row numbers are kept.
+    """
+
+    run: str
+    count: int
+    id: str
+    seed: int
+    digest: str
+    folder: Path
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -209,7 +218,7 @@ class Work:
             try:
                 return self.run(meet_all())
             except LinkError as error:
-                if not all(self._goes_on(name) for name in self.answered):
+                if self.room is None or not all((self.room / name / STATE).exists() for name in self.answered):
                     self.give_up(error, "`tacit align --again`")
 
     def give_up(self, error: LinkError, command: str) -> None:
@@ -256,14 +265,15 @@ class Work:
             self._nothing_goes_on(links)
             agreed = seed.as_features(link, name, nonce)
         digest = seed.rows_digest(agreed.key, Gathered(self.own.hashes, positions)).hex()
-        for link in links.values():
-            _same_end(link, digest)
+        for link in links.values():  # both sides show the digest of the rows that they ended with
+            link.send(control("done", 0, {"rows": digest}))
+            if read_control(expect(link, "done", 0, 60.0)) != {"rows": digest}:
+                raise RefusedError(
+                    "rows", f"{link.peer} ended with other rows than this party: run `tacit align --again` on all sides"
+                )
         said = sorted(agreed.commitments.items())
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
         return Found(identity, agreed.seed, digest, positions)
-
-    def _goes_on(self, name: str) -> bool:
-        return self.room is not None and (self.room / name / STATE).exists()
 
     def _nothing_goes_on(self, links: Mapping[str, Link]) -> None:
         """From here on a broken link ends it for good: who saw the others' part in the seed must not draw again."""
@@ -313,15 +323,6 @@ class Work:
             raise RefusedError(
                 "minimum", f"{len(positions)} ids are common to all parties, the contract wants {least} at least"
             )
-
-
-def _same_end(link: Link, digest: str) -> None:
-    """Both sides show the digest of the rows that they ended with."""
-    link.send(control("done", 0, {"rows": digest}))
-    if read_control(expect(link, "done", 0, 60.0)) != {"rows": digest}:
-        raise RefusedError(
-            "rows", f"{link.peer} ended with other rows than this party: run `tacit align --again` on all sides"
-        )
 
 
 # --- what it leaves ---------------------------------------------------------------------------------------------------
