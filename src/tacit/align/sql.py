@@ -83,7 +83,7 @@ def _answers(query: str, url_from: str, wanted: Sequence[str]) -> Generator[Any,
                     f"{', '.join(names)}: correct the names, there or in the query with `as`"
                 )
             yield names
-            yield from found.partitions()
+            yield from found.partitions(_BLOCK)
     except sql.exc.SQLAlchemyError as error:
         raise (failed(_NAME, error) if begun else not_run(_NAME, url_from, error)) from None
     finally:

@@ -68,7 +68,7 @@ class SqlRows:
         try:
             with self._engine.connect() as connection:
                 found = connection.execution_options(yield_per=_BLOCK).execute(query)
-                parts = [table_of(_NAME, names, block) for block in found.partitions()]
+                parts = [table_of(_NAME, names, block) for block in found.partitions(_BLOCK)]
         except sql.exc.SQLAlchemyError as error:
             raise failed(_NAME, error) from None
         return pl.concat(parts, how="vertical_relaxed") if parts else pl.DataFrame(schema=list(names))
