@@ -19,11 +19,11 @@ from tests.torture.world import free_port
 PROGRAM = """
 import json, os, re, sys, threading
 from pathlib import Path
-from tacit.align import _exchange, gathered, kept, parts, psi, sorted_ids
+from tacit.align import _exchange, arrays, kept, parts, psi, sorted_ids
 from tacit.company.align import align
 
 psi.LARGE, sorted_ids.HELD, parts._WAITING, _exchange.WINDOW = 0, 20_000, 1 << 20, 8
-for module in (gathered, kept, psi):
+for module in (arrays, kept, psi):
     module.BLOCK = 1 << 12
 most, over = 0, threading.Event()
 

@@ -44,6 +44,7 @@ READ_ONLY = {
 WORLDS = {
     "README.md": ["exchanged"],
     "explain-ledger.md": ["finished"],
+    "howto-align-large-tables.md": ["finished"],
     "howto-certify-labels.md": ["exchanged"],
     "howto-resume-after-a-disaster.md": ["finished"],
     "howto-rotate-certificates.md": ["finished"],
@@ -84,6 +85,9 @@ NOT_RUN = {
         "tacit audit --gradients g.npy --labels y.npy --out report": ELSEWHERE,
         "tacit conformance my_protection.py --limit 0.6": FILES,
         "tacit choose --limit 0.6": LONG,
+    },
+    "howto-align-large-tables.md": {
+        "tacit align --cluster 10.0.0.1:6379 --folder airline": MACHINES,
     },
     "howto-choose-one-shot.md": {
         "tacit choose --label-limit 0.6 --odds 2.7 --feature-limit 0.8 --seeds 3": LONG,

@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own in a temporary folder, by a user who is not root: it would not start as root."""
+"""Databases to read rows from: SQLite, and a PostgreSQL by a user who is not root, as whom it would not start."""
 
 import os
 import pwd
@@ -7,6 +7,9 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+
+import polars as pl
+import sqlalchemy as sql
 
 from tests.torture.world import free_port
 
@@ -40,3 +43,25 @@ def server():
             yield f"postgresql+psycopg://tacit@127.0.0.1:{port}/postgres"
         finally:
             run("pg_ctl", "-D", folder / "data", "-m", "immediate", "stop")
+
+
+@contextmanager
+def databases(folder):
+    """Connection strings of those that are here, by name."""
+    found = {"sqlite": f"sqlite:///{folder / 'rows.db'}"}
+    if programs() is None:
+        yield found
+        return
+    with server() as url:
+        yield found | {"postgresql": url}
+
+
+def fill(engine, table, name="weather"):
+    """A table of a database with these rows."""
+    kinds = {pl.String: sql.Text, pl.Float64: sql.Double, pl.Int64: sql.BigInteger, pl.Date: sql.Date}
+    columns = [sql.Column(key, kinds[dtype.base_type()]) for key, dtype in table.schema.items()]
+    made = sql.Table(name, sql.MetaData(), *columns)
+    with engine.begin() as connection:
+        made.drop(connection, checkfirst=True)
+        made.create(connection)
+        connection.execute(made.insert(), table.to_dicts())

@@ -11,6 +11,7 @@ from tacit.serve.halves import load_embedder
 from tacit.serve.rows import open_rows
 from tests.serve import postgres
 from tests.serve.files import copied
+from tests.serve.postgres import fill
 
 COLUMNS = ("port", "wind", "rain")
 URL = "TACIT_TEST_ROWS"
@@ -39,13 +40,8 @@ def table_of(world):
 
 @pytest.fixture(scope="module", name="databases")
 def _databases(tmp_path_factory):
-    """Connection strings of those that are here."""
-    found = {"sqlite": f"sqlite:///{tmp_path_factory.mktemp('sqlite') / 'rows.db'}"}
-    if postgres.programs() is None:
+    with postgres.databases(tmp_path_factory.mktemp("sqlite")) as found:
         yield found
-        return
-    with postgres.server() as url:
-        yield found | {"postgresql": url}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"], name="database")
@@ -56,17 +52,6 @@ def _database(request, databases, monkeypatch):
     engine = sql.create_engine(databases[request.param])
     yield engine
     engine.dispose()
-
-
-def fill(engine, table, name="weather"):
-    """A table of a database with these rows."""
-    kinds = {pl.String: sql.Text, pl.Float64: sql.Double, pl.Int64: sql.BigInteger, pl.Date: sql.Date}
-    columns = [sql.Column(key, kinds[dtype.base_type()]) for key, dtype in table.schema.items()]
-    made = sql.Table(name, sql.MetaData(), *columns)
-    with engine.begin() as connection:
-        made.drop(connection, checkfirst=True)
-        made.create(connection)
-        connection.execute(made.insert(), table.to_dicts())
 
 
 STORE = """

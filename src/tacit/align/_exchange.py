@@ -19,13 +19,14 @@ import torch
 
 from tacit.align.control import receive
 from tacit.align.curve import Engine, Points
-from tacit.align.stock import CHUNK, SHORT, Stock
+from tacit.align.kept import OnDisk
+from tacit.align.stock import CHUNK, SHORT, Held
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError
 
 WINDOW = 32
-"""Chunks of points that may be on the way or wait at the peer: more than an engine works at ahead of itself, and fewer
-than a link holds for a peer that still sorts its ids."""
+"""Chunks of points that may be on the way or wait at the peer: more than both sides' engines work at ahead of
+themselves, and fewer than a link holds for a peer that still sorts its ids."""
 
 DOMAIN = b"tacit psi point 1"
 """What the points of an intersection are for, so that they mean nothing elsewhere."""
@@ -59,7 +60,7 @@ class Exchange:
     """One intersection under way."""
 
     link: Link  # to the peer
-    stock: Stock  # of this party
+    stock: Held | OnDisk  # of ids and products of this party
     peer: Standing  # of the peer, when the link was made
     engine: Engine  # multiplies
     key: bytes = field(repr=False)  # this party's secret, for this run only

@@ -36,6 +36,11 @@ def work(multiply: Multiplier, task: int, domain: bytes, block: bytes, key: byte
     return products if _x25519.all_on_curve(bytes(products)) else None
 
 
+def work_anywhere(task: int, domain: bytes, block: bytes, key: bytes) -> bytearray | None:
+    """`work` with the fastest multiplication of the machine that it is called on: all give the same bytes."""
+    return work(multiplier("cryptography" if _mb8.unavailable() else "mb8"), task, domain, block, key)
+
+
 def serve(kind: str, source: BinaryIO, target: BinaryIO) -> None:
     """Answer requests until there are no more."""
     multiply = multiplier(kind)

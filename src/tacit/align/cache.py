@@ -82,14 +82,14 @@ def prepare(
     bits, however the file is laid out.
 
     Args:
-        source: a `.parquet`, `.csv` or `.tsv` file with a header, or a table.
-        rows: row numbers in the source counted from 0, each once, in the common order; may be a memory map.
+        source: as for `tacit.align.sources.load`.
+        rows: row numbers in the source, each once, in the common order; may be a memory map.
         columns: which columns to use, and how.
-        folder: of the cache, which belongs to it alone; it is made where there is none.
+        folder: of the cache, which belongs to it alone.
         train: how many of the rows, the first ones, are for training: the encoder learns from them alone.
         label: the column of the label; None for a party without labels.
         loss: "binary" or "softmax", where there are labels.
-        progress: called with the rows done and to do; every row counts twice, once for each pass.
+        progress: see `Progress`.
     """
     if rows.ndim != 1 or rows.dtype != np.int64 or not 0 < train <= len(rows):
         raise UsageError(

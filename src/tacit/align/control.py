@@ -27,14 +27,7 @@ def decoded(message: Message, fields: Mapping[str, type]) -> dict[str, Any]:
 
 
 def receive(link: Link, patience: float, missing: str, look: Callable[[], None] = lambda: None) -> Message:
-    """The next message; a refusal is raised. Meanwhile look now and then at what else may have happened.
-
-    Args:
-        link: to the peer.
-        patience: how many seconds it may be silent.
-        missing: what to say of it where it is silent for longer.
-        look: raises where something else has failed.
-    """
+    """The next message; a refusal is raised. `look`, called now and then, raises where something else has failed."""
     end = time.monotonic() + patience
     while True:
         message = link.recv(timeout=min(_PULSE, max(0.0, end - time.monotonic())))

@@ -30,18 +30,12 @@ Points = NDArray[np.uint8]
 ENGINES = ("cryptography", "mb8")
 _SIZE = 32
 _BLOCK = 2048  # points in one request to a worker: some tens of milliseconds of work
-_AHEAD = 3  # chunks under way at a time
 _PRIME = np.frombuffer(_x25519.PRIME.to_bytes(_SIZE, "little"), dtype="<u8")
 _LOW_ORDER = np.array([[u >> 64 * word & (2**64 - 1) for word in range(4)] for u in _x25519.LOW_ORDER], dtype="<u8")
 
 
 def hash_to_points(hashes: Points, *, domain: bytes) -> Points:
-    """A point on the curve (never on its twist) for each hash; the same for the same hash and domain.
-
-    Args:
-        hashes: uniform bytes, as `read_ids` gives them.  (count, 32)
-        domain: what the points are for, so that points of one use mean nothing in another.
-    """
+    """A point on the curve (never on its twist) for each hash, of no meaning in another domain.  (count, 32)"""
     return _rows(_x25519.points(_checked("hashes", hashes).tobytes(), domain))
 
 
@@ -78,15 +72,13 @@ def byte_order(rows: Points) -> NDArray[np.int64]:
 
 
 class Engine:
-    """Multiplies points on several cores.
+    """Multiplies points on several cores, or on the calling thread where there are no workers.
 
     The work is done in processes that import neither torch nor numpy. They get their share through pipes, and end with
-    the engine, or with this process if it is killed.
-
-    Args:
-        kind: "cryptography", or "mb8" where `best_engine` finds it.
-        workers: how many processes; with 0 the calling thread does the work.
+    the engine, or with this process if it is killed. The kind is "cryptography", or "mb8" where `best_engine` finds it.
     """
+
+    ahead = 3  # chunks under way at a time
 
     def __init__(self, kind: str = "cryptography", *, workers: int = 0) -> None:
         if kind not in ENGINES:
@@ -149,23 +141,24 @@ class Engine:
             raise UsageError(f"a key of {len(key)} bytes: X25519 takes 32, as secrets.token_bytes(32) gives them")
         waiting: deque[list[Callable[[], bytearray | None]]] = deque()
         for chunk in chunks:
-            waiting.append(self._begin(task, domain, _checked("points", chunk), key))
-            if len(waiting) >= _AHEAD:
+            rows = _checked("points", chunk)
+            blocks = (rows[at : at + _BLOCK].tobytes() for at in range(0, len(rows), _BLOCK))
+            waiting.append([self._begin(task, domain, block, key) for block in blocks])
+            if len(waiting) >= self.ahead:
                 yield _finish(waiting.popleft())
         while waiting:
             yield _finish(waiting.popleft())
 
-    def _begin(self, task: int, domain: bytes, chunk: Points, key: bytes) -> list[Callable[[], bytearray | None]]:
-        blocks = [chunk[at : at + _BLOCK].tobytes() for at in range(0, len(chunk), _BLOCK)]
+    def _begin(self, task: int, domain: bytes, block: bytes, key: bytes) -> Callable[[], bytearray | None]:
+        """Have a block worked at, and give what waits for it."""
         if self._threads is None:
             assert self._multiply is not None
-            done = [_worker.work(self._multiply, task, domain, block, key) for block in blocks]
-            return [lambda block=block: block for block in done]  # type: ignore[misc]
+            done = _worker.work(self._multiply, task, domain, block, key)
+            return lambda: done
         try:
-            futures = [self._threads.submit(self._ask, task, domain, block, key) for block in blocks]
+            return self._threads.submit(self._ask, task, domain, block, key).result
         except RuntimeError as error:
             raise UsageError("the engine was closed: make a new one for each alignment") from error
-        return [future.result for future in futures]
 
     def _ask(self, task: int, domain: bytes, block: bytes, key: bytes) -> bytearray | None:
         """One request to a worker that is free, and its answer."""
@@ -194,11 +187,7 @@ class Engine:
 
 
 def best_engine(workers: int | None = None) -> Engine:
-    """The fastest engine that this machine has: "mb8" where the extra `[fastpsi]` works, else "cryptography".
-
-    Args:
-        workers: how many processes; one for each core by default.
-    """
+    """The fastest engine that this machine has, with one process for each core if not told otherwise."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     reason = _mb8.unavailable()
     engine = Engine("cryptography" if reason else "mb8", workers=cores if workers is None else workers)

@@ -25,14 +25,15 @@ from tacit.align._columns import (
     KINDS,
     Coding,
     Columns,
+    Moments,
     Scaling,
+    Vocabulary,
     kind_of,
     numbers,
     require,
     to_float,
     values_of,
 )  # fmt: skip
-from tacit.align._fitting import Moments, Vocabulary
 from tacit.errors import DataError, UsageError
 
 __all__ = ["COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "require", "to_float"]
@@ -85,13 +86,7 @@ class Encoder:
 
     @classmethod
     def fit(cls, table: pl.DataFrame, columns: Columns, train: Rows) -> Self:
-        """Vocabularies and statistics of the training rows.
-
-        Args:
-            table: all rows, in the common order.
-            columns: which to use.
-            train: the training rows, as a mask or as row numbers.
-        """
+        """Vocabularies and statistics of the training rows, which are a mask or row numbers."""
         require(table, columns.names)
         chosen = _row_numbers(train, len(table))
         return cls.fit_batches([(pl.DataFrame([table[name][chosen] for name in columns.names]), chosen)], columns)
@@ -103,16 +98,11 @@ class Encoder:
         columns: Columns,
         coding: Coding = COMPANY,
     ) -> Self:
-        """The same from training rows that come in batches, so that they need not all be in memory.
+        """The same from training rows that come in batches with their numbers, so that they need not all be in memory.
 
         Vocabularies are those of all rows at once. Means and deviations may differ from them in the last digits, where
         the batches end differently; the same batches always give the same bits. Memory grows with the different values
         of the categories.
-
-        Args:
-            batches: training rows, and for each row its number, by which an error can name it.
-            columns: which to use.
-            coding: how to encode them.
         """
         vocabularies = [Vocabulary(name) for name in columns.categorical]
         moments = [Moments(name, coding.scaling) for name in (*columns.numeric, *columns.flagged)]
@@ -130,9 +120,7 @@ class Encoder:
     def encode(self, table: pl.DataFrame, rows: NDArray[np.integer[Any]] | None = None) -> Inputs:
         """All rows of a table; what no training row had becomes code 0, and a missing number the mean.
 
-        Args:
-            table: any rows, each encoded on its own.
-            rows: their numbers in the party's file, so that an error can name them; None counts from 0.
+        `rows` are their numbers in the party's file, so that an error can name them; None counts from 0.
         """
         require(table, self.columns.names)
         ranks = self.ranks or (None,) * len(self.vocabularies)

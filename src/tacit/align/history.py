@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Lock
 
 from pydantic import ConfigDict, StrictInt, StrictStr, TypeAdapter
 
@@ -44,13 +45,7 @@ _LINE = TypeAdapter(Alignment)
 
 
 def newest(dates: Sequence[str], now: datetime, window: timedelta) -> int:
-    """How many of the last lines of a record lie within a window; a pause counts as a quarter of it at most.
-
-    Args:
-        dates: of all lines, oldest first, with their time zones.
-        now: the time.
-        window: for how long a line counts.
-    """
+    """How many of the last lines (oldest first) lie within a window; a pause counts as a quarter of it at most."""
     later, age = now, timedelta(0)
     for count, text in enumerate(reversed(dates)):
         date = datetime.fromisoformat(text)
@@ -73,18 +68,14 @@ class History:
     few: int = 100  # and so does one that differs by at most so many ids
     allow_edits: bool = False  # let edited sets pass, for a peer whose table grows by a little every day
     now: Callable[[], datetime] = lambda: datetime.now(UTC)  # the clock
+    _writing: Lock = field(default_factory=Lock, repr=False, compare=False)  # peers align side by side
 
     def __post_init__(self) -> None:
         if self.runs < 1:
             raise UsageError(f"runs = {self.runs}: allow at least one alignment with a peer")
 
     def check(self, peer: str, peer_count: int | None = None) -> None:
-        """Refuse a peer that has aligned too often, or whose set is a former one with a few ids changed.
-
-        Args:
-            peer: with whom.
-            peer_count: ids in the peer's set; without it only the number of alignments is looked at.
-        """
+        """Refuse a peer that has aligned too often, or whose set (where its size is given) is a former one, edited."""
         recent = [line for line in self._recent(peer) if line.result == "begun"]
         if len(recent) >= self.runs:
             raise RefusedError(
@@ -108,17 +99,19 @@ class History:
     def begin(self, peer: str, count: int, peer_count: int) -> Alignment:
         """Check, and write down that an alignment begins, before the peer gets any answer; pass the line to `end`."""
         line = Alignment(self._stamp(), peer, count, peer_count, -1, "begun")
-        try:
-            self.check(peer, peer_count)
-        except RefusedError as error:
-            self.end(line, result=error.field)
-            raise
-        self._append(line)
+        with self._writing:
+            try:
+                self.check(peer, peer_count)
+            except RefusedError as error:
+                self._append(replace(line, result=error.field))
+                raise
+            self._append(line)
         return line
 
     def end(self, begun: Alignment, *, common: int = -1, result: str = "done") -> None:
         """Write down how an alignment ended."""
-        self._append(replace(begun, date=self._stamp(), common=common, result=result))
+        with self._writing:
+            self._append(replace(begun, date=self._stamp(), common=common, result=result))
 
     def lines(self) -> list[Alignment]:
         """All lines, oldest first. A damaged one is a `StorageError`: what it said may be what matters."""

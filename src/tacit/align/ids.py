@@ -125,12 +125,7 @@ def hash_of(parts: Iterable[str | int]) -> bytes:
 
 
 class Reading:
-    """The ids of a table, block by block, and what became of its rows so far. It is gone through once.
-
-    Args:
-        source: as for `read_ids`.
-        columns: likewise.
-    """
+    """The ids of a table, block by block, and what became of its rows so far. It is gone through once."""
 
     def __init__(self, source: Source, columns: str | Sequence[str]) -> None:
         names = [columns] if isinstance(columns, str) else list(columns)
@@ -155,12 +150,9 @@ class Reading:
             self.total += len(batch)
 
     def report(self, repeated_ids: int, repeated_rows: int, example: tuple[int, int] | None) -> IdReport:
-        """What became of all rows; a `DataError` where none has an id that can be used.
+        """What became of all rows, of which so many are left out since an id is in several, two of them for example.
 
-        Args:
-            repeated_ids: ids that more than one row has.
-            repeated_rows: rows that are left out because of that.
-            example: two rows with one id.
+        A `DataError` where none has an id that can be used.
         """
         report = IdReport(
             source=self.source, total=self.total, missing=self.missing, repeated_ids=repeated_ids,

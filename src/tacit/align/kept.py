@@ -28,9 +28,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from tacit.align.arrays import let_go
+from tacit.align.arrays import BLOCK, filed, let_go
 from tacit.align.curve import Points
-from tacit.align.gathered import BLOCK, filed
 from tacit.align.parts import PARTS, Parts, Records
 from tacit.align.stock import CHUNK, SHORT, equal
 from tacit.disk import locked, make_folder, opened, remove, replaced, storing, sync_file, write_at
@@ -45,6 +44,9 @@ STATE = "state.json"
 NEEDED = (STATE, "answered", "received", "share")
 """The files that it goes on from; all others are made anew."""
 
+TABLE = "table.parquet"
+"""The file with the rows of a query, of which the ids were taken."""
+
 _HASH, _PLACE = 32, 8
 _SLACK = 1 << 14  # records that a part may have beyond twice its share: far more than chance gives
 _AGAIN = "run `tacit align --again` on all sides"
@@ -52,11 +54,9 @@ _AGAIN = "run `tacit align --again` on all sides"
 
 @contextmanager
 def room_in(where: Path, *, again: bool) -> Iterator[Path]:
-    """A folder for what is too much for memory, which is gone at the end but for what alignments go on from.
+    """A folder within a run's for what is too much for memory; at its end only what alignments go on from is left.
 
-    Args:
-        where: the run's folder, which belongs to one process meanwhile.
-        again: whether what was begun is given up.
+    `again` gives up what was begun. The run's folder belongs to one process meanwhile.
     """
     room, lock = where / "aligning", locked(where / "lock")
     try:
@@ -70,13 +70,15 @@ def room_in(where: Path, *, again: bool) -> Iterator[Path]:
 
 def _tidied(room: Path, *, keep: bool) -> None:
     """Remove all files, or all that no alignment goes on from, and folders that are empty then."""
+    going_on = [state.parent for state in room.glob(f"*/{STATE}")] if keep else []
+    needed = {folder / name for folder in going_on for name in NEEDED} | ({room / TABLE} if going_on else set())
     with storing(room, "removed"):
         for path in [*sorted(room.rglob("*"), reverse=True), room]:  # what is in a folder before the folder
             if path.is_dir():
                 if not any(path.iterdir()):
                     path.rmdir()
-            elif path.exists() and not (keep and path.name in NEEDED and (path.parent / STATE).exists()):
-                path.unlink()
+            elif path not in needed:
+                path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,7 @@ class State:
 
 
 class Kept:
-    """One intersection with one peer.
-
-    Args:
-        folder: for its files alone.
-        hashes: of this party's ids, in the order of their bytes.  (count, 32)
-    """
+    """One intersection with one peer, in a folder for its files alone; hashes are in the order of their bytes."""
 
     def __init__(self, folder: Path, hashes: Points) -> None:
         self.folder = folder
@@ -174,14 +171,7 @@ class Kept:
 
 
 class OnDisk:
-    """A `Stock` in files.
-
-    Args:
-        folder: of the files.
-        hashes: of this party's ids, in the order of their bytes.  (count, 32)
-        key: draws the order in which they are sent.
-        peer_count: how many points the peer promised.
-    """
+    """What `tacit.align.stock.Held` is in memory, in files of a folder; the key draws the order of ids."""
 
     def __init__(self, folder: Path, hashes: Points, key: bytes, peer_count: int) -> None:
         self.count = len(hashes)
@@ -192,38 +182,38 @@ class OnDisk:
 
     @property
     def answered(self) -> int:
-        """See `Stock`."""
+        """See `Held`."""
         return self._peer.count
 
     @property
     def received(self) -> int:
-        """See `Stock`."""
+        """See `Held`."""
         return self._own.count
 
     def hashes(self, start: int) -> Iterator[Points]:
-        """See `Stock`."""
+        """See `Held`."""
         for records in self._sent(start, CHUNK):
             yield np.ascontiguousarray(records[:, :_HASH])
 
     def answers(self, start: int) -> Iterator[Points]:
-        """See `Stock`."""
+        """See `Held`."""
         return self._peer.read(start, CHUNK)
 
     def answer(self, products: Points) -> None:
-        """See `Stock`."""
+        """See `Held`."""
         self._peer.add(products)
 
     def receive(self, products: Points) -> None:
-        """See `Stock`."""
+        """See `Held`."""
         self._own.add(products)
 
     def close(self) -> None:
-        """See `Stock`."""
+        """See `Held`."""
         self._own.close()
         self._peer.close()
 
     def matches(self, peer: str) -> NDArray[np.int64]:
-        """See `Stock`: products are compared part by part, and so are the places put in order."""
+        """See `Held`: products are compared part by part, and so are the places put in order."""
         own, theirs = Parts(self._folder, "own", SHORT + _PLACE), Parts(self._folder, "theirs", SHORT)
         for products, sent in zip(self._own.read(0, BLOCK), self._sent(0, BLOCK), strict=True):
             own.add(np.concatenate([products, sent[:, _HASH:]], axis=1), products[:, 0])

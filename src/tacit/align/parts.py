@@ -21,14 +21,7 @@ Records = NDArray[np.uint8]
 
 
 class Parts:
-    """Records on the way to their files; each file is read once, and is gone then.
-
-    Args:
-        folder: of the files.
-        name: that their names begin with.
-        width: bytes of a record.
-        waiting: bytes that wait in memory until they are written.
-    """
+    """Records of so many bytes on the way to their files; each file is read once, and is gone then."""
 
     def __init__(self, folder: Path, name: str, width: int, waiting: int | None = None) -> None:
         self._most = waiting or _WAITING

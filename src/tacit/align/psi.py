@@ -29,7 +29,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,11 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.align._exchange import DOMAIN, WINDOW, Exchange, Standing, rows_of
+from tacit.align.arrays import BLOCK, Gathered, chosen
 from tacit.align.control import decoded, expect, unhex
 from tacit.align.curve import Engine, Points
-from tacit.align.gathered import BLOCK, Gathered, chosen
-from tacit.align.kept import LARGE, Kept, State
-from tacit.align.stock import CHUNK, SHORT, Held, Stock
+from tacit.align.kept import LARGE, Kept, OnDisk, State
+from tacit.align.stock import CHUNK, SHORT, Held
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.wire.codec import control
@@ -117,12 +117,12 @@ def intersect(  # all that one side of the protocol needs, by name
     patience += (len(hashes) + peer.count) // _COMPARED  # while it sorts and compares, a peer is silent
     if kept is not None and not goes_on:
         kept.drop()
-    means = _means(hashes, hello, peer, peer_nonce, random, kept)
+    stock, key, last_key, hold = _means(hashes, hello, peer, peer_nonce, random, kept)
     try:
-        Exchange(link, means.stock, peer, engine, means.key, progress, patience).run()
-        positions = means.stock.matches(link.peer)
+        Exchange(link, stock, peer, engine, key, progress, patience).run()
+        positions = stock.matches(link.peer)
         ids = Gathered(hashes, positions)
-        _confirm(link, ids, engine, means.last_key, nonce, peer_nonce, patience, means.hold)
+        _confirm(link, ids, engine, last_key, nonce, peer_nonce, patience, hold)
         if len(positions) < minimum:
             raise RefusedError(
                 "minimum",
@@ -136,14 +136,8 @@ def intersect(  # all that one side of the protocol needs, by name
     return Matched(positions, peer.count)
 
 
-@dataclass(frozen=True)
-class _Means:
-    """With what one side goes through an intersection."""
-
-    stock: Stock  # of ids and products
-    key: bytes = field(repr=False)  # of the points
-    last_key: bytes = field(repr=False)  # of the proof at the end
-    hold: Callable[[bytes], None]  # holds the peer's share fast
+_Means = tuple[Held | OnDisk, bytes, bytes, Callable[[bytes], None]]
+"""Of one side: its stock, the key of its points, that of the last proof, and what holds the peer's share fast."""
 
 
 def _means(
@@ -157,11 +151,11 @@ def _means(
     """In memory where the sets are small or nothing is to be kept, else on disk, as it was begun where it was."""
     if kept is None or (kept.state is None and len(hashes) + peer.count < LARGE):
         order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
-        return _Means(Held(hashes, order, peer.count), random(32), random(32), lambda share: None)
+        return Held(hashes, order, peer.count), random(32), random(32), lambda share: None
     if kept.state is None:
         said = {name: hello[name] for name in ("cap", "minimum", "nonce")}
         kept.begin(**said, key=random(32).hex(), peer_nonce=peer_nonce.hex(), peer_count=peer.count)
-    return _Means(kept.stock(), kept.secret("points"), kept.secret("share"), kept.held_fast)
+    return kept.stock(), kept.secret("points"), kept.secret("share"), kept.held_fast
 
 
 def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], Iterator[NDArray[np.bool_]]]:
@@ -201,8 +195,8 @@ def send_mask(link: Link, mask: NDArray[np.bool_]) -> None:
         link.send(Message(step, "matches", torch.from_numpy(padded.reshape(rows, SHORT)), b""))
 
 
-def recv_mask(link: Link, count: int, *, patience: float = 600.0) -> NDArray[np.bool_]:
-    """Which of the `count` rows in common with this peer stay."""
+def recv_mask(link: Link, count: int, *, patience: float = 86_400.0) -> NDArray[np.bool_]:
+    """Which of the `count` rows in common with this peer stay; it may be busy with the others' for hours."""
     parts = []
     for step, rows in enumerate(_mask_chunks(count)):
         message = expect(link, "matches", step, patience)
@@ -284,15 +278,8 @@ def _confirm(
 ) -> None:
     """Have the peer show that it knows the ids of all common rows, and show it the same; an echo will not do.
 
-    Args:
-        link: to the peer.
-        ids: this party's hashes of the rows that it holds for common, in the common order.  (matches, 32)
-        engine: multiplies.
-        key: this party's secret, for this once.
-        nonce: this party's, and
-        peer_nonce: the peer's: they keep out what was said in other alignments, and tell who says it.
-        patience: how many seconds the peer may be silent.
-        hold: refuses another share of the peer than it sent before, where it did.
+    The nonces keep out what was said in other alignments, and tell who says it; `hold` refuses another share of the
+    peer than it sent before, where it did.
     """
     own = engine.blind(_base(ids, nonce, peer_nonce), key, domain=_AGREEMENT)
     link.send(control("commitment", 1, {"share": own.tobytes().hex()}))

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.align.arrays import Gathered
 from tacit.align.control import decoded, expect, unhex
-from tacit.align.gathered import Gathered
 from tacit.contracts import Link
 from tacit.errors import RefusedError, UsageError
 from tacit.wire.codec import control
@@ -76,14 +76,7 @@ def joint_seed(nonces: Mapping[str, bytes]) -> int:
 
 
 def as_label(links: Mapping[str, Link], name: str, nonce: bytes, *, patience: float = 600.0) -> Agreed:
-    """Agree on a seed with every feature party, as the one in the middle.
-
-    Args:
-        links: to each feature party, by its name.
-        name: this party's own name.
-        nonce: from `new_nonce`; never one that was revealed before.
-        patience: how many seconds a peer may be silent.
-    """
+    """Agree on a seed with every feature party, as the one in the middle, by a `new_nonce` that nobody was shown."""
     if name in links:
         raise UsageError(f"a peer has this party's own name, {name!r}: give every party another name")
     commitments = {name: commit(name, nonce)}
@@ -105,14 +98,7 @@ def as_label(links: Mapping[str, Link], name: str, nonce: bytes, *, patience: fl
 
 
 def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0) -> Agreed:
-    """Agree on a seed through the label party.
-
-    Args:
-        link: to the label party.
-        name: this party's own name.
-        nonce: from `new_nonce`; never one that was revealed before.
-        patience: how many seconds the peer may be silent.
-    """
+    """Agree on a seed through the label party, by a `new_nonce` that nobody was shown."""
     own = commit(name, nonce)
     link.send(control("commitment", 0, {"name": name, "commitment": own.hex()}))
     theirs = decoded(expect(link, "commitment", 1, patience), {"commitments": list})
@@ -134,12 +120,7 @@ def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0)
 
 
 def rows_digest(key: bytes, hashes: NDArray[np.uint8] | Gathered) -> bytes:
-    """A keyed digest of the aligned ids in their common order: equal where both parties mean the same rows.
-
-    Args:
-        key: `Agreed.key`, which only the parties of the run know.
-        hashes: of the ids, in the common order.  (count, 32)
-    """
+    """A digest of the aligned ids in their order, under `Agreed.key`: equal where both parties mean the same rows."""
     digest = hmac.new(key, len(hashes).to_bytes(8, "big"), "sha256")
     for at in range(0, len(hashes), _BLOCK):
         digest.update(hashes[at : at + _BLOCK].tobytes())

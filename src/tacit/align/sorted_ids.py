@@ -25,10 +25,7 @@ _HASH, _ROW = 32, 8
 def sorted_ids(source: Source, columns: str | Sequence[str], folder: Path) -> Ids:
     """What `read_ids` gives, with all rows of an id left out that several rows have, in the order of the hashes' bytes.
 
-    Args:
-        source: as for `read_ids`.
-        columns: as for `read_ids`.
-        folder: for files, where there are many ids; the arrays are then mapped from there.
+    Where there are many, the arrays are mapped from files in the folder.
     """
     reading, hashes, rows = Reading(source, columns), bytearray(), bytearray()
     parts: Parts | None = None

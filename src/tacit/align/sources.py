@@ -27,15 +27,10 @@ def check_columns(source: Source, columns: Sequence[str]) -> None:
 
 
 def load(source: Source, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
-    """The named columns of the rows with these numbers, in this order.
+    """The named columns of the rows with these numbers, counted from 0 (after the header), in this order.
 
     A file is streamed: memory grows with the rows that are asked for, not with the file. The columns of a CSV file are
     all text, because its types could only be guessed; `Encoder` and `labels` read numbers from text.
-
-    Args:
-        source: a `.parquet`, `.csv` or `.tsv` file with a header, or a table.
-        rows: row numbers counted from 0 (in a CSV file from the line after the header), in the wanted order.
-        columns: the names of the columns that are needed.
     """
     order = np.argsort(rows, kind="stable")
     wanted, start = rows[order], 0
@@ -55,12 +50,7 @@ def blocks(source: Source, columns: Sequence[str], size: int | None = None) -> I
     """The named columns of all rows, so many rows at a time: memory grows neither with the rows nor with the file.
 
     Every block but the last one has exactly `size` rows, however the file is laid out, so that what is computed block
-    by block is the same every time.
-
-    Args:
-        source: as for `load`.
-        columns: the names of the columns that are needed, at least one.
-        size: rows of a block; None for fewer the more columns there are.
+    by block is the same every time. Without a size there are fewer the more columns there are.
 
     >>> [block["x"].to_list() for block in blocks(pl.DataFrame({"x": [1, 2, 3], "y": [4, 5, 6]}), ["x"], size=2)]
     [[1, 2], [3]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,80 +17,42 @@ SHORT = 16
 """Bytes that are kept of a product."""
 
 
-class Stock(Protocol):
-    """In memory, or on a disk that another process can go on from."""
+class Held:
+    """A stock in memory; `tacit.align.kept.OnDisk` has the same on a disk that another process can go on from."""
 
-    @property
-    def count(self) -> int:
-        """This party's ids."""
-
-    @property
-    def answered(self) -> int:
-        """Points of the peer that were multiplied, from its first one on."""
-
-    @property
-    def received(self) -> int:
-        """This party's points whose products have come back, from its first one on."""
+    def __init__(self, hashes: Points, order: NDArray[np.int64], peer_count: int) -> None:
+        self.count = len(hashes)
+        self.answered = 0  # points of the peer that were multiplied, from its first one on
+        self.received = 0  # this party's points whose products have come back, from its first one on
+        self._hashes, self._order = hashes, order
+        self._own: Points = np.empty((len(hashes), SHORT), np.uint8)  # this party's points times both keys
+        self._peer: Points = np.empty((peer_count, SHORT), np.uint8)  # the peer's points times both keys
 
     def hashes(self, start: int) -> Iterator[Points]:
         """This party's ids in the order in which they are sent, from this place on, in chunks."""
+        for at in range(start, self.count, CHUNK):
+            yield np.take(self._hashes, self._order[at : at + CHUNK], axis=0)
 
     def answers(self, start: int) -> Iterator[Points]:
         """What the peer was answered, from this place on, in chunks."""
+        for at in range(start, self.answered, CHUNK):
+            yield self._peer[at : min(at + CHUNK, self.answered)]
 
     def answer(self, products: Points) -> None:
         """Keep what the peer is about to be answered."""
+        self._peer[self.answered : self.answered + len(products)] = products
+        self.answered += len(products)
 
     def receive(self, products: Points) -> None:
         """Keep what has come back."""
+        self._own[self.received : self.received + len(products)] = products
+        self.received += len(products)
 
     def close(self) -> None:
         """Keep nothing more: a thread that is not yet through may not change what another one goes on from."""
 
     def matches(self, peer: str) -> NDArray[np.int64]:
         """The places of all ids that the peer has as well, in the order of their hashes' bytes."""
-
-
-class Held:
-    """A stock in memory.
-
-    Args:
-        hashes: of this party's ids.  (count, 32)
-        order: in which they are sent.  (count,)
-        peer_count: how many points the peer promised.
-    """
-
-    def __init__(self, hashes: Points, order: NDArray[np.int64], peer_count: int) -> None:
-        self.count, self.answered, self.received = len(hashes), 0, 0
-        self._hashes, self._order = hashes, order
-        self._own: Points = np.empty((len(hashes), SHORT), np.uint8)  # this party's points times both keys
-        self._peer: Points = np.empty((peer_count, SHORT), np.uint8)  # the peer's points times both keys
-
-    def hashes(self, start: int) -> Iterator[Points]:
-        """See `Stock`."""
-        for at in range(start, self.count, CHUNK):
-            yield np.take(self._hashes, self._order[at : at + CHUNK], axis=0)
-
-    def answers(self, start: int) -> Iterator[Points]:
-        """See `Stock`."""
-        for at in range(start, self.answered, CHUNK):
-            yield self._peer[at : min(at + CHUNK, self.answered)]
-
-    def answer(self, products: Points) -> None:
-        """See `Stock`."""
-        self._peer[self.answered : self.answered + len(products)] = products
-        self.answered += len(products)
-
-    def receive(self, products: Points) -> None:
-        """See `Stock`."""
-        self._own[self.received : self.received + len(products)] = products
-        self.received += len(products)
-
-    def close(self) -> None:
-        """See `Stock`; nobody goes on from memory."""
-
-    def matches(self, peer: str) -> NDArray[np.int64]:
-        """See `Stock`."""
         places: NDArray[np.int64] = self._order[equal(peer, self._own, self._peer)]
         return places[byte_order(np.take(self._hashes, places, axis=0))]
 

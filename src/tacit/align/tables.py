@@ -21,11 +21,7 @@ __all__ = ["Columns", "Encoder", "Inputs", "inputs_digest", "labels", "labels_er
 def labels(table: pl.DataFrame, column: str, loss: str, rows: NDArray[np.int64] | None = None) -> Tensor:
     """The labels as the loss takes them: 0 or 1 as float32 for "binary", class numbers as int64 for "softmax".
 
-    Args:
-        table: all rows, in the common order.
-        column: of the label.
-        loss: "binary" or "softmax".
-        rows: the row numbers in the party's file, so that an error can name them.
+    `rows` are their numbers in the party's file, so that an error can name them.
     """
     wrong = wrong_labels(table, column, loss)
     if len(wrong):
@@ -45,15 +41,7 @@ def wrong_labels(table: pl.DataFrame, column: str, loss: str) -> NDArray[np.intp
 
 
 def labels_error(column: str, loss: str, row: int, value: object, count: int) -> LabelsError:
-    """What to raise where so many rows have labels that the loss can't take.
-
-    Args:
-        column: of the label.
-        loss: "binary" or "softmax".
-        row: the first of them.
-        value: what stands there.
-        count: how many there are.
-    """
+    """What to raise where so many rows have labels that the loss can't take, the first of them in this row."""
     what = "has no label" if value is None else f"has the label {value!r}"
     wanted = "0 or 1" if loss == "binary" else "class numbers 0, 1, ..."
     return LabelsError(

@@ -21,6 +21,9 @@ def align(
     where: Where = None,
     folder: Folder = None,
     again: Annotated[bool, flag("Align anew, on all sides, before training begins.", "--again")] = False,
+    cluster: Annotated[
+        str | None, option("Multiply on a Ray cluster of your own machines: ADDRESS, auto or local.", "ADDRESS")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -38,7 +41,7 @@ def align(
     path = party_folder(where, folder)
     with one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
         found = run(
-            path, again=again, progress=show, waiting=waiting_of(show), alarm=alarm_of,
+            path, again=again, cluster=cluster, progress=show, waiting=waiting_of(show), alarm=alarm_of,
             report=lambda text: None if quiet else typer.echo(text, err=as_json),
         )  # fmt: skip
     told = {"run": found.run, "rows": found.count, "alignment": found.id}

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any
 
 import numpy as np
@@ -19,21 +23,21 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
-from tacit.align.arrays import let_go, numbers
+from tacit.align.arrays import Gathered, chosen, filed, let_go, numbers
+from tacit.align.cluster import cluster_engine
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
 from tacit.align.encoder import Columns
-from tacit.align.gathered import Gathered, chosen, filed
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids
-from tacit.align.kept import STATE, Kept, room_in
+from tacit.align.kept import STATE, TABLE, Kept, room_in
 from tacit.align.sorted_ids import sorted_ids
 from tacit.align.sources import Source, check_columns, load
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
-from tacit.config import Terms
+from tacit.config import Data, Terms
 from tacit.contracts import Link
-from tacit.disk import remove, replaced, storing
+from tacit.disk import remove, replaced, storing, sync_folder
 from tacit.errors import LinkError, RefusedError, StorageError, UsageError
 from tacit.views.progress import Show
 from tacit.wire.codec import control, read_control
@@ -108,6 +112,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
     *,
     ids: str | Sequence[str] | None = None,
     again: bool = False,
+    cluster: str | None = None,
     progress: Show = lambda *_: None,
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
@@ -126,15 +131,15 @@ def align(  # the protocol from top to bottom, in the order of its messages
         data: its table, as a path or a DataFrame; what party.toml names if not given.
         ids: the columns that name a row; those of party.toml if not given.
         again: align anew, on all sides, for new tables or where one side has lost what was aligned.
+        cluster: of this party's machines, which share the multiplications; see `tacit.align.cluster.joined`.
         progress: told what is being done, how much of it is done and how much there is.
         waiting: told while a peer lets us wait.
         alarm: told what was refused.
         report: told what became of the table's rows.
     """
     folder = Folder.at(folder)
-    contract = folder.terms
-    folder.check_pair(contract)
-    where = folder.run_folder(contract)
+    folder.check_pair(folder.terms)
+    contract, where = folder.terms, folder.run_folder(folder.terms)
     if (where / FILE).exists() and not again:
         return aligned(folder)
     if (where / "begun").exists() or any((where / "checkpoints").glob("*.safetensors")):
@@ -142,24 +147,32 @@ def align(  # the protocol from top to bottom, in the order of its messages
             f"the run {contract.run!r} has begun, and its rows stay what they are: agree on another `run` in "
             "contract.toml to align anew"
         )
-    source = folder.data if data is None else data
     columns = folder.table.ids if ids is None else ids
     with room_in(where, again=again) as room:
+        copied = data is None and _copied(folder.table, room / TABLE, progress)
+        source = data if data is not None else room / TABLE if copied else folder.data
         progress("reading ids", 0, 0)
         own = sorted_ids(source, columns, room / "ids")
         report(str(own.report))
         if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
             check_columns(source, folder.table.columns)
         limits = alignment_limits()
-        with best_engine() as engine:
+        with best_engine() if cluster is None else cluster_engine(cluster) as engine:
             work = Work.of(folder, own, engine, progress, room)
-            if folder.config.role == "features":
-                found = work.until_done(lambda: meet(folder, contract, None, limits, waiting=waiting, alarm=alarm))
-            else:
-                with server(folder, contract, limits) as door:
-                    found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
-        rows = found.rows(own.rows, room)
-        return store(where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=rows)
+            with server(folder, contract, limits) if folder.config.role == "label" else nullcontext() as door:
+                found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
+        rows, table = found.rows(own.rows, room), room / TABLE if copied else None
+        return store(where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=rows, table=table)
+
+
+def _copied(table: Data, path: Path, progress: Show) -> bool:
+    """Whether the table is that of a query; its rows are then in this file, since they are known by their numbers."""
+    if table.query is not None and not path.exists():  # as it does where an alignment goes on
+        from tacit.align.sql import copy_rows
+
+        wanted = (*table.ids, *table.columns, *table.coin_id)
+        copy_rows(table.query, table.url_from, wanted, path, lambda done: progress("reading rows", done, 0))
+    return table.query is not None
 
 
 @dataclass(frozen=True)
@@ -189,6 +202,8 @@ class Work:
     progress: Show  # told how far it is
     room: Path | None = None  # where large sets are kept on disk, from which they go on after a kill
     answered: list[str] = field(default_factory=list)  # the peers that may know by now which of their ids are common
+    far: dict[str, tuple[int, int]] = field(default_factory=dict)  # multiplications done and to do, by peer
+    telling: Lock = field(default_factory=Lock)  # of several threads one at a time
 
     @classmethod
     def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Show, room: Path | None = None) -> Work:
@@ -203,7 +218,7 @@ class Work:
             try:
                 return self.run(meet_all())
             except LinkError as error:
-                if not all(self._goes_on(name) for name in self.answered):
+                if self.room is None or not all((self.room / name / STATE).exists() for name in self.answered):
                     self.give_up(error, "`tacit align --again`")
 
     def give_up(self, error: LinkError, command: str) -> None:
@@ -218,18 +233,23 @@ class Work:
 
     def run(self, links: Mapping[str, Link]) -> Found:
         """Intersect with every peer, keep what all have, agree on a seed, and see that all ended alike."""
-        try:
-            return self._run(links)
-        except RefusedError as error:
-            for link in links.values():
-                last_words(link, error)
-            raise
-        finally:
-            for link in links.values():
-                link.close()
+        with ThreadPoolExecutor(len(links), "tacit-peer") as threads:  # whose end is waited for when links are closed
+            try:
+                return self._run(links, threads)
+            except RefusedError as error:
+                for link in links.values():
+                    last_words(link, error)
+                raise
+            finally:
+                for link in links.values():
+                    link.close()
 
-    def _run(self, links: Mapping[str, Link]) -> Found:
-        matches = [self._intersect(name, link) for name, link in links.items()]
+    def _run(self, links: Mapping[str, Link], threads: ThreadPoolExecutor) -> Found:
+        at_work = [threads.submit(self._intersect, name, link) for name, link in links.items()]
+        wait(at_work, return_when=FIRST_EXCEPTION)
+        if failed := [each for each in at_work if each.done() and each.exception() is not None]:
+            min(failed, key=lambda each: isinstance(each.exception(), LinkError)).result()  # raises it
+        matches = [each.result() for each in at_work]
         name, nonce = self.folder.config.name, seed.new_nonce()
         if self.folder.config.role == "label":
             positions, masks = psi.common(matches)
@@ -254,9 +274,6 @@ class Work:
         said = sorted(agreed.commitments.items())
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
         return Found(identity, agreed.seed, digest, positions)
-
-    def _goes_on(self, name: str) -> bool:
-        return self.room is not None and (self.room / name / STATE).exists()
 
     def _nothing_goes_on(self, links: Mapping[str, Link]) -> None:
         """From here on a broken link ends it for good: who saw the others' part in the seed must not draw again."""
@@ -284,8 +301,7 @@ class Work:
         try:
             found = psi.intersect(
                 link, self.own.hashes, engine=self.engine, cap=agreed.largest_set, minimum=agreed.smallest_set,
-                admit=admit, progress=lambda done, total: self.progress(f"aligning with {name}", done, total),
-                kept=kept,
+                admit=admit, progress=lambda done, total: self._told(name, done, total), kept=kept,
             )  # fmt: skip
         except RefusedError as error:
             for line in begun[-1:]:
@@ -293,6 +309,13 @@ class Work:
             raise
         self.history.end(begun[-1], common=len(found))
         return found
+
+    def _told(self, name: str, done: int, total: int) -> None:
+        """How far it is with all peers together."""
+        with self.telling:
+            self.far[name] = done, total
+            so_far, in_all = map(sum, zip(*self.far.values(), strict=True))
+            self.progress(f"aligning with {', '.join(self.far)}", so_far, in_all)
 
     def _enough(self, positions: NDArray[np.int64]) -> None:
         least = self.contract.alignment.smallest_set
@@ -305,10 +328,15 @@ class Work:
 # --- what it leaves ---------------------------------------------------------------------------------------------------
 
 
-def store(where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArray[np.int64]) -> Aligned:
-    """Write an alignment down: the row numbers first, then the file that says that they are there."""
-    with storing(where / FILE):
-        (where / FILE).unlink(missing_ok=True)
+def store(
+    where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArray[np.int64], table: Path | None = None
+) -> Aligned:
+    """Write an alignment down: a query's table and the row numbers first, then the file that says they are there."""
+    remove(where / FILE)
+    if table is not None:
+        with storing(where / TABLE):
+            sync_folder(where)  # an older alignment is gone for good: its row numbers are those of another table
+            os.replace(table, where / TABLE)
     hashed = hashlib.sha256()
     replaced(where / _ROWS, lambda file: _save(_Hashed(file, hashed), rows))
     aligned = Aligned(run, len(rows), id, seed, digest, where)

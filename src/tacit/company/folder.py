@@ -272,8 +272,9 @@ class Folder:
 
     @property
     def data(self) -> Path:
-        """The party's table, as party.toml names it."""
-        return self.path / self.table.path
+        """The party's table, as party.toml names it; of a query the rows that were copied when the run was aligned."""
+        path = self.table.path
+        return self.run_folder(self.terms) / "table.parquet" if path is None else self.path / path
 
     @property
     def table(self) -> Data:

@@ -23,7 +23,7 @@ from tacit.config.files import (
     Whole,
 )
 from tacit.config.protections import Embedding, Gradient
-from tacit.config.serving import Serve
+from tacit.config.serving import Serve, Variable
 
 
 class Network(Section):
@@ -43,6 +43,10 @@ class Data(Section):
 
     Attributes:
         path: a Parquet or CSV file, relative to the party's folder.
+        query: an SQL query in its place; `tacit align` copies the rows that it gives then to `table.parquet` in the
+            run's folder, and training reads them there.
+        url_from: the environment variable that holds the connection string of the query's database, as SQLAlchemy
+            spells it.
         ids: the columns that together name a row, as the other parties name it.
         label: the column to be learnt; the label party's alone.
         categorical: columns that become codes.
@@ -54,7 +58,9 @@ class Data(Section):
             released again is charged again. One-shot training alone.
     """
 
-    path: Text = Field(examples=['"data.parquet"'])
+    path: Text | None = Field(default=None, examples=['"data.parquet"'])
+    query: Text | None = None
+    url_from: Variable = "TACIT_ROWS_URL"
     ids: Annotated[Names, Field(min_length=1)] = Field(examples=['["flight_id"]'])
     label: Text | None = None
     categorical: Names = ()
@@ -70,6 +76,12 @@ class Data(Section):
         return tuple(dict.fromkeys((*self.categorical, *self.numeric, *label)))
 
     def _problems(self) -> Iterator[Problem]:
+        if self.path is None and self.query is None:
+            yield "path", 'is missing: add it, for example path = "data.parquet", or an SQL query in its place'
+        if self.path is not None and self.query is not None:
+            yield "query", "does not go with path: rows come from one place, keep one of them"
+        if "url_from" in self.model_fields_set and self.query is None:
+            yield "url_from", "is for a query alone: add query, or remove it"
         for name in self.flagged:
             if name not in self.numeric:
                 yield "flagged", f"{name!r} is not among the numeric columns: add it there, or remove it here"

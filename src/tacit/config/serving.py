@@ -20,6 +20,10 @@ def _variable(value: str) -> str:
     return value
 
 
+Variable = Annotated[str, AfterValidator(_variable)]
+"""The environment variable that a connection string is taken from."""
+
+
 class RowSource(Section):
     """Where a feature party's service gets its rows from; if nothing is said, from the table under [data].
 
@@ -35,7 +39,7 @@ class RowSource(Section):
 
     path: Text | None = None
     query: Text | None = None
-    url_from: Annotated[str, AfterValidator(_variable)] = "TACIT_ROWS_URL"
+    url_from: Variable = "TACIT_ROWS_URL"
     factory: Factory | None = None
 
     def _problems(self) -> Iterator[Problem]:

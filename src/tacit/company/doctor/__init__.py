@@ -148,8 +148,14 @@ def _contract(opened: Folder) -> Finding:
 
 
 def _data(opened: Folder) -> Finding:
-    table, path = opened.table, opened.data
+    table = opened.table
     wanted = list(dict.fromkeys((*table.ids, *table.columns)))
+    if table.query is not None:
+        from tacit.align.sql import check_query
+
+        check_query(table.query, table.url_from, wanted)
+        return ok(f"the query can be run, and has all {len(wanted)} columns that are named")
+    path = opened.data
     check_columns(path, wanted)
     size = path.stat().st_size / 2**20
     return ok(f"{path}, {size:.1f} MiB, has all {len(wanted)} columns that are named")

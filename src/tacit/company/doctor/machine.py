@@ -28,11 +28,11 @@ from tacit.wire import certificates
 from tacit.wire.certificates import Identity
 
 EXTRAS = {
-    "cluster": ("ray", "sweeps on many machines"),
+    "cluster": ("ray", "sweeps and alignments on many machines"),
     "fastpsi": ("ipp-crypto", "alignment at five times the speed"),
     "figures": ("matplotlib", "figures of the papers"),
     "images": ("pillow", "data sets of pictures"),
-    "sql": ("sqlalchemy", "rows of a service from a database"),
+    "sql": ("sqlalchemy", "rows from a database"),
     "tracking": ("mlflow-skinny", "TensorBoard and MLflow"),
 }
 """Each extra with the package that tells whether it is installed, and what it is for."""

@@ -6,8 +6,6 @@ sent to another party.
 
 from __future__ import annotations
 
-import os
-import socket
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from typing import Any
 
 import torch
 
+from tacit.align.cluster import joined
 from tacit.errors import LinkError, TacitError, UsageError
 from tacit.lab.data.rows import Data, Rows
 from tacit.lab.sweeping.memory import SHARE, budget
@@ -22,37 +21,12 @@ from tacit.lab.sweeping.recipe import Recipe
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Progress, Row, Wave
 
-_PATIENCE = 10.0  # seconds for the head of a cluster to answer
-
 
 @contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """The cluster at an address, for as long as it is needed.
-
-    Args:
-        address: of the head ("10.0.0.1:6379"); "auto" for the one that this machine belongs to, "local" to start one
-            here that ends with the sweep. Where this process is connected already, that connection is used and kept.
-    """
-    ray = _ray()
-    mine = not ray.is_initialized()
-    if mine:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        options = {"include_dashboard": False} if address == "local" else {}
-        try:
-            host, _, port = address.removeprefix("ray://").rpartition(":")
-            if host and port.isdecimal():  # where nobody listens Ray itself would try for many minutes
-                socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise LinkError(
-                f"no cluster answers at {address!r} ({error}): start one with `ray start --head`, give the address "
-                "that it prints and, where it asks for a token, RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
-            ) from error
-    try:
+    """The cluster at an address, for as long as it is needed; see `tacit.align.cluster.joined`."""
+    with joined(address) as ray:
         yield Cluster(ray)
-    finally:
-        if mine:
-            ray.shutdown()
 
 
 class Cluster:
@@ -133,11 +107,3 @@ def _train(recipe: Recipe, packed: tuple[Any, ...], settings: dict[int, Setting]
         tensors = [[tuple(map(torch.from_numpy, each)) for each in part] for part in parts]
     train, test = (Rows(features, own, labels) for features, own, (labels,) in tensors)
     return Wave(recipe, Data(name, train, test, inputs), settings).run()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UsageError("Ray is not installed: pip install -e '.[cluster]' in the checkout") from None
-    return ray
