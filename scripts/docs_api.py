@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,14 +144,17 @@ def _without_examples(words: str) -> str:
 
 
 def api() -> str:
-    """The whole page."""
+    """The whole page: in each part what is called, name by name, then what one only reads, in one table."""
     parts = [f"{HEAD}# Python names", _INTRO]
     for title, (words, names) in _PARTS.items():
         parts += [f"## {title}", words]
         short = [name for name in names if _is_listed_elsewhere(name)]
         if short:
             parts.append(grid(("name", "what it does"), [_short(name) for name in short]))
-        parts += [part for name in names if name not in short for part in described(name)]
+        read = [name for name in names if inspect.isclass(_at(name)) and not _called(name)[0]]
+        parts += [part for name in names if name not in (*short, *read) for part in described(name)]
+        if read:
+            parts.append(grid(("it has", "what it is"), [line for name in read for line in _read(name)]))
     tree = re.findall(r"::\n\n((?: {4}.*\n|\n)*)", inspect.getdoc(errors) or "")[0]
     return "\n\n".join([*parts, "## Errors", _TREE, f"```text\n{inspect.cleandoc(tree)}\n```"]) + "\n"
 
@@ -182,12 +184,19 @@ def _short(path: str) -> tuple[str, str]:
     return f"`{path}`", cell(Text.of(_at(path)).summary)
 
 
+def _read(path: str) -> Iterator[tuple[str, str]]:
+    """A line for a class that is read, not made, then one for each thing that it has."""
+    text = Text.of(_at(path))
+    yield f"**`{path}`**", cell(_flat(text.words))
+    yield from _has(path, _at(path), text)
+
+
 def described(path: str) -> list[str]:
     """One name: heading, call, words, arguments and, of a class, what it has and can do."""
     named = _at(path)
     text = Text.of(named)
-    call, typed = _call(path.rpartition(".")[2], named, text)
-    parts = [f"### `{path}`", *([f"```text\n{call}\n```"] if call else []), text.words]
+    call, typed = _called(path)
+    parts = [f"### `{path}`", *([f"`{call}`"] if call else []), text.words]
     types = {key: _typed(one) for key, one in inspect.signature(named).parameters.items()} if typed else {}
     if "Args" in text.named:
         lines = [(f"`{key}`", *_code(types, key), cell(said)) for key, said in text.named["Args"].items()]
@@ -200,16 +209,18 @@ def described(path: str) -> list[str]:
     return parts + ([grid(("it has", "what it is"), lines)] if lines else [])
 
 
-def _call(name: str, named: Any, text: Text) -> tuple[str, bool]:
+def _called(path: str) -> tuple[str, bool]:
     """How it is called, and whether its types are left to the table; of a class that is read, not made, nothing."""
+    name, named = path.rpartition(".")[2], _at(path)
+    text = Text.of(named)
     if inspect.isclass(named) and ("Attributes" in text.named or "*args" in str(inspect.signature(named))):
         return "", False
     whole = signature(name, named)
     if len(whole) <= _WIDTH or "Args" not in text.named:
-        return textwrap.fill(whole, _WIDTH, subsequent_indent="    "), False
+        return whole, False
     names = ", ".join(_names(named))
     back = whole.rpartition(") -> ")[2] if ") -> " in whole else ""
-    return textwrap.fill(f"{name}({names})" + (f" -> {back}" if back else ""), _WIDTH, subsequent_indent="    "), True
+    return f"{name}({names})" + (f" -> {back}" if back else ""), True
 
 
 def _names(named: Any) -> Iterator[str]:

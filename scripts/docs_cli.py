@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,14 +18,20 @@ _INTRO = """\
 JSON document and nothing else, and progress goes to the error stream. With `--quiet` (`-q`) there is no progress and no
 advice, only the result. Where the error stream is not a terminal, progress is a line now and then.
 
-`tacit --debug VERB ...`, or `TACIT_DEBUG=1` in the environment, shows a traceback with every error. Without it an error
-is one line that says what happened, to which file or field, and what to do next.
+`tacit --version` prints the version. `tacit --debug VERB ...`, or `TACIT_DEBUG=1` in the environment, shows a traceback
+with every error. Without it an error is one line that says what happened, to which file or field, and what to do next.
+
+Verbs of a party take its folder as `--folder DIR`; those that show `[DIR]` also take it as a plain word. Without either
+it is the folder that you are in.
 
 `tacit --install-completion` lets your shell (bash, zsh, fish) complete verbs, options and the names of protections,
 attacks, data sets and topics; `tacit --show-completion` prints the script that does so."""
 
 _EVERYWHERE = ("help", "as_json", "quiet")
 """Options of every verb, which the page explains once."""
+
+_FOLDER = ("The party's folder.", "The party's folder, as with --folder.")
+"""What is said of the party's folder, which the page explains once as well."""
 
 _CODES = (
     ("0", "done"),
@@ -40,7 +47,6 @@ _CODES = (
 def command_line() -> str:
     root: Any = typer.main.get_command(app)
     parts = [f"{HEAD}# The command line", _INTRO, "## Exit codes", grid(("code", "meaning"), _CODES)]
-    parts += ["## Before the verb", options(root)]
     for panel, verbs in PANELS.items():
         parts.append(f"## {panel}")
         names = [verb.__name__ for verb in verbs]
@@ -58,8 +64,15 @@ def one(path: str, command: Any) -> Iterator[str]:
     arguments = [argument for argument in command.params if argument.param_type_name == "argument"]
     spelled = [argument.metavar if argument.required else f"[{argument.metavar}]" for argument in arguments]
     yield f"### `{' '.join([path, *spelled])}`"
-    yield inspect.cleandoc(command.help)
-    yield options(command)
+    told = inspect.cleandoc(command.help)
+    yield re.sub(r"^Examples:\n((?:\n`.*`\n?)+)", in_a_line, told, flags=re.MULTILINE).strip()
+    if table := options(command):
+        yield table
+
+
+def in_a_line(examples: re.Match[str]) -> str:
+    """The examples of a verb, which stand apart from each other in the terminal."""
+    return f"Examples: {', '.join(examples[1].split(chr(10) * 2)).strip()}\n"
 
 
 def options(command: Any) -> str:
@@ -69,8 +82,10 @@ def options(command: Any) -> str:
             continue
         names = [option.metavar] if option.param_type_name == "argument" else [*option.opts, *option.secondary_opts]
         said, default = told(option)
+        if said in _FOLDER:
+            continue
         lines.append((", ".join(f"`{name}`" for name in names), value(option), default, cell(said)))
-    return grid(("option", "value", "default", "what it is"), lines)
+    return grid(("option", "value", "default", "what it is"), lines) if lines else ""
 
 
 def value(option: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from docs_settings import settings
 from docs_tables import HEAD, attributes, cell, filled, grid, kind
 from tacit.align.tables import Columns as Inputs
 from tacit.audit import attacks, input_attacks
+from tacit.audit.facts import described
 from tacit.config.files import Section
 from tacit.lab.data import SOURCES, Source
 from tacit.lab.data.own import Columns, Description
@@ -27,20 +29,18 @@ from tacit.lab.sweeping import results
 from tacit.protect import embedding, gradient
 from tacit.views.report.document import Report
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # where the papers are
-from papers.recipes import RECIPES, Recipe
-from papers.registry import FIGURES, PAPERS, Drawn
-
 DOCS = Path(__file__).parent.parent / "docs"
 
 
 def table(package: str, names: list[str]) -> str:
-    lines = ["| name | call | what it does |", "|---|---|---|"]
+    """One line for each: its call, the first line of its docstring and, of an attack, what it knows and costs."""
+    lines = []
     for name in names:
         function = getattr(importlib.import_module(f"{package}.{name}"), name)
-        first = inspect.getdoc(function).splitlines()[0].replace("|", "\\|")
-        lines.append(f"| `{name}` | `{name}({arguments(function)})` | {first} |")
-    return "\n".join(lines)
+        lines.append(
+            (f"`{name}`", f"`{name}({arguments(function)})`", *(cell(one) for one in described(function) if one))
+        )
+    return grid(("name", "call", "what it does", "knows", "costs")[: len(lines[0])], lines)
 
 
 def arguments(function: Callable[..., object]) -> str:
@@ -54,14 +54,16 @@ def details(package: str, names: list[str]) -> str:
     parts = []
     for name in names:
         function = getattr(importlib.import_module(f"{package}.{name}"), name)
-        text = inspect.getdoc(function).partition(">>>")[0].rstrip()  # examples are tested where they stand
-        parts.append(f"### `{name}`\n\n```text\n{text}\n```")
+        text = inspect.getdoc(function).partition(">>>")[0]  # examples are tested where they stand
+        rest = text.partition("\n")[2].strip()  # the first line is in the table
+        if rest:
+            parts.append(f"### `{name}`\n\n```text\n{rest}\n```")
     return "\n\n".join(parts)
 
 
 def plugins(title: str, text: str, package: str, names: list[str]) -> str:
-    """What stands in the files of a folder: one table of all, then each by itself."""
-    return f"## {title}\n\n{text}\n\n{table(package, names)}\n\n{details(package, names)}"
+    """What stands in the files of a folder: one table of all."""
+    return f"## {title}\n\n{text}\n\n{table(package, names)}"
 
 
 def protections() -> str:
@@ -82,7 +84,9 @@ def protections() -> str:
         "tacit.protect.embedding",
         embedding.names(),
     )
-    return f"{HEAD}# Protections\n\n{of_gradients}\n\n{of_embeddings}\n"
+    parts = [of_gradients, details("tacit.protect.gradient", gradient.names())]
+    parts += [of_embeddings, details("tacit.protect.embedding", embedding.names())]
+    return "\n\n".join([f"{HEAD}# Protections", *parts]) + "\n"
 
 
 def all_attacks() -> str:
@@ -102,7 +106,8 @@ def all_attacks() -> str:
         "tacit.audit.input_attacks",
         input_attacks.names(),
     )
-    return f"{HEAD}# Attacks\n\n{on_labels}\n\n{on_inputs}\n"
+    whole = "`tacit explain NAME` has the whole of each: why it works, what its options do, and where it comes from."
+    return "\n\n".join([f"{HEAD}# Attacks", whole, on_labels, on_inputs]) + "\n"
 
 
 # --- data sets -------------------------------------------------------------------------------------------------------
@@ -155,6 +160,9 @@ Data sets *by day* know the day of each row and are sorted by it, so that a mode
 _SHARED = ("rows", "seed", "test_share", "bad", "cache", "progress", "workers")
 """Arguments that mean the same for every loader; the page explains them once."""
 
+_WHERE = ("folder", "path")
+"""Where the files are, which the table says."""
+
 _BAD_ROWS = """\
 ## Bad rows
 
@@ -175,24 +183,10 @@ _OWN_FILES = """\
 ## Your own files
 
 `--data FILE.toml`, or `load("FILE.toml")`, reads your own Parquet, CSV or TSV file (text may be packed, `.gz`) by a
-description of which column belongs to whom:
-
-```toml
-file = "clicks.parquet"
-label = "clicked"
-day = "date"
-
-[features]
-categorical = ["site", "device"]
-numeric = ["age"]
-
-[own]
-numeric = ["basket"]
-```
-
-The path is relative to the description. If each party has a file of its own, join them first. Missing values are empty
-cells (nulls in Parquet); they are an error only in the label or the day. A line break within quotes is not understood.
-All mistakes in a description are reported at once."""
+description of which column belongs to whom, as in [this one](howto-choose-a-strength.md#your-own-table). The path is
+relative to the description. If each party has a file of its own, join them first. Missing values are empty cells (nulls
+in Parquet); they are an error only in the label or the day. A line break within quotes is not understood. All mistakes
+in a description are reported at once."""
 
 
 def data_sets() -> str:
@@ -232,7 +226,9 @@ def one_data_set(name: str, source: Source) -> str:
     ]
     load = Text.of(module.load)
     call = f"`tacit.lab.data.{source.module}.load({arguments(module.load)})`"
-    own = [f"- `{name}`: {text}" for name, text in load.named.get("Args", {}).items() if name not in _SHARED]
+    own = [
+        f"- `{name}`: {text}" for name, text in load.named.get("Args", {}).items() if name not in (*_SHARED, *_WHERE)
+    ]
     parts = [f"## `{name}`", told, *(["\n".join(columns)] if columns else []), f"{call}: {load.words}"]
     return "\n\n".join([*parts, *(["\n".join(own)] if own else [])])
 
@@ -252,42 +248,14 @@ def default(described: type[Section], key: str) -> str:
     return f"`{json.dumps(field.default)}`" if isinstance(field.default, str | int | float) else ""
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
-
-
-def figures() -> dict[str, str]:
-    """The tables of `docs/howto-paper-figures.md`: every figure by paper, and what is trained for them."""
-    by_number = sorted(FIGURES.values(), key=lambda one: [x.zfill(3) for x in one.name.split("-")])
-    lines = []
-    for paper, title in PAPERS.items():
-        lines.append((f"**{paper}**", f"**{title}**", "", ""))
-        lines += [
-            (f"`{one.name}`", cell(one.shows), one.data, f"`{one.recipe}`" if isinstance(one, Drawn) else one.needs)
-            for one in by_number
-            if one.name.startswith(paper)
-        ]
-    recipes = [(f"`{one.name}`", cell(one.words), *sizes(one)) for one in RECIPES.values()]
-    return {
-        "figures": grid(("figure", "shows", "data", "trained"), lines),
-        "recipes": grid(("recipe", "what", "paper", "small"), recipes),
-    }
-
-
-def sizes(recipe: Recipe) -> tuple[str, str]:
-    """Batch size and epochs at both scales; no epochs where updates are counted."""
-    counted = 1 if recipe.kind in ("observations", "times") else 2
-    paper = [f"{number:,}" if number else "the data's" for number in (recipe.batch_size, recipe.epochs)]
-    return ", ".join(paper[:counted]), ", ".join(f"{number:,}" for number in recipe.small[:counted])
-
-
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 _REPORT = """\
 `tacit audit` and the end of a training write two files: `report.html`, a page to read, print and sign, and
 `report.json`, which holds the same for programs. [How to read a report](howto-read-a-report.md) goes through the page;
-this reference lists the fields of the JSON file. Its schema is [report-schema.json](report-schema.json).
-`tacit.views.report.rendering.read` reads the file, and `write` makes both files from a
-`tacit.views.report.document.Report`.
+this reference lists the fields of the JSON file, part by part: a type with a capital letter is a part of that
+name. Its schema is [report-schema.json](report-schema.json). `tacit.views.report.rendering.read` reads the file, and
+`write` makes both files from a `tacit.views.report.document.Report`.
 
 The page names the SHA-256 digest of the `report.json` that it shows, so that a signature is about that file. Figures
 that are missing, or were not finite, are null. A leak with a `baseline` is held against a limit by what lies above the
@@ -301,13 +269,14 @@ feature party, and for every figure whether it is a bound, a measurement or priv
 
 def report() -> str:
     schema = Report.model_json_schema()
-    parts = [f"{HEAD}# Reports", _REPORT]
+    lines = []
     for name, part in [("Report", schema), *schema["$defs"].items()]:
-        lines = [
-            (f"`{key}`", kind(field), cell(field.get("description", ""))) for key, field in part["properties"].items()
+        lines.append((f"**{name}**", "", part["description"]))
+        lines += [
+            (f"`{key}`", re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", kind(field)), cell(field.get("description", "")))
+            for key, field in part["properties"].items()
         ]
-        parts += [f"## {name}", part["description"], grid(("field", "type", "what it is"), lines)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([f"{HEAD}# Reports", _REPORT, grid(("field", "type", "what it is"), lines)]) + "\n"
 
 
 def pages() -> dict[str, str]:
@@ -321,8 +290,9 @@ def pages() -> dict[str, str]:
         "report-schema.json": json.dumps(Report.model_json_schema(), indent=2) + "\n",
         "ref-protections.md": protections(),
         "ref-attacks.md": all_attacks(),
-        "ref-sweeps.md": filled((DOCS / "ref-sweeps.md").read_text(), {"columns": inspect.getdoc(results)}),
-        "howto-paper-figures.md": filled((DOCS / "howto-paper-figures.md").read_text(), figures()),
+        "howto-choose-a-strength.md": filled(
+            (DOCS / "howto-choose-a-strength.md").read_text(), {"columns": inspect.getdoc(results)}
+        ),
     }
 
 

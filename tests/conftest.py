@@ -115,6 +115,7 @@ _SLOW = (
     "torture/",
     "views/report/test_browser.py",
     "views/report/test_frontier.py::test_a_browser",
+    "views/report/test_keyboard.py",
     "views/web/browser/",
 )
 _LONG = (
@@ -124,7 +125,7 @@ _LONG = (
     "cut/machine/test_state_machine.py::test_a_tally_that_lets_an_older_copy_go_on_is_noticed",
     "cut/machine/test_state_machine.py::test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had[three]",
     "docs/test_blocks.py::test_a_page_can_be_followed[howto-choose-a-strength.md]",
-    "docs/test_blocks.py::test_a_page_can_be_followed[howto-paper-figures.md]",
+    "docs/test_blocks.py::test_a_page_can_be_followed[FIGURES.md]",
     "docs/test_blocks.py::test_a_page_can_be_followed[howto-resume-after-a-disaster.md]",
     "docs/test_blocks.py::test_a_page_can_be_followed[howto-run-by-day.md]",
     "docs/test_blocks.py::test_a_page_can_be_followed[tutorial-audit-another-system.md]",

@@ -175,6 +175,6 @@ def test_audits_and_reports_have_it(found):
 
 
 def test_the_docs_are_made_with_both(found):
-    assert "## `steady`" in found["protections page"]
-    assert "## `peak`" in found["attacks page"]
+    assert "| `steady` | `steady(times=1.0)` | Noise as long as" in found["protections page"]
+    assert "| `peak` | `peak()` | Scores a row by its largest entry" in found["attacks page"]
     assert "| `times` | `steady` | number above 0 | the length of a row's noise" in found["settings page"]

@@ -27,7 +27,9 @@ from tacit.config import Contract, OneShotContract, Party
 from tacit.lab.data.own import Description
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "papers/FIGURES.md")), *(ROOT / "docs").glob("*.md")]
+)
 PORTS = ("7080", "7081", "7443", "7444", "8765", "8900")
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 READ_ONLY = {
@@ -48,7 +50,6 @@ WORLDS = {
     "howto-certify-labels.md": ["exchanged"],
     "howto-resume-after-a-disaster.md": ["finished"],
     "howto-rotate-certificates.md": ["finished"],
-    "howto-run-behind-a-proxy.md": ["finished"],
     "howto-run-by-day.md": ["finished"],
     "howto-score-a-file.md": ["exchanged"],
     "howto-serve.md": ["exchanged"],
@@ -99,13 +100,13 @@ NOT_RUN = {
         ),
         "tacit sweep": LONG,
         "tacit sweep --data credit --folder DIR": FILES,
-        "tacit sweep --data clicks.toml": FILES,
+        "tacit choose --data clicks.toml --limit 0.7 --protect matched,iso --strengths 4 --epochs 3": FILES,
         "pip install -e '.[cluster]'": INSTALLS,
         "ray start --head": MACHINES,
         "ray start --address 10.0.0.1:6379": MACHINES,
         "tacit sweep --cluster 10.0.0.1:6379": MACHINES,
     },
-    "howto-paper-figures.md": {
+    "FIGURES.md": {
         "python -m papers 004-figure-4": LONG,
         "python -m papers 004-figure-3 004-figure-4": LONG,
         "python -m papers all": LONG,
@@ -149,11 +150,8 @@ SMALLER = {
         "tacit choose --limit 0.7 --from runs/sweep-flights/results.parquet": (
             "tacit choose --limit 0.99 --quick --from runs/sweep-flights/results.parquet"
         ),
-        "tacit choose --data clicks.toml --limit 0.7 --protect matched,iso --strengths 4 --epochs 3": (
-            "tacit choose --data clicks.toml --limit 0.99 --rows 1000 --quick --protect iso --strengths 2 --epochs 1"
-        ),
     },
-    "howto-paper-figures.md": {
+    "FIGURES.md": {
         "tacit sweep --rows 20000 --strengths 4 --epochs 3": "tacit sweep --rows 999 --strengths 1 --epochs 1 --quick",
     },
     "tutorial-bring-your-own-model.md": {
@@ -260,12 +258,19 @@ def check_two_companies(folder, said):
     digests = re.findall(r"on all sides:\n(.*\n.*)\n", said)
     assert len(digests) == 2
     assert len(set(digests)) == 1
+    check_runs(folder, "flights")
+
+
+def check_runs(folder, *runs):
     for party in ("airline", "airport"):
-        for run in ("flights", "flights-python"):
+        for run in runs:
             assert (folder / party / "runs" / run / "model.safetensors").exists()
 
 
-CHECKS = {"tutorial-two-companies.md": check_two_companies}
+CHECKS = {
+    "tutorial-two-companies.md": check_two_companies,
+    "howto-run-by-day.md": lambda folder, said: check_runs(folder, "day-0", "day-1"),
+}
 """What is looked at when a page was followed to its end."""
 
 

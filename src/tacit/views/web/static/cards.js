@@ -111,8 +111,8 @@ function show(view, groups, sum) {
   say(sum, summary(view, shown));
   keyed(groups, shown.length ? [...bins] : [["", []]], ([name]) => name, makeGroup, (node, [name, cards]) => {
     const { title, list, none } = node.parts;
-    say(title, name);
-    title.hidden = !name;
+    say(title, name || "All");
+    title.classList.toggle("unseen", !name); // a screen reader goes from heading to heading
     keyed(list, cards, (card) => card.id, make, update);
     none.hidden = cards.length > 0;
     if (!cards.length) nothing(none, view);

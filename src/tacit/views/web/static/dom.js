@@ -79,6 +79,7 @@ export function section(id, title, ...children) {
 
 /** A table that scrolls on its own where it is wider than its place. */
 export function scrolled(label, table) {
+  mark(table, "aria-label", label);
   return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
 }
 

@@ -24,7 +24,7 @@ export function decisions(detail) {
     const strength = el("span", {}, el("code", {}, String(one.strength ?? "–")), el("span", { class: "about" }, one.level ? `step ${one.level} above what was configured` : "as it was configured"));
     return row(heads, [count(one.epoch), tag, strength, String(one.reason ?? ""), clock(one.time)]);
   });
-  return [table("What the gate decided", heads, rows)];
+  return [table("Decisions of the gate", heads, rows)];
 }
 
 function details(event) {
