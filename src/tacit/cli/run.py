@@ -124,13 +124,16 @@ def _in_one_exchange(path: Path) -> bool:
 
 def _one_shot(path: Path, after_restore: tuple[str, str] | None, *, as_json: bool, quiet: bool) -> None:
     from tacit.company.train import train_one_shot
+    from tacit.one_shot.workers import Workers
 
+    quiet = quiet or Workers.started().rank > 0  # of several processes the first one speaks
     kept = interruptible(lambda: f"what is done is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="preparing") as show:
         outcome = train_one_shot(
             path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=after_restore
         )
-    print_outcome(outcome, as_json=as_json, quiet=quiet)
+    if outcome is not None:
+        print_outcome(outcome, as_json=as_json, quiet=quiet)
 
 
 def status(run: Run = None, folder: Folder = None, as_json: Json = False, quiet: Quiet = False) -> None:

@@ -19,6 +19,7 @@ from tacit.company.one_shot_common import ExchangeTelling
 from tacit.company.one_shot_features import FeatureOutcome
 from tacit.company.one_shot_label import LabelOutcome
 from tacit.company.one_shot_report import exchange_report
+from tacit.company.one_shot_workers import check_several, follow
 from tacit.company.run_files import OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.seals import write_report
@@ -27,7 +28,8 @@ from tacit.company.status import Status, Telling
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.disk import locked
-from tacit.errors import TacitError
+from tacit.errors import TacitError, UsageError
+from tacit.one_shot.workers import Workers
 from tacit.views.progress import on_terminal
 from tacit.wire.exactly_once import Trace
 from tacit.wire.line import Alarm, Waiting
@@ -60,6 +62,11 @@ def train(
             and why; what it sends again is then answered again. It stays on record.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
+    if (several := Workers.started().count) > 1:
+        raise UsageError(
+            f'torchrun has started {several} processes, and with mode = "split" a party trains with one: start `tacit '
+            "train` without torchrun"
+        )
     with started(folder, lambda status: Telling(status, waiting, alarm, trace), progress, after_restore) as run:
         if folder.config.role == "label":
             return label_run.train_label(run, cast("LabelParty | None", party))
@@ -85,11 +92,12 @@ def train_one_shot(
     alarm: Alarm = lambda *_: None,
     trace: Trace = lambda _: None,
     after_restore: tuple[str, str] | None = None,
-) -> LabelOutcome | FeatureOutcome:
+) -> LabelOutcome | FeatureOutcome | None:
     """Train with the other parties of the contract in one exchange. All run this at the same time, each in its folder.
 
     Started again after whatever ended it, the same call goes on where it was. At the end it writes the party's report
-    into the run's folder.
+    into the run's folder. Where torchrun has started several processes of a feature party, the first of them does all
+    that, and the others help its network learn: they give None.
 
     Args:
         folder: the party's folder, aligned.
@@ -101,8 +109,13 @@ def train_one_shot(
             and why. It stays on record.
     """
     folder = folder if isinstance(folder, Folder) else Folder(folder)
-    contract = folder.one_shot
+    contract, workers = folder.one_shot, Workers.started()
+    if workers.rank:
+        with workers.together():
+            follow(folder, workers)
+        return None
     folder.check_pair(contract)
+    check_several(folder, workers)
     if folder.config.training.threads:
         torch.set_num_threads(folder.config.training.threads)
     where = folder.run_folder(contract)
@@ -113,9 +126,13 @@ def train_one_shot(
         sealed_log.begin(where / OVERRIDES)
         try:
             answered = restored(where, status.log, after_restore)
-            label = folder.config.role == "label"
-            role = one_shot_label.train_label if label else one_shot_features.train_features
-            outcome: LabelOutcome | FeatureOutcome = role(folder, telling, answered)
+            with workers.together():
+                workers.join()
+                if folder.config.role == "label":
+                    outcome: LabelOutcome | FeatureOutcome = one_shot_label.train_label(folder, telling, answered)
+                else:
+                    outcome = one_shot_features.train_features(folder, telling, answered, workers)
+                workers.same(None)  # the others may go
         except TacitError as error:
             status.update(state="stopped", reason=str(error), at_once=True)
             raise

@@ -145,6 +145,7 @@ class Learn(Section):
         learner: what learns from flipped labels: boosted trees, a network, a line.
         factory: "file:function" or "module:function" in its place, which gives a learner or an estimator of your own.
         pretrain: whether a network first learns the columns from themselves, without any label.
+        sample: how many rows trees learn from at most, drawn at random; without it all that have labels.
         withheld: columns that the learner never sees; the audit still looks for them in what is sent.
         ranks: that a number which is sent may have, at most 256: an exact one would be a fingerprint.
         noise: on the embedding before it is ranked, in units of each number's deviation; 0 for none.
@@ -156,6 +157,7 @@ class Learn(Section):
     learner: Literal["trees", "network", "linear"] = "trees"
     factory: Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")] | None = None
     pretrain: Annotated[bool, Strict()] = True
+    sample: Annotated[Whole, Field(ge=1)] | None = None
     withheld: Names = ()
     ranks: Annotated[Whole, Field(ge=2, le=256)] = 256
     noise: Annotated[Number, Field(ge=0)] = 0.0
@@ -312,6 +314,12 @@ class Party(File):
         for key in ("learn",) if label else ("head", "odds", "odds_budget"):
             if getattr(self, key) is not None:
                 yield key, f"is not for a party with the role {self.role!r}: remove it"
+        if (
+            self.learn is not None
+            and self.learn.sample is not None
+            and (self.learn.factory or self.learn.learner != "trees")
+        ):
+            yield "learn.sample", 'is for trees alone: remove it, or write learner = "trees"'
         for key in FEATURES_ONLY if label else LABEL_ONLY:
             if key in self.serve.model_fields_set:
                 yield f"serve.{key}", f"is not for a party with the role {self.role!r}: remove it"

@@ -107,6 +107,7 @@ kind = "trees"  # boosted trees (pip install 'tacit[trees]'), or "network"
 learner = "trees"  # boosted trees (pip install 'tacit[trees]'), "network" or "linear"
 # factory = "my_model:make_learner"  # or your own
 pretrain = true  # a network first learns your columns from themselves, without any label
+# sample = 5_000_000  # rows that trees learn from at most: they hold them in memory
 withheld = []  # columns that the learner never sees
 ranks = 256  # that a number which is sent may have, at most: an exact one would be a fingerprint
 noise = 0.0  # on the embedding, in units of each number's deviation; 0 for none
