@@ -26,6 +26,7 @@ from tacit.errors import LinkError, StorageError, UsageError
 from tacit.wire.checkpoint import flatten, load, rebuild, save
 
 _PATIENCE = datetime.timedelta(days=30)  # the others wait while the first one waits for its partner; torchrun watches
+_NOT_THERE = datetime.timedelta(seconds=3)  # after which a store that does not answer is none
 _LEFT_OUT = 10  # one row of so many is left out to stop on, and every process needs one
 
 
@@ -68,7 +69,25 @@ class Workers:
         if self.count > 1:
             if self.here == self.count and any(name == "lo" for _, name in socket.if_nameindex()):
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nobody else needs to reach them
-            distributed.init_process_group("gloo", timeout=_PATIENCE)
+            store = self._store()
+            distributed.init_process_group(
+                "gloo", store=store, rank=self.rank, world_size=self.count, timeout=_PATIENCE
+            )
+
+    def _store(self) -> distributed.Store:
+        """Where they find each other: one of this start alone, for torchrun's keeps what was there before a restart."""
+        kept, host = next(distributed.rendezvous("env://", timeout=_PATIENCE))[0], os.environ["MASTER_ADDR"]
+        if self.rank == 0:
+            store = distributed.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
+            kept.set("tacit", str(store.port))
+            return store
+        while True:
+            try:
+                store = distributed.TCPStore(host, int(kept.get("tacit")), is_master=False, timeout=_NOT_THERE)
+            except distributed.DistError:  # that of a start before this one
+                continue
+            store.set_timeout(_PATIENCE)
+            return store
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -101,7 +120,7 @@ class Workers:
         """The network so that its gradients are means over all processes."""
         if self.count == 1:
             return net
-        return nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
+        return nn.parallel.DistributedDataParallel(net)
 
     def mean(self, value: float, rows: int) -> float:
         """The mean over all rows of all processes, where this is that over one's own."""
