@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,8 +22,8 @@ from tacit.company.align import Aligned, aligned, columns_of
 from tacit.company.departures import book_of, counted_book, go_on_predicting, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial
-from tacit.company.models import load_factory
 from tacit.company.one_shot_common import ExchangeTelling
+from tacit.company.one_shot_workers import ALIGNED, ALL, LEARNING, learner_of, tell, told
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.errors import ProtocolError
@@ -33,15 +34,15 @@ from tacit.one_shot.forms import Form
 from tacit.one_shot.forms import shown as without
 from tacit.one_shot.grouping import Averages, averages, partitions
 from tacit.one_shot.hiding import agreement, bits_shown, check_enough_rows, hidden_answers
-from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
-from tacit.one_shot.learn.own import own
-from tacit.one_shot.mechanisms import Flipping, check_agreed, read_mechanism, shares
+from tacit.one_shot.learn import Bottom, load_bottom
+from tacit.one_shot.mechanisms import Flipping, check_agreed, shares
 from tacit.one_shot.parts import discard, guard, part, store_array, store_json
 from tacit.one_shot.records import Keys
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
 from tacit.one_shot.shipments import Shipment, version_of
 from tacit.one_shot.sums import Sums
+from tacit.one_shot.workers import ALONE, Workers
 from tacit.views.progress import Show
 from tacit.wire.line import Dialer
 
@@ -68,6 +69,7 @@ class _Side:
     train: int
     inputs: Inputs
     telling: ExchangeTelling
+    workers: Workers  # the processes that learn, this one the first of them
 
     @property
     def contract(self) -> OneShotContract:
@@ -86,7 +88,10 @@ class _Side:
 
 
 def train_features(
-    folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
+    folder: Folder,
+    telling: ExchangeTelling,
+    restored: Callable[[str], None] | None = None,
+    workers: Workers = ALONE,
 ) -> FeatureOutcome:
     """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
     contract, rows = folder.one_shot, aligned(folder)
@@ -99,7 +104,8 @@ def train_features(
     check_enough(rows.count, folder.config.learn.known)
     inputs = common.own_inputs(folder, rows)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
-    side = _Side(folder, rows, train, inputs, telling)
+    workers.check(train)
+    side = _Side(folder, rows, train, inputs, telling, workers)
     config = folder.config
     facts = {
         "version": __version__,
@@ -111,11 +117,13 @@ def train_features(
         "seed": str(config.training.seed),
     }
     guard(where / "guard.json", facts)  # what must be the same whenever the run goes on
+    tell(folder, workers, ALIGNED, rows=len(inputs))  # who does not have them says so before labels are paid for
     asking = _asking(side)
     try:
         sent, mechanism = _answered(side, asking)
         codes, released = _released(side, sent, mechanism)
         form, audit = released["form"], released["audit"]
+        shutil.rmtree(where / LEARNING, ignore_errors=True)
         telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
         heard = _delivered(where, asking, codes, telling)
     finally:
@@ -167,9 +175,7 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
         store_array(path / "sent.npy", sent)
         store_json(path / "mechanism.json", asking.mechanism.parameters())
 
-    path = side.part("flips", ask)
-    mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
-    return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
+    return told(side.part("flips", ask))
 
 
 def _grouped(side: _Side) -> NDArray[np.int64]:
@@ -263,7 +269,7 @@ def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> 
     def fitted() -> Bottom:
         unlabelled = side.learn.factory is None and side.learn.learner == "network" and side.learn.pretrain
         every = common.every_row(folder, side.rows) if unlabelled else side.inputs[: side.train]
-        return _learner(side).fit(
+        return learner_of(folder, side.workers, ALL if unlabelled else ALIGNED).fit(
             shown(folder, every), sent, mechanism, side.contract.exchange.width,
             seed=common.seed_of(folder), threads=common.threads_of(folder), progress=side.telling.part,
         )  # fmt: skip
@@ -271,13 +277,6 @@ def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> 
     if side.learn.factory is not None:  # of an object of the party's own only what it sends is kept: no pickle
         return fitted()
     return load_bottom(side.part("learned", lambda path: fitted().save(path)))
-
-
-def _learner(side: _Side) -> Learner:
-    learn = side.learn
-    if learn.factory is not None:
-        return own(load_factory(side.folder.path, learn.factory, "[learn]")())
-    return learner(learn.learner, **({"pretraining": learn.pretrain} if learn.learner == "network" else {}))
 
 
 def shown(folder: Folder, inputs: Inputs) -> Inputs:
@@ -295,7 +294,7 @@ def _released(
         home = home_of(side.folder, side.rows, side.inputs, side.telling.part)
         made = release(_learnt(side, sent, mechanism), Form(width, learn.ranks, learn.noise), home)
         if learn.floor:
-            made = above_floor(made, _learner(side), sent, mechanism, home)
+            made = above_floor(made, learner_of(side.folder, side.workers), sent, mechanism, home)
         if made.why:
             made.bottom.save(path / "floor")
         store_array(path / "codes.npy", made.codes)

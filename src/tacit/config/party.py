@@ -171,6 +171,7 @@ class Learn(Section):
         learner: what learns from flipped labels: boosted trees, a network, a line.
         factory: "file:function" or "module:function" in its place, which gives a learner or an estimator of your own.
         pretrain: whether a network first learns the columns from themselves, without any label.
+        sample: how many rows trees learn from at most, drawn at random; without it all that have labels.
         withheld: columns that the learner never sees; the audit still looks for them in what is sent.
         ranks: that a number which is sent may have, at most 256: an exact one would be a fingerprint.
         noise: on the embedding before it is ranked, in units of each number's deviation; 0 for none.
@@ -182,6 +183,7 @@ class Learn(Section):
     learner: Literal["trees", "network", "linear"] = "trees"
     factory: Factory | None = None
     pretrain: Switch = True
+    sample: Annotated[Whole, Field(ge=1)] | None = None
     withheld: Names = ()
     ranks: Annotated[Whole, Field(ge=2, le=256)] = 256
     noise: Annotated[Number, Field(ge=0)] = 0.0
@@ -334,6 +336,8 @@ class Party(File):
             section: Section = getattr(self, table) if table else self
             if key in section.model_fields_set and getattr(section, key) is not None:
                 yield place, f"is not for a party with the role {self.role!r}: remove it"
+        if self.learn.sample is not None and (self.learn.factory or self.learn.learner != "trees"):
+            yield "learn.sample", 'is for trees alone: remove it, or write learner = "trees"'
 
     def _limit_problems(self, *, least: float) -> Iterator[Problem]:
         for key in ("limit", "budget"):

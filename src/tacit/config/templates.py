@@ -74,6 +74,7 @@ features> [learn]  # one-shot: how you learn at home from flipped labels, and wh
 features> learner = "trees"  # boosted trees (pip install 'tacit[trees]'), "network" or "linear"
 features> # factory = "my_model:make_learner"  # or your own
 features> pretrain = true  # a network first learns your columns from themselves, without any label
+features> # sample = 5_000_000  # rows that trees learn from at most: they hold them in memory
 features> withheld = []  # columns that the learner never sees
 features> ranks = 256  # that a number which is sent may have, at most: an exact one would be a fingerprint
 features> noise = 0.0  # on the embedding, in units of each number's deviation; 0 for none

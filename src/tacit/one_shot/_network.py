@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +15,23 @@ from tacit.errors import TensorError
 from tacit.models import Columns
 from tacit.one_shot._rows import Progress, Target, loss, using_threads
 from tacit.one_shot.same_bits import in_blocks
+from tacit.one_shot.workers import ALONE, Epochs, Share, Workers
 
 _SMALL = 0.4  # times the usual size of the first weights
 _FAR = 4.0  # deviations from a number's mean, beyond which it counts as so far
+
+
+class Dropout(nn.Dropout):
+    """Draws for the whole batch, so that several processes drop the same units of a row as one does."""
+
+    share: Share | None = None  # what this process has of the batch; None for all of it
+
+    def forward(self, units: Tensor) -> Tensor:
+        """Units (rows, width), some of them 0."""
+        if not self.training or self.share is None:
+            return super().forward(units)
+        kept = units.new_empty(self.share.batch, units.shape[1]).bernoulli_(1 - self.p)
+        return units * kept.div_(1 - self.p)[self.share.rows]
 
 
 class TableTrunk(nn.Module):
@@ -39,9 +52,9 @@ class TableTrunk(nn.Module):
         with torch.no_grad():
             for weight in (*(self.codes.parameters() if self.codes else ()), self.numbers.weight):
                 weight.mul_(_SMALL)
-        rest: list[nn.Module] = [nn.ReLU(), nn.Dropout(dropout)]
+        rest: list[nn.Module] = [nn.ReLU(), Dropout(dropout)]
         for _ in range(layers - 1):
-            rest += [nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout)]
+            rest += [nn.Linear(width, width), nn.ReLU(), Dropout(dropout)]
         self.rest = nn.Sequential(*rest)
 
     def forward(self, categorical: Tensor, numeric: Tensor) -> Tensor:
@@ -117,6 +130,15 @@ def same_draws(seed: int, threads: int) -> Iterator[None]:
         yield
 
 
+def shared(net: nn.Module, workers: Workers, batch: int) -> Share:
+    """What this process has of a batch, which the network's own draws follow."""
+    share = workers.share(batch)
+    for layer in net.modules() if workers.count > 1 else ():
+        if isinstance(layer, Dropout):
+            layer.share = share
+    return share
+
+
 def fit_scorer(
     net: nn.Module,
     tensors: Sequence[Tensor],
@@ -125,33 +147,39 @@ def fit_scorer(
     *,
     link: Callable[[Tensor], Tensor] | None = None,
     progress: Progress = lambda *_: None,
+    workers: Workers = ALONE,
+    name: str = "network",
 ) -> None:
-    """Fit a network of scores in place, and leave the weights that were best for the rows left out."""
+    """Fit a network of scores in place, and leave the weights that were best for the rows left out.
+
+    By its name it is known which network it was when it is killed and fitted again.
+    """
     rows = len(target.values)
+    workers.check(rows)
     order = torch.randperm(rows)
     out = order[: max(1, int(rows * fitting.out))] if rows > 1 else order
     kept = order[len(out) :] if rows > 1 else order
     values = torch.from_numpy(target.values).float() if target.outputs == 1 else torch.from_numpy(target.values)
     judge, size = _judge(target), max(32, min(fitting.batch, len(kept) // 64))
     optimizer = torch.optim.AdamW(net.parameters(), lr=fitting.rate, weight_decay=fitting.decay)
-    best, best_loss, best_epoch = copy.deepcopy(net.state_dict()), np.inf, 0
+    out = out[workers.rank :: workers.count]
     judged = Target(target.values[out.numpy()], target.classes)
-    for epoch in range(1, fitting.epochs + 1):
+    forward = workers.wrapped(net)
+    epochs = Epochs(net, optimizer, fitting.epochs, workers, name, patience=fitting.patience)
+    for epoch in epochs:
         net.train()
         for batch in kept[torch.randperm(len(kept))].split(size):
-            scores = net(*(tensor[batch] for tensor in tensors))
+            share = shared(net, workers, len(batch))
+            mine = batch[share.rows]
+            scores = forward(*(tensor[mine] for tensor in tensors))
             optimizer.zero_grad()
-            judge(scores if link is None else link(scores), values[batch]).backward()
+            (judge(scores if link is None else link(scores), values[mine]) * share.weight).backward()
             optimizer.step()
         found = scores_of(net, [tensor[out] for tensor in tensors])
         linked = found if link is None else link(torch.from_numpy(found)).numpy()
-        now = loss(linked, judged)
+        epochs.judge(workers.mean(loss(linked, judged), len(out)))
         progress("fitting a network", epoch, fitting.epochs)
-        if now < best_loss:
-            best, best_loss, best_epoch = copy.deepcopy(net.state_dict()), now, epoch
-        if epoch - best_epoch >= fitting.patience:
-            break
-    net.load_state_dict(best)
+    net.load_state_dict(epochs.best)
     net.eval()
     progress("fitting a network", fitting.epochs, fitting.epochs)
 

@@ -94,6 +94,8 @@ def shown(inputs: Inputs, columns: Columns, withheld: Collection[str], what: str
     unknown = set(withheld) - set(columns.names)
     if unknown:
         raise UsageError(f"{what}: {', '.join(sorted(unknown))} is none of the columns: correct the name")
+    if not withheld:
+        return inputs  # as it is mapped from files: no copy
     categories = [place for place, name in enumerate(columns.categorical) if name not in withheld]
     numbers = [place for place, name in enumerate((*columns.numeric, *columns.flagged)) if name not in withheld]
     if not categories and not numbers:

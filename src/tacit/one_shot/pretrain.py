@@ -6,7 +6,7 @@ one (shifted, mirrored, brighter) are to be told from views of others. All rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from tacit.align.encoder import Inputs
 from tacit.errors import UsageError
 from tacit.models.layers import count
-from tacit.one_shot._network import PictureTrunk, TableTrunk, same_draws
+from tacit.one_shot._network import PictureTrunk, Scorer, TableTrunk, same_draws, shared
 from tacit.one_shot._rows import Progress
+from tacit.one_shot.workers import ALONE, Epochs, Workers
 
 EPOCHS = 6
 """How often each row is seen."""
@@ -43,6 +44,7 @@ def pretrain(
     seed: int = 0,
     threads: int = 1,
     progress: Progress = lambda *_: None,
+    workers: Workers = ALONE,
 ) -> TableTrunk | PictureTrunk:
     """A trunk that has learnt from rows alone."""
     count("epochs", epochs)
@@ -50,39 +52,36 @@ def pretrain(
         raise UsageError(f"replaced must be a share between 0 and 1, not {replaced}")
     if len(inputs) < 2:
         raise UsageError("there is nothing to learn from fewer than two rows: skip pretraining")
+    workers.check(len(inputs))
     with same_draws(seed, threads):
         trunk = trunk_for(inputs, width)
         if isinstance(inputs, Inputs):
-            side = nn.Linear(width, sum(inputs.cardinalities) + inputs.numeric.shape[1])
-            _fit(
-                trunk, side, len(inputs), lambda rows: _masked_loss(trunk, side, inputs, rows, replaced), epochs,
-                progress,
-            )  # fmt: skip
+            net = Scorer(trunk, width, sum(inputs.cardinalities) + inputs.numeric.shape[1])
+            loss_of = partial(_masked_loss, inputs, replaced)
         else:
-            side = nn.Linear(width, width)
-            _fit(trunk, side, len(inputs), lambda rows: _views_loss(trunk, side, inputs[rows]), epochs, progress)
+            net, loss_of = Scorer(trunk, width, width), partial(_views_loss, inputs)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=2e-3)
+        forward = workers.wrapped(net)
+        net.train()
+        for epoch in Epochs(net, optimizer, epochs, workers, "without labels"):
+            for batch in torch.randperm(len(inputs)).split(_BATCH):
+                if len(batch) > 1:  # one row alone has no other to take cells from
+                    share = shared(net, workers, len(batch))
+                    optimizer.zero_grad()
+                    (loss_of(forward, batch, share.rows) * share.weight).backward()
+                    optimizer.step()
+            progress("learning without labels", epoch, epochs)
     return trunk.eval()
 
 
-def _fit(
-    trunk: nn.Module, side: nn.Module, rows: int, loss_of: Callable[[Tensor], Tensor], epochs: int, progress: Progress
-) -> None:
-    """Learn for some epochs; a last batch of one row is left out."""
-    optimizer = torch.optim.AdamW([*trunk.parameters(), *side.parameters()], lr=2e-3)
-    trunk.train()
-    for epoch in range(epochs):
-        for batch in torch.randperm(rows).split(_BATCH):
-            if len(batch) > 1:
-                optimizer.zero_grad()
-                loss_of(batch).backward()
-                optimizer.step()
-        progress("learning without labels", epoch + 1, epochs)
+def _masked_loss(inputs: Inputs, replaced: float, predict: nn.Module, rows: Tensor, mine: slice) -> Tensor:
+    """How far the true cells are from what is predicted for rows whose cells are partly those of others.
 
-
-def _masked_loss(trunk: nn.Module, side: nn.Module, inputs: Inputs, rows: Tensor, replaced: float) -> Tensor:
-    """How far the true cells are from what is predicted for rows whose cells are partly those of others."""
+    Of all rows of a batch cells are replaced, of one's own they are predicted.
+    """
     categorical, numeric = inputs.categorical[rows], inputs.numeric[rows]
-    found = side(trunk(_mixed(categorical, replaced), _mixed(numeric, replaced)))
+    found = predict(_mixed(categorical, replaced)[mine], _mixed(numeric, replaced)[mine])
+    categorical, numeric = categorical[mine], numeric[mine]
     *codes, numbers = found.split([*inputs.cardinalities, numeric.shape[1]], dim=1)
     losses = [nn.functional.cross_entropy(logits, categorical[:, place]) for place, logits in enumerate(codes)]
     losses += [nn.functional.smooth_l1_loss(numbers, numeric)] if numeric.shape[1] else []
@@ -95,9 +94,10 @@ def _mixed(cells: Tensor, replaced: float) -> Tensor:
     return torch.where(torch.rand(cells.shape) < replaced, others, cells)
 
 
-def _views_loss(trunk: nn.Module, side: nn.Module, pictures: Tensor) -> Tensor:
+def _views_loss(inputs: Tensor, predict: nn.Module, rows: Tensor, _: slice) -> Tensor:
     """Cross entropy of finding a picture's second view among the second views of all pictures of the batch."""
-    first, second = (nn.functional.normalize(side(trunk(_view(pictures.float()))), dim=1) for _ in range(2))
+    pictures = inputs[rows]
+    first, second = (nn.functional.normalize(predict(_view(pictures.float())), dim=1) for _ in range(2))
     alike = first @ second.T / _WARMTH  # (batch, batch)
     own = torch.arange(len(pictures))
     return (nn.functional.cross_entropy(alike, own) + nn.functional.cross_entropy(alike.T, own)) / 2

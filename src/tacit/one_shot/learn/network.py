@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,7 @@ from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
 from tacit.one_shot.same_bits import mixed
+from tacit.one_shot.workers import ALONE, Workers
 
 _BLOCK = 8192
 _MOST_MEMBERS = 64
@@ -109,6 +110,8 @@ class Network:
     # how many networks there are, each stopped on rows of its own that it has not seen: the mean of their scores is
     # steadier. Of pictures and of trunks of the user's there is one
     members: int = 4
+    workers: Workers = ALONE  # the processes that learn together, and where it is kept how far they are
+    begin: Callable[[int, int, int], None] = lambda *_: None  # told of rows, labels and seed before it is fitted
     name: str = field(default="network", init=False)
 
     def fit(
@@ -123,28 +126,38 @@ class Network:
         progress: Progress = lambda *_: None,
     ) -> NetworkBottom:
         """Learn from the first `len(sent)` rows; those after them help without labels."""
+        if self.workers.count > 1 and not isinstance(inputs, Inputs):
+            raise UsageError("several processes learn from tables, not from pictures: start it without torchrun")
         target = learnable(inputs, sent, mechanism, width).scaled
+        self.begin(len(inputs), len(sent), seed)
+        workers, threads = self.workers.within(f"{len(sent)} labels"), max(1, threads // self.workers.here)
         link = _flipped(mechanism) if self.corrected and target.classes == 2 else None
-        trunks = self._trunks(inputs, seed, threads, progress)
+        trunks = self._trunks(inputs, seed, threads, progress, workers)
         tensors = [tensor[: len(sent)] for tensor in _tensors_of(inputs)]
         weights = []
         for place, trunk in enumerate(trunks):
             with same_draws(seed + 1 + place, threads):
                 net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
                 _start(net, target, mechanism if link else None)
-                fit_scorer(net, tensors, target, self.fitting, link=link, progress=progress)
+                fitting, name = self.fitting, f"network {place}"
+                fit_scorer(net, tensors, target, fitting, link=link, progress=progress, workers=workers, name=name)
                 weights.append(net.score.weight.detach().double().numpy().T / len(trunks))
         whole = Members(trunks).eval()
-        with same_draws(seed, threads):
-            return NetworkBottom(whole, mixing(covariance(_units(whole, tensors)), np.concatenate(weights), width))
+        mix = None
+        if workers.rank == 0:
+            with same_draws(seed, threads):
+                mix = torch.from_numpy(mixing(covariance(_units(whole, tensors)), np.concatenate(weights), width))
+        return NetworkBottom(whole, workers.same(mix).numpy())
 
-    def _trunks(self, inputs: Inputs | Tensor, seed: int, threads: int, progress: Progress) -> list[nn.Module]:
+    def _trunks(
+        self, inputs: Inputs | Tensor, seed: int, threads: int, progress: Progress, workers: Workers
+    ) -> list[nn.Module]:
         """What is fitted: the user's trunk, or ours that has learnt without labels or nothing yet."""
         if isinstance(self.pretraining, nn.Module):
             return [copy.deepcopy(self.pretraining)]
         members = self.members if isinstance(inputs, Inputs) else 1
         if self.pretraining and len(inputs) > 1:
-            learnt = pretrain(inputs, seed=seed, threads=threads, progress=progress)
+            learnt = pretrain(inputs, seed=seed, threads=threads, progress=progress, workers=workers)
             return [copy.deepcopy(learnt) for _ in range(members)]
         with same_draws(seed, threads):
             return [trunk_for(inputs) for _ in range(members)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from tacit.config.contract import WIDEST
 from tacit.errors import DataError
 from tacit.models.layers import count
 from tacit.one_shot._forest import Forest, Growth
-from tacit.one_shot._rows import Progress, learnable, matrix, table_of, unordered
+from tacit.one_shot._rows import Progress, Target, learnable, matrix, table_of, unordered
 from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import mixed
@@ -85,6 +86,7 @@ class Trees:
     """A learner of boosted trees."""
 
     growth: Growth  # how trees grow
+    sample: int | None = None  # how many rows they learn from at most, drawn at random; None for all
     name: str = field(default="trees", init=False)
 
     def fit(
@@ -100,7 +102,11 @@ class Trees:
     ) -> TreesBottom:
         """Learn from the first `len(sent)` rows; plain cross entropy, which ranks as well as a corrected one."""
         rows, target = table_of(inputs, self.name), learnable(inputs, sent, mechanism, width).scaled
-        table, codes = matrix(rows)[: len(sent)], unordered(rows, _MANY_CODES)
+        rows, codes = rows[: len(sent)], unordered(rows, _MANY_CODES)
+        if self.sample is not None and self.sample < len(sent):
+            drawn = np.sort(np.random.default_rng([seed, 3]).permutation(len(sent))[: self.sample])
+            rows, target = rows[torch.from_numpy(drawn)], Target(target.values[drawn], target.classes)
+        table = matrix(rows)
         growth = _fewer(self.growth, target.outputs)
         forest = Forest.fit(table, target, growth, unordered=codes, seed=seed, threads=threads, progress=progress)
         some = table[np.linspace(0, len(table) - 1, min(_SAMPLE, len(table))).astype(np.intp)]
@@ -112,13 +118,13 @@ class Trees:
         return TreesBottom(forest, mix)
 
 
-def trees(**growth: Any) -> Trees:
-    """Boosted trees; the options are those of `Growth`.
+def trees(*, sample: int | None = None, **growth: Any) -> Trees:
+    """Boosted trees from a sample of the rows, or from all; further options are those of `Growth`.
 
     >>> trees(rounds=20).growth.rounds
     20
     """
-    return Trees(Growth(**growth))
+    return Trees(Growth(**growth), None if sample is None else count("sample", sample))
 
 
 def _fewer(growth: Growth, outputs: int) -> Growth:

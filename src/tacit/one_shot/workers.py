@@ -1,0 +1,222 @@
+"""Several processes of one party that learn together, as torchrun starts them.
+
+All go through the batches of one process, each with its share of every batch, and every gradient is the mean over the
+whole batch: what they learn is what one process learns, up to rounding. The first process alone knows the partner and
+writes to the disk. They talk over gloo, in the clear: a network that only their owner's machines reach is for that.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.distributed.rendezvous import TCPStore, rendezvous
+
+from tacit.errors import LinkError, StorageError, UsageError
+from tacit.wire.checkpoint import flatten, load, rebuild, save
+
+_PATIENCE = datetime.timedelta(days=30)  # the others wait while the first one waits for its partner; torchrun watches
+_NOT_THERE = datetime.timedelta(seconds=3)  # after which a store that does not answer is none
+_LEFT_OUT = 10  # one row of so many is left out to stop on, and every process needs one
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process has of a batch."""
+
+    rows: slice  # of the batch
+    batch: int  # the rows of the whole batch
+    weight: float  # of the mean over one's rows, so that the mean over processes is that over the batch
+
+
+@dataclass(frozen=True)
+class Workers:
+    """A process among those that learn together."""
+
+    rank: int = 0  # its number; 0 is the first one
+    count: int = 1  # how many there are
+    here: int = 1  # how many of them share this machine's cores
+    keep: Path | None = None  # the folder in which the first one writes how far it is, to go on from; None for none
+
+    @classmethod
+    def started(cls) -> Workers:
+        """This process as torchrun has started it; one alone where it has not."""
+        if not distributed.is_torchelastic_launched():
+            return cls()
+        rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+        return cls(rank, count, here)
+
+    def within(self, folder: str) -> Workers:
+        """The same with a folder of its own below."""
+        return replace(self, keep=None if self.keep is None else self.keep / folder)
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        return f"process {self.rank} of {self.count} on {socket.gethostname()}"
+
+    def join(self) -> None:
+        """Wait until all are here."""
+        if self.count > 1:
+            if self.here == self.count and any(name == "lo" for _, name in socket.if_nameindex()):
+                os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nobody else needs to reach them
+            store = self._store()
+            distributed.init_process_group(
+                "gloo", store=store, rank=self.rank, world_size=self.count, timeout=_PATIENCE
+            )
+
+    def _store(self) -> TCPStore:
+        """Where they find each other: one of this start alone, for torchrun's keeps what was there before a restart."""
+        kept, host = next(rendezvous("env://", timeout=_PATIENCE))[0], os.environ["MASTER_ADDR"]
+        if self.rank == 0:
+            store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
+            kept.set("tacit", str(store.port))
+            return store
+        while True:
+            try:
+                store = TCPStore(host, int(kept.get("tacit")), is_master=False, timeout=_NOT_THERE)
+            except distributed.DistError:  # that of a start before this one
+                continue
+            store.set_timeout(_PATIENCE)
+            return store
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Everything in which they talk: where another process ends, this one says so."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.count == 1 or not ("gloo" in str(error) or isinstance(error, distributed.DistError)):
+                raise
+            raise LinkError(
+                f"{self.name}: another process of this party has ended: see what it said, and give the same command "
+                "again, which goes on from the last epoch; torchrun --max-restarts 3 does that by itself"
+            ) from error
+
+    def check(self, rows: int) -> None:
+        """Refuse to begin with more processes than rows can be shared out to."""
+        if self.count > 1 and rows < self.count * _LEFT_OUT:
+            raise UsageError(
+                f"{rows} rows are too few for {self.count} processes: start at most {max(1, rows // _LEFT_OUT)} with "
+                "torchrun --nproc-per-node"
+            )
+
+    def share(self, batch: int) -> Share:
+        """Of a batch of so many rows; who gets none counts the first one for nothing."""
+        rows = slice(self.rank, None, self.count)
+        mine = len(range(batch)[rows])
+        return Share(rows, batch, mine * self.count / batch) if mine else Share(slice(1), batch, 0.0)
+
+    def wrapped(self, net: nn.Module) -> nn.Module:
+        """The network so that its gradients are means over all processes."""
+        if self.count == 1:
+            return net
+        return nn.parallel.DistributedDataParallel(net)
+
+    def mean(self, value: float, rows: int) -> float:
+        """The mean over all rows of all processes, where this is that over one's own."""
+        if self.count == 1:
+            return value
+        sums = torch.tensor([value * rows, rows], dtype=torch.float64)
+        distributed.all_reduce(sums)
+        return float(sums[0] / sums[1])
+
+    def same(self, tree: Any) -> Any:
+        """What the first process has, in all of them: plain values and tensors, as in checkpoints, and no pickle."""
+        if self.count == 1:
+            return tree
+        skeleton, tensors = flatten(tree if self.rank == 0 else None)
+        tensors = [tensor.detach().contiguous() for tensor in tensors]
+        shapes = [[str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for tensor in tensors]
+        head = json.dumps([skeleton, shapes]).encode()
+        size = torch.tensor([len(head)])
+        distributed.broadcast(size, 0)
+        text = torch.frombuffer(bytearray(head.ljust(int(size))[: int(size)]), dtype=torch.uint8)
+        distributed.broadcast(text, 0)
+        if self.rank:
+            skeleton, shapes = json.loads(text.numpy().tobytes())
+            tensors = [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape in shapes]
+        for tensor in tensors:
+            distributed.broadcast(tensor, 0)
+        return rebuild(skeleton, tensors)
+
+
+ALONE = Workers()
+"""One process, which is all there is."""
+
+
+class Epochs:
+    """The epochs that are left of fitting a network: it goes on where its file in the processes' folder says.
+
+    After each one it is written down, and all processes have the weights of the first. `patience` is after how many
+    epochs without a better loss it is over; None for never.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        most: int,
+        workers: Workers,
+        name: str,
+        *,
+        patience: int | None = None,
+    ) -> None:
+        self.net, self.optimizer, self.most, self.patience, self.workers = net, optimizer, most, patience, workers
+        keep = workers.keep if workers.rank == 0 else None
+        self.file = None if keep is None else keep / f"{name}.safetensors"
+        self.done, self.best_epoch, self.best_loss = 0, 0, math.inf
+        self.best = deepcopy(net.state_dict())
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers of the epochs that are left."""
+        if self.file is not None and self.file.exists():
+            try:
+                self._go_on(load(self.file).state)
+            except (RuntimeError, ValueError, KeyError) as error:
+                told = f"{self.file} is not of this network ({error}): delete it, and fitting begins anew"
+                raise StorageError(told) from None
+        self._agree()
+        while self.done < self.most and (self.patience is None or self.done - self.best_epoch < self.patience):
+            yield self.done + 1
+            self.done += 1
+            if self.file is not None:
+                save(self.file, self._state())
+            self._agree()
+
+    def judge(self, loss: float) -> None:
+        """Keep the weights of this epoch if they are the best so far."""
+        if loss < self.best_loss:
+            self.best, self.best_loss, self.best_epoch = deepcopy(self.net.state_dict()), loss, self.done + 1
+
+    def _agree(self) -> None:
+        if self.workers.count > 1:
+            state = self.workers.same(self._state())
+            if self.workers.rank:
+                self._go_on(state)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "best": self.best,
+            "at": (self.done, self.best_epoch, self.best_loss),
+            "draws": torch.get_rng_state(),
+        }
+
+    def _go_on(self, state: dict[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.best, (self.done, self.best_epoch, self.best_loss) = state["best"], state["at"]
+        torch.set_rng_state(state["draws"])
