@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
-from torch.distributed.rendezvous import TCPStore, rendezvous
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.rendezvous import rendezvous
 
 from tacit.errors import LinkError, StorageError, UsageError
 from tacit.wire.checkpoint import flatten, load, rebuild, save
