@@ -21,6 +21,8 @@ role = "{role}"  # "label": has the column to be learnt; "features": has columns
 
 [data]
 path = "data.parquet"  # Parquet or CSV, relative to this folder
+# query = "select * from flights"  # or a database, of which `tacit align` copies the rows
+# url_from = "TACIT_ROWS_URL"  # the environment variable that holds its address
 ids = ["id"]  # the columns that together name a row, as the other parties name it; never sent in the clear
 {label}categorical = []  # columns that become codes, for example ["carrier", "dest"]
 numeric = []  # columns that are standardised, for example ["distance", "seats"]; {features}
