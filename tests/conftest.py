@@ -62,9 +62,11 @@ if _moved:
 _SLOW = (
     "align/test_cache.py::test_memory_does_not_grow_with_the_rows",
     "align/test_cache.py::test_stopped_half_way_and_begun_again",
+    "align/test_cluster.py",
     "company/gate/test_killed.py",
     "company/gate/test_run_ledger.py",
     "company/test_align_large.py",
+    "company/test_align_query.py::test_memory_does_not_grow_with_the_rows",
     "company/test_step.py",
     "company/test_two_companies.py",
     "cut/machine/test_state_machine.py::test_a",  # that the machine would notice

@@ -33,6 +33,8 @@ features> connect = "localhost:7443"  # host and port of the label party
 
 [data]
 path = "data.parquet"  # Parquet or CSV, relative to this folder
+# query = "select * from flights"  # or a database, of which `tacit align` copies the rows
+# url_from = "TACIT_ROWS_URL"  # the environment variable that holds its address
 ids = ["id"]  # the columns that together name a row, as the other parties name it; never sent in the clear
 label> label = "label"  # the column to be learnt: 0 or 1 (loss "binary"), or class numbers from 0 on ("softmax")
 categorical = []  # columns that become codes, for example ["carrier", "dest"]
