@@ -69,7 +69,7 @@ def _bare(folder: Folder) -> Learner:
     learn = folder.config.learn or Learn()
     if learn.factory is not None:
         return own(load_factory(folder.path, learn.factory, "[learn]")())
-    options = {"network": {"pretraining": learn.pretrain}, "trees": {"sample": learn.sample}}
+    options: dict[str, dict[str, Any]] = {"network": {"pretraining": learn.pretrain}, "trees": {"sample": learn.sample}}
     return learner(learn.learner, **options.get(learn.learner, {}))
 
 

@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
 from tacit.errors import LinkError, StorageError, UsageError
 from tacit.wire.checkpoint import flatten, load, rebuild, save
@@ -53,7 +55,8 @@ class Workers:
         """This process as torchrun has started it; one alone where it has not."""
         if not distributed.is_torchelastic_launched():
             return cls()
-        return cls(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")))
+        rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+        return cls(rank, count, here)
 
     def within(self, folder: str) -> Workers:
         """The same with a folder of its own below."""
@@ -74,16 +77,16 @@ class Workers:
                 "gloo", store=store, rank=self.rank, world_size=self.count, timeout=_PATIENCE
             )
 
-    def _store(self) -> distributed.Store:
+    def _store(self) -> TCPStore:
         """Where they find each other: one of this start alone, for torchrun's keeps what was there before a restart."""
-        kept, host = next(distributed.rendezvous("env://", timeout=_PATIENCE))[0], os.environ["MASTER_ADDR"]
+        kept, host = next(rendezvous("env://", timeout=_PATIENCE))[0], os.environ["MASTER_ADDR"]
         if self.rank == 0:
-            store = distributed.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
+            store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
             kept.set("tacit", str(store.port))
             return store
         while True:
             try:
-                store = distributed.TCPStore(host, int(kept.get("tacit")), is_master=False, timeout=_NOT_THERE)
+                store = TCPStore(host, int(kept.get("tacit")), is_master=False, timeout=_NOT_THERE)
             except distributed.DistError:  # that of a start before this one
                 continue
             store.set_timeout(_PATIENCE)
