@@ -38,11 +38,11 @@ def test_a_card_of_a_label_party_shows_what_is_certified(reported):
 
 
 def test_trackers_get_the_heads_figures_at_one_side_and_the_audits_at_the_other(reported):
-    airline = {one.name: one.y[0] for one in run_curves(reader_of(reported, "airline")) if one.x}
+    airline = {name: y[0] for name, x, y, _ in run_curves(reader_of(reported, "airline")) if x}
     assert airline["exchange/certified auc"] == pytest.approx(0.75)
     assert airline["exchange/test AUC with partners"] == airline["utility/test_auc"]
     assert airline["exchange/canaries.low"] < airline["exchange/canaries"] < airline["exchange/canaries.high"]
-    airport = {one.name: one.y[0] for one in run_curves(reader_of(reported, "airport")) if one.x}
+    airport = {name: y[0] for name, x, y, _ in run_curves(reader_of(reported, "airport")) if x}
     assert {"exchange/most read", "exchange/read of wind", "exchange/read of wind.high"} <= airport.keys()
     assert not [name for name in airport if "utility" in name or "certified" in name]
     facts = facts_of(reader_of(reported, "airline"))

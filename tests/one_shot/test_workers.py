@@ -274,7 +274,7 @@ def test_pictures_are_for_one_process():
 def test_a_process_without_the_table_or_with_another_one_says_who_it_is(ready, tmp_path, monkeypatch):
     companies = copied(ready, tmp_path / "copy", monkeypatch)
     airport = companies.folder("airport")
-    own_inputs(airport, airport.one_shot, aligned(airport), 1200)
+    own_inputs(airport, aligned(airport))
     path, other = companies.run("airport") / "inputs", Workers(1, 2, 1)
     digest = json.loads((path / "manifest.json").read_bytes())["digest"]
     assert len(_table(path, digest, other)) == 1500
