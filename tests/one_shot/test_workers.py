@@ -189,8 +189,8 @@ def trained(companies, count, *more, options=()):
     try:
         airline = train_one_shot(companies.folder("airline"), waiting=gone)
     finally:
-        said = ended(process) if process.poll() is None else process.stdout.read()
-        process.kill()
+        with process:
+            said = ended(process) if process.poll() is None else process.stdout.read()
     assert process.returncode == 0, said
     return airline, {file.name: file.read_text().splitlines() for file in notes.iterdir()}
 
