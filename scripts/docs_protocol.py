@@ -124,7 +124,7 @@ def _versions() -> list[tuple[str, str]]:
         ("magic and version of a journal's segment", f"`{_spelled(segment.MAGIC)}`, {segment.VERSION}"),
         ("format of a checkpoint", f'`"{checkpoint._FORMAT}"`'),
         ("magic of the ledger's file", f"`{_spelled(ledger.MAGIC)}`"),
-        ("listener's first frame", f"`{network.WELCOME.decode()}`"),
+        ("listener's first frame", f'`"{network.WELCOME.decode()}"`'),
     ]
 
 

@@ -1,6 +1,7 @@
 """One training step of both sides, watched: how many files it passes, and that the walk in CONTRIBUTING names them."""
 
 import os
+import re
 import sys
 import threading
 from collections import defaultdict
@@ -16,7 +17,7 @@ from tacit.company.train import train
 
 ROOT = Path(tacit.__file__).parent
 OURS = f"{ROOT}{os.sep}"
-MOST = 25
+MOST = 26
 QUIET = "record = { last = 4, follow = 8 }\nlive.every = 0\n"  # every step is recorded, none is attacked
 NOISE = (
     'protect.gradient = { name = "matched", leak_auc = 0.9 }', 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]'
@@ -56,10 +57,13 @@ def test_a_step_passes_few_files_and_the_walk_names_them(companies):
         settings = folder.path / "party.toml"
         kept = [line for line in settings.read_text().splitlines() if not line.startswith("protect.")]
         settings.write_text("\n".join([*kept, protect, QUIET]))
+        agreed = folder.path / "contract.toml"
+        agreed.write_text(re.sub(r"batch_size = \d+", "batch_size = 4", agreed.read_text()))  # many steps before a test
         assert folder.config.role == role
         store(folder.run_folder(folder.contract), run="small", id="00", seed=1, digest="00", rows=rows)
-    step = passed(companies)[1]  # the second one: the first has more to set up
-    assert len(step) <= MOST, sorted(step)
+    files = passed(companies)
+    step = files[2] | files[3] | files[4]  # one side may be in the next one while the other is at the end of its own
+    assert len(step) <= MOST, f"{len(files)} turns: {', '.join(sorted(step))}"
     walk = (ROOT.parents[1] / "CONTRIBUTING.md").read_text().partition("## Read this first")[2].partition("\n## ")[0]
     named = ("contracts/", "models/", "protect/")  # of these, the ones that a run has chosen
     assert not {file for file in step if not file.startswith(named) and f"`{file}`" not in walk}

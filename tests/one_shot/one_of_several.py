@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tacit.company.train import train_one_shot
 
-PARTY, NOTES = Path(sys.argv[1]), Path(sys.argv[2])
-RANK, LIFE = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+PARTY, NOTES = (Path(word) for word in (*sys.argv[1:], "", "")[:2])
+RANK, LIFE = (int(os.environ.get(name, 0)) for name in ("RANK", "TORCHELASTIC_RESTART_COUNT"))
 
 
 def note(words):
@@ -44,8 +44,9 @@ def die_in_the_middle():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-if RANK:
-    sys.addaudithook(watched)
-if sys.argv[3:] == [str(RANK)] and not LIFE:
-    threading.Thread(target=die_in_the_middle, daemon=True).start()
-train_one_shot(PARTY, progress=lambda what, done, total: note(f"{what} {done} {total}"))
+if __name__ == "__main__":
+    if RANK:
+        sys.addaudithook(watched)
+    if sys.argv[3:] == [str(RANK)] and not LIFE:
+        threading.Thread(target=die_in_the_middle, daemon=True).start()
+    train_one_shot(PARTY, progress=lambda what, done, total: note(f"{what} {done} {total}"))

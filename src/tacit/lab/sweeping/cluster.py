@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from tacit.align.cluster import joined
 from tacit.errors import LinkError, TacitError, UsageError
 from tacit.lab.data.rows import Data, Rows
 from tacit.lab.sweeping.memory import SHARE, budget
@@ -25,6 +24,8 @@ from tacit.lab.sweeping.wave import Progress, Row, Wave
 @contextmanager
 def connected(address: str) -> Iterator[Cluster]:
     """The cluster at an address, for as long as it is needed; see `tacit.align.cluster.joined`."""
+    from tacit.align.cluster import joined  # a worker that only trains has no cryptography
+
     with joined(address) as ray:
         yield Cluster(ray)
 
