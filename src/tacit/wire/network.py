@@ -5,6 +5,7 @@ One connection is one link. Each frame of the codec goes after its length, in fo
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import selectors
@@ -127,8 +128,10 @@ class Server:
             self._drop(next(iter(self._strangers)))
         try:
             plain, _ = self._listener.accept()
-        except OSError:  # it is gone again, or there is no file for it
-            return
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # whoever waits still waits: not at full speed
+                time.sleep(0.05)
+            return  # else it is gone again
         plain.setblocking(False)
         try:
             secured = self._context.wrap_socket(
@@ -177,8 +180,8 @@ class Server:
             if not free or said != _framed(WELCOME):
                 self._drop(secured)
                 return
-            self._forget(secured)
             link = NetworkLink(name, self._limits, secured, self._leave)
+            self._forget(secured)
             self._links.append(link)
             link.start()
             self._arrivals.add(link)

@@ -284,7 +284,8 @@ class NetworkLink(FrameLink):
         """Until something comes. Whoever says nothing at all for too long is gone."""
         until = time.monotonic() + SILENCE_SECONDS
         while not _ready(self._secured, select.POLLIN, BEAT_SECONDS, self._woken):
-            if time.monotonic() >= until:
+            late = time.monotonic() >= until
+            if late and not _ready(self._secured, select.POLLIN, 0.0, self._woken):  # we may be who was held up
                 raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
             self._beat()
         if self._closed:
@@ -331,7 +332,7 @@ class Arrivals:
     def add(self, link: NetworkLink) -> None:
         """One more, which reads already."""
         with self._changed:
-            self._links.append(link)
+            self._living().append(link)
             self._changed.notify_all()
 
     def accept(self, timeout: float | None = None) -> Link | None:
