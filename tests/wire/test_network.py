@@ -430,6 +430,53 @@ def test_heartbeats_keep_a_link_whose_ends_say_nothing_or_take_nothing(ends, mon
     assert right.recv(2.5) is None
 
 
+def test_links_live_while_one_side_speaks_alone_or_both_are_silent(monkeypatch, ends):
+    """Three heartbeats in the time that a peer may be silent, as it really is; both sides' readers are at any phase."""
+    monkeypatch.setattr(network_link, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(network_link, "SILENCE_SECONDS", 0.6)
+    left, right = ends
+    until = time.monotonic() + 3
+    while time.monotonic() < until:
+        left.send(control("hello", 0, {}))
+        assert right.recv(SECONDS) is not None
+        time.sleep(0.02)
+    assert left.recv(3) is None
+    left.send(control("hello", 1, {}))
+    assert right.recv(SECONDS).step == 1
+
+
+def test_heartbeats_without_end_do_not_hold_a_link_open(server):
+    with bare(server, AIRPORT) as line:
+        link = opened(server, line)
+        over = threading.Event()
+
+        def flood():
+            with suppress(OSError):
+                while not over.is_set():
+                    line.sendall(bytes(4096))
+
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        link.close()
+        assert link.over.is_set()
+        over.set()
+        flooding.join(SECONDS)
+
+
+def test_who_is_on_the_way_can_not_say_that_our_certificate_is_refused():
+    listener, thread = answering(bytes([21, 3, 3, 0, 2, 2, 48]))  # an alert in the clear: unknown CA
+    with pytest.raises(LinkError, match="could not be made"):
+        network.connect(f"127.0.0.1:{listener.getsockname()[1]}", AIRPORT, "airline", AIRLINE.cert_pem, LIMITS, SECONDS)
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(SECONDS)
+
+
+def test_a_listener_is_closed_once(server):
+    server.close()
+    server.close()
+
+
 # --- through a proxy --------------------------------------------------------------------------------------------------
 
 

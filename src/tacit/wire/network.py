@@ -77,7 +77,8 @@ class Server:
         host = host.strip("[]")
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._listener = socket.create_server((host, int(port)), family=family, backlog=256)
+            both = host == "::" and socket.has_dualstack_ipv6()
+            self._listener = socket.create_server((host, int(port)), family=family, backlog=256, dualstack_ipv6=both)
         except OSError:
             raise LinkError(
                 f"{identity.name} can't listen on {address}, it is in use or not of this machine: end what listens "
@@ -94,13 +95,13 @@ class Server:
 
     def close(self) -> None:
         """End all links as their `close` does, and stop listening."""
-        with self._lock:
-            self._over = True
-            links = list(self._links)
+        if self._over:
+            return
+        self._over = True
         self._arrivals.close()
         self._wake.send(b"x")
         self._door.join()
-        for link in links:
+        for link in list(self._links):  # nobody makes another one now
             link.close()
 
     # --- the door: one thread for all that have not shown who they are ---
@@ -166,7 +167,7 @@ class Server:
             self._selector.modify(stranger, selectors.EVENT_READ)
         except ssl.SSLWantWriteError:
             self._selector.modify(stranger, selectors.EVENT_WRITE)
-        except (OSError, ValueError, KeyError):  # TLS has told the other side why
+        except (OSError, ValueError, KeyError, RuntimeError, MemoryError):  # TLS has told the other side why
             with suppress(OSError):  # a connection that is closed with something unread takes its last words with it
                 os.read(stranger.fileno(), 1 << 16)
             self._drop(stranger)
@@ -181,9 +182,9 @@ class Server:
                 self._drop(secured)
                 return
             link = NetworkLink(name, self._limits, secured, self._leave)
+            link.start()  # its end waits for this lock
             self._forget(secured)
             self._links.append(link)
-            link.start()
             self._arrivals.add(link)
 
     def _leave(self, link: NetworkLink) -> None:
@@ -242,6 +243,7 @@ def connect(
     _check_dates("the pinned certificate", trusted_pem)
     until, where = time.monotonic() + timeout, f"{trusted_name} at {address}"
     context = _context(ssl.PROTOCOL_TLS_CLIENT, identity, trusted_pem)
+    met = False  # whether it is the pinned one that we talk to
     with ExitStack() as failing:  # whatever fails closes the connection
         try:
             plain = failing.enter_context(reach(address, trusted_name, timeout))
@@ -249,6 +251,7 @@ def connect(
             secured = failing.enter_context(context.wrap_socket(plain, suppress_ragged_eofs=False))
             if _shown(secured) != pinned.fingerprint:
                 raise _another(where, pinned, "another one")
+            met = True
             first = _frame(secured, until)
             if first == WELCOME:
                 secured.sendall(_framed(WELCOME))
@@ -256,7 +259,7 @@ def connect(
         except TimeoutError:
             raise LinkError(f"{where} did not answer within {timeout:g} s") from None
         except (OSError, ValueError) as error:
-            raise _explained(error, where, identity, pinned) from None
+            raise _explained(error, where, identity, pinned, met=met) from None
         if first != WELCOME:
             text = "".join(letter for letter in first[:200].decode("ascii", "ignore") if letter.isprintable())
             raise LinkError(f"{where} takes no link from us: {text}")
@@ -299,13 +302,18 @@ def _another(where: str, pinned: Certificate, wrong: str) -> RefusedError:
     )
 
 
-def _explained(error: Exception, where: str, identity: Identity, pinned: Certificate) -> LinkError | RefusedError:
-    """What TLS or the network says about a connection that could not be made, in words that help."""
+def _explained(
+    error: Exception, where: str, identity: Identity, pinned: Certificate, *, met: bool
+) -> LinkError | RefusedError:
+    """What TLS or the network says about a connection that could not be made, in words that help.
+
+    Before the pinned one is met, anybody on the way can say anything: that never ends a run.
+    """
     reason = getattr(error, "reason", None) or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         expired = "expired" in error.verify_message
         return _another(where, pinned, "one that has expired" if expired else "another one")
-    if "ALERT" in reason and any(word in reason for word in ("CERT", "UNKNOWN_CA", "DECRYPT")):
+    if met and "ALERT" in reason and any(word in reason for word in ("CERT", "UNKNOWN_CA", "DECRYPT")):
         ours = certificates.fingerprint(identity.cert_pem)
         return RefusedError(
             "certificate",

@@ -198,6 +198,11 @@ class NetworkLink(FrameLink):
         except (OSError, ValueError) as error:  # ValueError: TLS is over
             self._end(f"the link to {self.peer} broke: {in_words(error)}")
             raise LinkError(self._reason) from None
+        except LinkError:
+            raise
+        except BaseException:  # an interrupt: half a frame may be out, and nothing can follow it
+            self._end(f"the link to {self.peer} broke: a message was interrupted")
+            raise
 
     def _write(self, piece: memoryview) -> None:
         done, until = 0, time.monotonic() + SEND_SECONDS
@@ -233,7 +238,7 @@ class NetworkLink(FrameLink):
                 while not self.incoming.offer(frame, BEAT_SECONDS):
                     self._beat()
             reason = f"{self.peer} closed the link"
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, MemoryError) as error:
             reason = f"the link to {self.peer} broke: {in_words(error)}"
         except LinkError as error:  # closed here
             reason = str(error)
@@ -251,6 +256,8 @@ class NetworkLink(FrameLink):
         """The next frame; None where the peer has ended the link between two frames."""
         size = 0
         while not size:
+            if self._closed:  # also where heartbeats come without end
+                raise LinkError(f"the link to {self.peer} is closed")
             head = self._exactly(LENGTH.size)
             if head is None:
                 return None
@@ -267,11 +274,16 @@ class NetworkLink(FrameLink):
         found = bytearray(size)
         room, got = memoryview(found), 0
         while got < size:
+            self._beat()  # also while the other side has much to say
             try:
                 with self._touching:
                     count = self._secured.read(size - got, room[got:])
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except ssl.SSLWantReadError:
                 self._wait()
+                continue
+            except ssl.SSLWantWriteError:
+                if not _ready(self._secured, select.POLLOUT, SILENCE_SECONDS):
+                    raise TimeoutError(f"nothing was taken for {SILENCE_SECONDS:g} s") from None
                 continue
             if not count and got:
                 raise ValueError("it ended within a frame")
@@ -302,6 +314,8 @@ class NetworkLink(FrameLink):
 
     def _say_goodbye(self) -> None:
         """End our direction, then wait for the peer's end: it has taken everything before that."""
+        with suppress(OSError, ValueError):
+            _ready(self._secured, select.POLLOUT, FLUSH_SECONDS)
         with suppress(OSError, ValueError), self._touching:
             self._secured.unwrap()  # says that this is the end; the answer is not waited for here
         until = time.monotonic() + FLUSH_SECONDS
@@ -315,9 +329,15 @@ class NetworkLink(FrameLink):
         """End the link, after what was sent has gone out and the peer has taken it, or after some seconds."""
         self._closed = True
         self.incoming.cut(f"the link to {self.peer} is closed")
-        with self._touching:
-            if not self.over.is_set():
-                os.write(self._wake, b"x")
+        if self._touching.acquire(timeout=FLUSH_SECONDS):
+            try:
+                if not self.over.is_set():
+                    os.write(self._wake, b"x")
+            finally:
+                self._touching.release()
+        else:  # the peer keeps TLS busy
+            with suppress(OSError):
+                socket.socket.shutdown(self._secured, socket.SHUT_RDWR)
         self.over.wait(2 * FLUSH_SECONDS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import socket
+import time
 import urllib.parse
 import urllib.request
 from contextlib import ExitStack
@@ -23,14 +24,14 @@ def reach(address: str, name: str, timeout: float) -> socket.socket:
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    proxy = _proxy(host)
+    proxy, until = _proxy(host), time.monotonic() + timeout
     where = f"{name} at {address}" + ("" if proxy is None else f", through the proxy {proxy.hostname}")
     try:
         if proxy is None:
             return socket.create_connection((host, int(port)), timeout)
         with ExitStack() as failing:
             through = failing.enter_context(socket.create_connection((proxy.hostname or "", proxy.port or 80), timeout))
-            _tunnel(through, address, proxy, where)
+            _tunnel(through, address, proxy, where, until)
             failing.pop_all()
         return through
     except socket.gaierror:
@@ -48,13 +49,16 @@ def _proxy(host: str) -> urllib.parse.SplitResult | None:
     return urllib.parse.urlsplit(named if "//" in named else f"//{named}")
 
 
-def _tunnel(through: socket.socket, address: str, proxy: urllib.parse.SplitResult, where: str) -> None:
+def _tunnel(through: socket.socket, address: str, proxy: urllib.parse.SplitResult, where: str, until: float) -> None:
     """Ask a proxy to pass bytes on."""
+    if proxy.scheme not in ("", "http"):  # a password would go in the clear, or to what speaks something else
+        raise LinkError(f"{where}: the proxy is spelled {proxy.scheme}://, and only http:// is spoken with one")
     login = f"{urllib.parse.unquote(proxy.username or '')}:{urllib.parse.unquote(proxy.password or '')}"
     header = f"Proxy-Authorization: Basic {base64.b64encode(login.encode()).decode()}\r\n" if proxy.username else ""
     through.sendall(f"CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n{header}\r\n".encode())
     said = b""
     while b"\r\n\r\n" not in said and len(said) < _ANSWER:
+        through.settimeout(max(until - time.monotonic(), 0.001))
         piece = through.recv(1)  # not a byte of what comes after the answer
         if not piece:
             break
