@@ -197,3 +197,36 @@ def _alone():
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="module", name="databases")
+def _databases(tmp_path_factory):
+    from tests.serve import postgres
+
+    with postgres.databases(tmp_path_factory.mktemp("sqlite")) as found:
+        yield found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"], name="database")
+def _database(request, databases, monkeypatch):
+    """A database whose connection string is in the variable TACIT_TEST_ROWS."""
+    import sqlalchemy as sql
+
+    if request.param not in databases:
+        pytest.skip("no PostgreSQL is installed here: apt-get install postgresql")
+    monkeypatch.setenv("TACIT_TEST_ROWS", databases[request.param])
+    engine = sql.create_engine(databases[request.param])
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="module", name="cluster")
+def _cluster():
+    """A real Ray cluster of two workers, on this machine."""
+    ray = pytest.importorskip("ray", reason="many machines need the extra `cluster`")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 object_store_memory=100 * 2**20)  # fmt: skip
+        yield ray
+        ray.shutdown()

@@ -18,17 +18,6 @@ from tests.company.conftest import small_companies
 KEY = bytes(range(32))
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    ray = pytest.importorskip("ray", reason="many machines need the extra `cluster`")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-                 object_store_memory=100 * 2**20)  # fmt: skip
-        yield ray
-        ray.shutdown()
-
-
 @pytest.mark.usefixtures("cluster")
 def test_two_workers_give_the_bytes_of_one_process_though_one_is_killed(hashes, monkeypatch, tmp_path):
     given, died = hashes(range(60_000)), tmp_path / "died"

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 import pytest
-import sqlalchemy as sql
 
 from tacit.align import kept
 from tacit.align import sql as queries
@@ -23,21 +22,9 @@ URL = "TACIT_TEST_ROWS"
 QUERY = "select id, x, 'half past 12:30, 100%' as remark from weather where x > -100;"
 
 
-@pytest.fixture(scope="module", name="databases")
-def _databases(tmp_path_factory):
-    with postgres.databases(tmp_path_factory.mktemp("sqlite")) as found:
-        yield found
-
-
-@pytest.fixture(params=["sqlite", "postgresql"], name="database")
-def _database(request, databases, monkeypatch):
-    if request.param not in databases:
-        pytest.skip("no PostgreSQL is installed here: apt-get install postgresql")
-    monkeypatch.setenv(URL, databases[request.param])
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
     monkeypatch.setattr(queries, "_BLOCK", 16)
-    engine = sql.create_engine(databases[request.param])
-    yield engine
-    engine.dispose()
 
 
 def by_query(company, query=QUERY):

@@ -19,17 +19,6 @@ OPTIONS = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    ray = pytest.importorskip("ray", reason="many machines need the extra `cluster`")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-                 object_store_memory=100 * 2**20)  # fmt: skip
-        yield ray
-        ray.shutdown()
-
-
-@pytest.fixture(scope="module")
 def data():
     return generated.table(500, (6, 9), 3, 0.35, 0)
 

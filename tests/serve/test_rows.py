@@ -9,7 +9,6 @@ from tacit.company.folder import Folder
 from tacit.errors import DataError, UsageError
 from tacit.serve.halves import load_embedder
 from tacit.serve.rows import open_rows
-from tests.serve import postgres
 from tests.serve.files import copied
 from tests.serve.postgres import fill
 
@@ -36,22 +35,6 @@ def by_query(world, query=QUERY):
 
 def table_of(world):
     return pl.read_parquet(world / "airport" / "data.parquet").select("id", *COLUMNS)
-
-
-@pytest.fixture(scope="module", name="databases")
-def _databases(tmp_path_factory):
-    with postgres.databases(tmp_path_factory.mktemp("sqlite")) as found:
-        yield found
-
-
-@pytest.fixture(params=["sqlite", "postgresql"], name="database")
-def _database(request, databases, monkeypatch):
-    if request.param not in databases:
-        pytest.skip("no PostgreSQL is installed here: apt-get install postgresql")
-    monkeypatch.setenv(URL, databases[request.param])
-    engine = sql.create_engine(databases[request.param])
-    yield engine
-    engine.dispose()
 
 
 STORE = """

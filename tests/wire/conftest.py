@@ -11,6 +11,7 @@ import torch
 from tacit.wire import certificates, network
 from tacit.wire.codec import CONTROL, AtMost, Limit
 from tests.memory_links import links
+from tests.wire import connecting
 
 SECONDS = 10.0  # the most that anything may wait
 LIMITS = {
@@ -66,3 +67,12 @@ def _tls_server():
 def _ends(request):
     with request.param(request) as ends:
         yield ends
+
+
+@pytest.fixture(name="server")
+def _server():
+    server = network.listen(
+        "127.0.0.1:0", connecting.AIRLINE, {"airport": connecting.AIRPORT.cert_pem}, connecting.LIMITS
+    )
+    yield server
+    server.close()

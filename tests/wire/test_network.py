@@ -1,14 +1,10 @@
 """Links over TCP with mutual TLS: who gets in, what arrives, and what is left when they end."""
 
-import os
-import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,26 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tacit.contracts import Message
 from tacit.errors import DataError, LinkError, ProtocolError, RefusedError, UsageError
 from tacit.wire import certificates, network, network_link
-from tacit.wire.codec import CONTROL, FRAME, AtMost, Limit, control, read_control
-
-LIMITS = {
-    "embedding": Limit(torch.float32, (AtMost(100_000), 128)),
-    "gradient": Limit(torch.float32, (AtMost(100_000), 128)),
-    "hello": CONTROL,
-}
-AIRLINE, AIRPORT, OTHER = (certificates.create(name) for name in ("airline", "airport", "other"))
-SECONDS = 30  # the most that anything here may take
-
-
-@pytest.fixture(name="server")
-def _server():
-    server = network.listen("127.0.0.1:0", AIRLINE, {"airport": AIRPORT.cert_pem}, LIMITS)
-    yield server
-    server.close()
-
-
-def join(server, identity=AIRPORT, pinned=AIRLINE, address=None):
-    return network.connect(address or server.address, identity, pinned.name, pinned.cert_pem, LIMITS, SECONDS)
+from tacit.wire.codec import FRAME, Limit, control, read_control
+from tests.wire.connecting import AIRLINE, AIRPORT, LIMITS, OTHER, SECONDS, bare, join, opened
 
 
 @pytest.fixture(name="ends")
@@ -182,16 +160,6 @@ def test_three_peers_are_told_apart_by_their_certificates():
     server.close()
 
 
-def bare(server, identity=None):
-    """A TLS connection of somebody who does not run Tacit, and shows a certificate or none."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if identity is not None:
-        certificates.show(context, identity)
-    host, port = server.address.split(":")
-    return context.wrap_socket(socket.create_connection((host, int(port)), SECONDS))
-
-
 def test_who_shows_no_certificate_is_told_nothing(server):
     with bare(server) as line, pytest.raises(OSError, match=r"(?i)alert certificate required|reset"):
         line.recv(1)
@@ -280,15 +248,6 @@ def test_limits_are_those_of_the_moment_of_receiving(ends):
     assert right.recv(SECONDS).kind == "figures"
 
 
-def opened(server, line):
-    """The link that a bare connection becomes once it asks for one."""
-    word = line.recv(100)
-    assert word.endswith(b"tacit link 2")
-    line.sendall(word)
-    assert line.recv(100) == word
-    return server.accept(SECONDS)
-
-
 def test_who_only_looks_makes_no_link(server):
     with bare(server, AIRPORT) as line:
         assert line.recv(100).endswith(b"tacit link 2")
@@ -364,105 +323,6 @@ def test_no_thread_is_left():
     assert not left
 
 
-CHILD = """
-import sys, torch
-from tacit.wire import network
-from tacit.wire.certificates import Identity
-from tacit.wire.codec import CONTROL
-
-key, cert, pinned, address = sys.argv[1:]
-identity = Identity("airport", key.encode(), cert.encode())
-link = network.connect(address, identity, "airline", pinned.encode(), {"hello": CONTROL})
-print("connected", flush=True)
-link.recv()
-"""
-
-
-@pytest.fixture(name="child")
-def _child(server):
-    with running(server) as child:
-        yield child
-
-
-@contextmanager
-def running(server):
-    arguments = [AIRPORT.key_pem.decode(), AIRPORT.cert_pem.decode(), AIRLINE.cert_pem.decode(), server.address]
-    child = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE)
-    try:
-        assert child.stdout.readline() == b"connected\n"
-        yield child
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
-
-
-def test_a_killed_peer_is_noticed_at_once(server, child):
-    link = server.accept(SECONDS)
-    assert link.recv(0.05) is None
-    os.kill(child.pid, signal.SIGKILL)
-    with pytest.raises(LinkError, match=r"the link to airport broke|airport closed the link, or was stopped"):
-        link.recv(SECONDS)
-    with pytest.raises(LinkError):
-        link.send(control("hello", 0, {}))
-    link.close()
-
-
-def test_a_silent_peer_is_noticed(server, child, monkeypatch):
-    monkeypatch.setattr(network_link, "BEAT_SECONDS", 0.2)
-    monkeypatch.setattr(network_link, "SILENCE_SECONDS", 1.0)
-    link = server.accept(SECONDS)
-    os.kill(child.pid, signal.SIGSTOP)  # the machine still acknowledges bytes, the process says nothing
-    with pytest.raises(LinkError, match="nothing came for 1 s"):
-        link.recv(SECONDS)
-
-
-def test_heartbeats_keep_a_link_whose_ends_say_nothing_or_take_nothing(ends, monkeypatch):
-    left, right = ends
-    payload, many = torch.zeros(FRAME // 512 - 1, 128), network_link.ROOM + 2
-    sending = threading.Thread(target=lambda: [left.send(Message(k, "embedding", payload, b"")) for k in range(many)])
-    sending.start()  # more than the other end has room for: its thread waits for somebody who takes it
-    monkeypatch.setattr(network_link, "BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(network_link, "SILENCE_SECONDS", 1.0)
-    assert left.recv(2.5) is None, "nothing came, and it is not broken"
-    assert [right.recv(SECONDS).step for _ in range(many)] == list(range(many))
-    sending.join(SECONDS)
-    assert right.recv(2.5) is None
-
-
-def test_links_live_while_one_side_speaks_alone_or_both_are_silent(monkeypatch, ends):
-    """Three heartbeats in the time that a peer may be silent, as it really is; both sides' readers are at any phase."""
-    monkeypatch.setattr(network_link, "BEAT_SECONDS", 0.2)
-    monkeypatch.setattr(network_link, "SILENCE_SECONDS", 0.6)
-    left, right = ends
-    until = time.monotonic() + 3
-    while time.monotonic() < until:
-        left.send(control("hello", 0, {}))
-        assert right.recv(SECONDS) is not None
-        time.sleep(0.02)
-    assert left.recv(3) is None
-    left.send(control("hello", 1, {}))
-    assert right.recv(SECONDS).step == 1
-
-
-def test_heartbeats_without_end_do_not_hold_a_link_open(server):
-    with bare(server, AIRPORT) as line:
-        link = opened(server, line)
-        over = threading.Event()
-
-        def flood():
-            with suppress(OSError):
-                while not over.is_set():
-                    line.sendall(bytes(4096))
-
-        flooding = threading.Thread(target=flood)
-        flooding.start()
-        link.close()
-        assert link.over.is_set()
-        over.set()
-        flooding.join(SECONDS)
-
-
 def test_who_is_on_the_way_can_not_say_that_our_certificate_is_refused():
     listener, thread = answering(bytes([21, 3, 3, 0, 2, 2, 48]))  # an alert in the clear: unknown CA
     with pytest.raises(LinkError, match="could not be made"):
@@ -478,70 +338,3 @@ def test_a_listener_is_closed_once(server):
 
 
 # --- through a proxy --------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def proxy(answer):
-    """An HTTP proxy that answers CONNECT so, and passes bytes on where that is 200; what it was asked."""
-    asked, listener = [], socket.create_server(("127.0.0.1", 0))
-
-    def pump(here, there):
-        with suppress(OSError):
-            while piece := here.recv(65536):
-                there.sendall(piece)
-            there.shutdown(socket.SHUT_WR)
-
-    def serve():
-        with suppress(OSError):
-            while True:
-                taken, _ = listener.accept()
-                head = b""
-                while b"\r\n\r\n" not in head:
-                    head += taken.recv(1000)
-                asked.append(head.decode())
-                taken.sendall(f"HTTP/1.1 {answer}\r\nVia: somebody\r\n\r\n".encode())
-                if not answer.startswith("200"):
-                    taken.close()
-                    continue
-                host, port = head.split()[1].decode().split(":")
-                there = socket.create_connection((host, int(port)))
-                ways = [threading.Thread(target=pump, args=way) for way in ((taken, there), (there, taken))]
-                for way in ways:
-                    way.start()
-                for way in ways:
-                    way.join(SECONDS)
-                taken.close()
-                there.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield listener.getsockname()[1], asked
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(SECONDS)
-
-
-def test_a_proxy_that_the_environment_names_is_asked_for_a_tunnel(server, monkeypatch):
-    with proxy("200 Connection established") as (port, asked):
-        monkeypatch.setenv("https_proxy", f"http://me:se%3Acret@127.0.0.1:{port}")
-        link = join(server)
-        other = server.accept(SECONDS)
-        other.send(control("hello", 0, {"through": "a proxy"}))
-        assert read_control(link.recv(SECONDS)) == {"through": "a proxy"}
-        link.close()
-    assert len(asked) == 1
-    assert asked[0].startswith(f"CONNECT {server.address} HTTP/1.1\r\n")
-    assert "Proxy-Authorization: Basic bWU6c2U6Y3JldA==\r\n" in asked[0]
-
-
-def test_a_proxy_is_gone_around_or_says_no(server, monkeypatch):
-    with proxy("403 Forbidden") as (port, asked):
-        monkeypatch.setenv("http_proxy", f"127.0.0.1:{port}")
-        with pytest.raises(LinkError, match=r"airline at .*, through the proxy 127.0.0.1, is refused with .*403"):
-            join(server)
-        assert len(asked) == 1
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        join(server).close()
-        assert len(asked) == 1

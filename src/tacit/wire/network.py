@@ -307,7 +307,8 @@ def _explained(
 ) -> LinkError | RefusedError:
     """What TLS or the network says about a connection that could not be made, in words that help.
 
-    Before the pinned one is met, anybody on the way can say anything: that never ends a run.
+    An alert before the pinned one is met may be of anybody on the way, and does not end a run; another certificate
+    does: somebody has to look at that.
     """
     reason = getattr(error, "reason", None) or ""
     if isinstance(error, ssl.SSLCertVerificationError):
