@@ -89,7 +89,7 @@ def test_no_peer_waits_for_another(three):
     common = [np.array(IDS[name])[found[name].rows].tolist() for name in three]
     assert sorted(common[0]) == [*range(10, 80)]
     assert common[0] == common[1] == common[2]
-    assert {what for what, _, _ in told[-3:]} <= {"aligning with phone, shop", "aligning with shop, phone"}
+    assert told[-1][0] in {"aligning with phone, shop", "aligning with shop, phone"}
     assert told[-1][1:] == (2 * 90 + 110 + 109,) * 2
     assert {line.peer for line in History(three["bank"] / "runs" / "alignments.jsonl").lines()} == {
         "phone",
