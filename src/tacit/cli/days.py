@@ -45,7 +45,8 @@ def days(
     Example: `tacit days --data flights --period 7 --seeds 3`
     """
     from tacit.lab.sweeping.grids import grid
-    from tacit.lab.sweeping.recipe import checked_rate, device_named, paper_of
+    from tacit.lab.sweeping.recipe import checked_rate, paper_of
+    from tacit.models.layers import device_named
 
     settings, period = grid(asked.protections, 1, range(asked.seeds)), asked.period
     rate, where = checked_rate(asked.learning_rate), device_named(asked.device)

@@ -25,6 +25,7 @@ from tacit.company.models import load_factory
 from tacit.company.status import Telling
 from tacit.config import OneShotContract
 from tacit.errors import DataError, UsageError
+from tacit.models.layers import device_named
 from tacit.views.progress import Show
 
 
@@ -76,6 +77,10 @@ def seed_of(folder: Folder) -> int:
 def check_at_home(folder: Folder) -> None:
     """See that what learns at home is here, before anything is flipped, asked for or sent."""
     config = folder.config
+    try:
+        device_named(config.training.device)
+    except UsageError as error:
+        raise UsageError(f"{folder.path / 'party.toml'}: [training] device: {error}") from None
     label, head, learn = config.role == "label", config.head, config.learn
     factory = head.factory if label else learn.factory
     if factory is not None:

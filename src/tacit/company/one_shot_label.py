@@ -334,7 +334,8 @@ def _fit(answers: Answers, received: Received, certificate: Certificate, telling
         return fit_head(
             head.kind if head.factory is None else load_factory(folder.path, head.factory, "[head]")(),
             given, own, target.values, classes=target.classes or None, train=train, seed=common.seed_of(folder),
-            threads=common.threads_of(folder), progress=lambda _, done, total: telling.part(what, done, total),
+            threads=common.threads_of(folder), device=folder.config.training.device,
+            progress=lambda _, done, total: telling.part(what, done, total),
         )  # fmt: skip
 
     def judged(name: str, what: str, given: NDArray[np.uint8] | None) -> dict[str, float]:

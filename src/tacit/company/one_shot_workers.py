@@ -61,7 +61,7 @@ def learner_of(folder: Folder, workers: Workers, table: str = ALIGNED) -> Learne
     made = _bare(folder)
     if not isinstance(made, Network):
         return made
-    kept = replace(workers, keep=_run(folder) / LEARNING)
+    kept = replace(workers, keep=_run(folder) / LEARNING, device=folder.config.training.device)
     return replace(made, workers=kept, begin=partial(tell, folder, workers, table))
 
 
@@ -95,7 +95,7 @@ def follow(folder: Folder, workers: Workers) -> None:
             assert isinstance(made, Network)  # the first process looked
             inputs = shown(tables[name][: task["rows"]], columns_of(folder), learn.withheld)
             sent, mechanism = told(_run(folder) / "flips")
-            replace(made, workers=workers).fit(
+            replace(made, workers=replace(workers, device=folder.config.training.device)).fit(
                 inputs, sent[: task["labels"]], mechanism, folder.one_shot.exchange.width, seed=task["seed"],
                 threads=threads_of(folder),
             )  # fmt: skip

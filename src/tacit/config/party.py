@@ -135,6 +135,8 @@ class Training(Section):
         learning_rate: of the optimizer; if not given, 0.002 at a label party and 0.0005 at a feature party, whose
             gradients come with noise.
         threads: of this process; 0 leaves it to torch, which takes all cores.
+        device: where networks learn in one-shot training: "auto" is CUDA where there is one. What is sent is computed
+            on the CPU in any case, and split training is on the CPU.
         checkpoint_every: steps between two checkpoints.
         seed: of the first weights; fresh ones are drawn where it is not given.
     """
@@ -142,6 +144,7 @@ class Training(Section):
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: Positive | None = Field(default=None, examples=["0.002"])
     threads: Count = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     checkpoint_every: Whole = 200
     seed: Annotated[Count, Field(lt=2**63)] | None = None
 

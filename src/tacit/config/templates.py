@@ -55,6 +55,7 @@ optimizer = "adam"  # or "sgd"
 label> learning_rate = $rate
 features> learning_rate = $rate  # small: a half that learns fast from noisy gradients follows the noise
 threads = 0  # of this process; 0 leaves it to torch, which takes all cores (or OMP_NUM_THREADS)
+device = "auto"  # one-shot: where networks learn: "cpu", "cuda", or "auto" for CUDA where there is one
 checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 # seed = 7  # of the first weights; fresh ones are drawn without it
 

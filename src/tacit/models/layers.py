@@ -231,6 +231,17 @@ def counts(name: str, values: Sequence[int]) -> tuple[int, ...]:
     return tuple(count(f"{name}[{i}]", value) for i, value in enumerate(values))
 
 
+def device_named(name: str) -> str:
+    """The device of this machine that a name stands for; "auto" is CUDA where there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise UsageError(f"there is no device {name!r}; there are: auto, cpu, cuda")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError("torch sees no CUDA device here: take device auto or cpu, or install a torch build for CUDA")
+    return name
+
+
 def shaped(name: str, value: Tensor, shape: Sequence[int]) -> Tensor:
     """The value itself, if it holds floating point numbers of this shape behind the batch dimension."""
     if tuple(value.shape[1:]) != tuple(shape) or value.ndim != len(shape) + 1:

@@ -13,10 +13,13 @@ from torch import Tensor, nn
 
 from tacit.errors import TensorError
 from tacit.models import Columns
+from tacit.one_shot._batches import drawn, placed, rows_a_step
 from tacit.one_shot._rows import Progress, Target, loss, using_threads
 from tacit.one_shot.same_bits import in_blocks
 from tacit.one_shot.workers import ALONE, Epochs, Share, Workers
 
+CPU = torch.device("cpu")
+_BLOCK = 8192  # rows that are scored at once where the last bits do not count
 _SMALL = 0.4  # times the usual size of the first weights
 _FAR = 4.0  # deviations from a number's mean, beyond which it counts as so far
 
@@ -116,18 +119,26 @@ class Fitting:
 
     epochs: int = 12  # how often it sees all rows at most
     patience: int = 2  # after how many epochs without a better loss of the rows left out it ends
-    batch: int = 1024  # rows a step at most; fewer where there would be fewer than 64 steps an epoch, but 32 at least
+    # rows a step; fewer where there would be fewer than 64 steps an epoch, but 32 at least, and more where there would
+    # be more than `MOST_STEPS`
+    batch: int = 1024
     rate: float = 2e-3  # the size of a step
     decay: float = 1e-3  # how much weights are pulled to 0
     out: float = 0.1  # the share of rows that are left out, to stop on
 
 
 @contextmanager
-def same_draws(seed: int, threads: int) -> Iterator[None]:
-    """Draw from this seed and use this many threads inside; what was before comes back."""
-    with using_threads(threads), torch.random.fork_rng(devices=[]):
+def same_draws(seed: int, threads: int, device: torch.device = CPU) -> Iterator[None]:
+    """Draw from this seed and use this many threads inside, on this device too; what was before comes back."""
+    with using_threads(threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+def optimizer_of(net: nn.Module, device: torch.device, rate: float, decay: float = 0.01) -> torch.optim.Optimizer:
+    """AdamW, on a GPU in one kernel."""
+    fused = True if device.type == "cuda" else None
+    return torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=decay, fused=fused)
 
 
 def shared(net: nn.Module, workers: Workers, batch: int) -> Share:
@@ -152,35 +163,42 @@ def fit_scorer(
 ) -> None:
     """Fit a network of scores in place, and leave the weights that were best for the rows left out.
 
-    By its name it is known which network it was when it is killed and fitted again.
+    By its name it is known which network it was when it is killed and fitted again. It learns on the processes' device,
+    and is on the CPU again when it is done.
     """
-    rows = len(target.values)
-    workers.check(rows)
-    order = torch.randperm(rows)
-    out = order[: max(1, int(rows * fitting.out))] if rows > 1 else order
-    kept = order[len(out) :] if rows > 1 else order
+    count, where = len(target.values), workers.where
+    workers.check(count)
     values = torch.from_numpy(target.values).float() if target.outputs == 1 else torch.from_numpy(target.values)
-    judge, size = _judge(target), max(32, min(fitting.batch, len(kept) // 64))
-    optimizer = torch.optim.AdamW(net.parameters(), lr=fitting.rate, weight_decay=fitting.decay)
+    rows = placed([values, *tensors], where)
+    home = rows[0].device
+    order = torch.randperm(count, device=home)
+    out = order[: max(1, int(count * fitting.out))] if count > 1 else order
+    kept = order[len(out) :] if count > 1 else order
+    judge, size = _judge(target), rows_a_step(len(kept), max(32, min(fitting.batch, len(kept) // 64)))
+    net.to(where)
+    optimizer = optimizer_of(net, where, fitting.rate, fitting.decay)
     out = out[workers.rank :: workers.count]
-    judged = Target(target.values[out.numpy()], target.classes)
+    judged = Target(target.values[out.cpu().numpy()], target.classes)
     forward = workers.wrapped(net)
     epochs = Epochs(net, optimizer, fitting.epochs, workers, name, patience=fitting.patience)
     for epoch in epochs:
         net.train()
-        for batch in kept[torch.randperm(len(kept))].split(size):
+        batches = kept[torch.randperm(len(kept), device=home)].split(size)
+        mine = [batch[workers.share(len(batch)).rows] for batch in batches]
+        for batch, (truth, *some) in zip(batches, drawn(rows, mine, where), strict=True):
             share = shared(net, workers, len(batch))
-            mine = batch[share.rows]
-            scores = forward(*(tensor[mine] for tensor in tensors))
+            scores = forward(*some)
             optimizer.zero_grad()
-            (judge(scores if link is None else link(scores), values[mine]) * share.weight).backward()
+            (judge(scores if link is None else link(scores), truth) * share.weight).backward()
             optimizer.step()
-        found = scores_of(net, [tensor[out] for tensor in tensors])
-        linked = found if link is None else link(torch.from_numpy(found)).numpy()
-        epochs.judge(workers.mean(loss(linked, judged), len(out)))
+        net.eval()
+        with torch.no_grad():
+            blocks = [net(*some) for _, *some in drawn(rows, out.split(_BLOCK), where)]
+        found = torch.cat(blocks).cpu().double()
+        epochs.judge(workers.mean(loss((found if link is None else link(found)).numpy(), judged), len(out)))
         progress("fitting a network", epoch, fitting.epochs)
     net.load_state_dict(epochs.best)
-    net.eval()
+    net.to(CPU).eval()
     progress("fitting a network", fitting.epochs, fitting.epochs)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tacit.models.layers import count
 from tacit.one_shot._forest import Forest, Growth
 from tacit.one_shot._network import Fitting, Scorer, TableTrunk, fit_scorer, same_draws, scores_of, units_of
 from tacit.one_shot._rows import Progress, Target, fresh, matrix, save_own, softmax, true_target, unordered
+from tacit.one_shot.workers import ALONE
 
 HEADS = ("trees", "network")  # the heads that have a name; anything else is an object or a factory of the user's
 FILE = "head.json"
@@ -94,6 +95,7 @@ def fit_head(
     train: int | None = None,
     seed: int = 0,
     threads: int = 1,
+    device: str = "cpu",
     progress: Progress = lambda *_: None,
 ) -> Head:
     """Fit a head on the first `train` rows' true labels; it validates in private and shows nothing.
@@ -104,6 +106,7 @@ def fit_head(
             categories, of their codes and of these. It is copied.
         labels: classes from 0 on, -1 where there is none; numbers, NaN where there is none.  (rows,) or (train,)
         classes: how many there are; None for numbers.
+        device: where a network is fitted: "cpu", "cuda", or "auto" for CUDA where there is one.
     """
     if classes is not None:
         count("classes", classes, low=2)
@@ -123,10 +126,11 @@ def fit_head(
         ours, places = kind == "network", torch.from_numpy(known)
         tensors = [tensor[places] for tensor in _tensors(codes, own, ours)]
         sizes = () if own is None else own.cardinalities
-        with same_draws(seed, threads):
+        workers = replace(ALONE, device=device)
+        with same_draws(seed, threads, workers.where):
             trunk = TableTrunk(sizes, tensors[1].shape[1], layers=2) if ours else fresh(kind)
             net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
-            fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress)
+            fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress, workers=workers)
         numbers = classes is None
         shift, scale = (float(target.values.mean()), float(target.values.std()) or 1.0) if numbers else (0.0, 1.0)
         return NetworkHead(shape, net, shift, scale)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import textwrap
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from tacit.align.encoder import Inputs
 from tacit.config import Exchange
 from tacit.config.contract import WIDEST
 from tacit.errors import TensorError, UsageError
-from tacit.models.layers import count
+from tacit.models.layers import count, device_named
 from tacit.one_shot._network import TableTrunk
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.certificate import Certificate, certify
@@ -29,6 +29,7 @@ from tacit.one_shot.findings import ReleaseAudit
 from tacit.one_shot.forms import Form, shown
 from tacit.one_shot.head import Head, fit_head
 from tacit.one_shot.learn import learner as named_learner
+from tacit.one_shot.learn.network import Network
 from tacit.one_shot.learn.own import own as own_learner
 from tacit.one_shot.mechanisms import Flipping, agreed_mechanism, described
 from tacit.one_shot.numbers import NumberFlips
@@ -120,6 +121,7 @@ def one_shot(
     seed: int = 0,
     secret: bytes | None = None,
     threads: int = 1,
+    device: str = "auto",
     audit: bool = True,
     progress: Progress | None = None,
 ) -> Result:
@@ -156,6 +158,7 @@ def one_shot(
         secret: of at least 32 bytes, keys coins and noise. None makes one of `seed`: good for trials in one process,
             never for labels that leave it.
         threads: that may be used.
+        device: where networks learn: "cpu", "cuda", or "auto" for CUDA where there is one.
         audit: whether decoders attack the embedding, most of the time that it takes.
         progress: told what is being done, how much of it is done and how much there is.
     """
@@ -170,6 +173,8 @@ def one_shot(
     assert not isinstance(mechanism, Sums)  # flips are what was agreed on
     sent, certificate = _sent(table, mechanism, key)
     made = named_learner(learner) if isinstance(learner, str) else own_learner(learner)
+    device = device_named(device)
+    made = replace(made, workers=replace(made.workers, device=device)) if isinstance(made, Network) else made
     rows, train = table.rows, table.train
     home = Home(
         _seen(rows, table.readers[0], tuple(withheld), made), looked_for(rows, train), table.readers[0].columns, train,
@@ -179,7 +184,7 @@ def one_shot(
     released = release(bottom, Form(width, ranks, noise), home)
     if floor:
         released = above_floor(released, made, sent, mechanism, home)
-    return _fitted(table, home, released, sent, certificate, head, tuple(withheld))
+    return _fitted(table, home, released, sent, certificate, head, tuple(withheld), device)
 
 
 # --- what is given ---------------------------------------------------------------------------------------------------
@@ -276,7 +281,14 @@ def _sent(table: _Table, mechanism: Flipping, secret: bytes) -> tuple[NDArray[An
 
 
 def _fitted(
-    table: _Table, home: Home, released: Released, sent: NDArray[Any], certified: Certificate, head: Any, withheld: Any
+    table: _Table,
+    home: Home,
+    released: Released,
+    sent: NDArray[Any],
+    certified: Certificate,
+    head: Any,
+    withheld: Any,
+    device: str,
 ) -> Result:
     """The private models, and everything in the order in which rows were given."""
     target, test = table.target, slice(table.train, len(table.order))
@@ -289,7 +301,7 @@ def _fitted(
 
         fitted = fit_head(
             kind, codes, table.own, target.values, classes=target.classes or None, train=table.train, seed=home.seed,
-            threads=home.threads, progress=told,
+            threads=home.threads, device=device, progress=told,
         )  # fmt: skip
         heads.append(fitted)
         scores.append(fitted.predict(codes, table.own, threads=home.threads))

@@ -2,10 +2,14 @@
 
 Tables: 40% of the cells are replaced by those of other rows, and the true ones are predicted. Pictures: two views of
 one (shifted, mirrored, brighter) are to be told from views of others. All rows may be used, aligned or not.
+
+Of a column with more than 1024 codes it is the code's remainder by 1024 that is predicted: a million outputs would take
+all the time, and codes that few rows have are told apart from most others so, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -14,7 +18,8 @@ from torch import Tensor, nn
 from tacit.align.encoder import Inputs
 from tacit.errors import UsageError
 from tacit.models.layers import count
-from tacit.one_shot._network import PictureTrunk, Scorer, TableTrunk, same_draws, shared
+from tacit.one_shot._batches import drawn, placed, rows_a_step
+from tacit.one_shot._network import CPU, PictureTrunk, Scorer, TableTrunk, optimizer_of, same_draws, shared
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.workers import ALONE, Epochs, Workers
 
@@ -22,6 +27,8 @@ EPOCHS = 6
 """How often each row is seen."""
 REPLACED = 0.4
 """The share of cells that are replaced."""
+MOST_CODES = 1024
+"""Outputs of a column at most."""
 _BATCH = 512
 _WARMTH = 0.2  # of the softmax over pictures
 
@@ -53,36 +60,40 @@ def pretrain(
     if len(inputs) < 2:
         raise UsageError("there is nothing to learn from fewer than two rows: skip pretraining")
     workers.check(len(inputs))
-    with same_draws(seed, threads):
+    where, size = workers.where, rows_a_step(len(inputs), _BATCH)
+    with same_draws(seed, threads, where):
         trunk = trunk_for(inputs, width)
+        loss_of: Callable[[nn.Module, list[Tensor], slice], Tensor] = _views_loss
         if isinstance(inputs, Inputs):
-            net = Scorer(trunk, width, sum(inputs.cardinalities) + inputs.numeric.shape[1])
-            loss_of = partial(_masked_loss, inputs, replaced)
+            sizes = [*(min(codes, MOST_CODES) for codes in inputs.cardinalities), inputs.numeric.shape[1]]
+            net, loss_of = Scorer(trunk, width, sum(sizes)), partial(_masked_loss, sizes, replaced)
         else:
-            net, loss_of = Scorer(trunk, width, width), partial(_views_loss, inputs)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=2e-3)
+            net = Scorer(trunk, width, width)
+        optimizer = optimizer_of(net.to(where), where, 2e-3)
+        rows = placed(inputs.tensors if isinstance(inputs, Inputs) else [inputs], where)
         forward = workers.wrapped(net)
         net.train()
         for epoch in Epochs(net, optimizer, epochs, workers, "without labels"):
-            for batch in torch.randperm(len(inputs)).split(_BATCH):
-                if len(batch) > 1:  # one row alone has no other to take cells from
-                    share = shared(net, workers, len(batch))
+            batches = torch.randperm(len(inputs), device=rows[0].device).split(size)
+            for batch in drawn(rows, batches, where):
+                if len(batch[0]) > 1:  # one row alone has no other to take cells from
+                    share = shared(net, workers, len(batch[0]))
                     optimizer.zero_grad()
                     (loss_of(forward, batch, share.rows) * share.weight).backward()
                     optimizer.step()
             progress("learning without labels", epoch, epochs)
-    return trunk.eval()
+    return trunk.to(CPU).eval()
 
 
-def _masked_loss(inputs: Inputs, replaced: float, predict: nn.Module, rows: Tensor, mine: slice) -> Tensor:
+def _masked_loss(sizes: Sequence[int], replaced: float, predict: nn.Module, rows: list[Tensor], mine: slice) -> Tensor:
     """How far the true cells are from what is predicted for rows whose cells are partly those of others.
 
     Of all rows of a batch cells are replaced, of one's own they are predicted.
     """
-    categorical, numeric = inputs.categorical[rows], inputs.numeric[rows]
+    categorical, numeric = rows
     found = predict(_mixed(categorical, replaced)[mine], _mixed(numeric, replaced)[mine])
-    categorical, numeric = categorical[mine], numeric[mine]
-    *codes, numbers = found.split([*inputs.cardinalities, numeric.shape[1]], dim=1)
+    categorical, numeric = categorical[mine] % MOST_CODES, numeric[mine]
+    *codes, numbers = found.split(list(sizes), dim=1)
     losses = [nn.functional.cross_entropy(logits, categorical[:, place]) for place, logits in enumerate(codes)]
     losses += [nn.functional.smooth_l1_loss(numbers, numeric)] if numeric.shape[1] else []
     return torch.stack(losses).mean()
@@ -90,27 +101,28 @@ def _masked_loss(inputs: Inputs, replaced: float, predict: nn.Module, rows: Tens
 
 def _mixed(cells: Tensor, replaced: float) -> Tensor:
     """The cells, each replaced at this chance by the same column of another row."""
-    others = cells.gather(0, torch.rand(cells.shape).argsort(dim=0))
-    return torch.where(torch.rand(cells.shape) < replaced, others, cells)
+    others = cells.gather(0, torch.rand(cells.shape, device=cells.device).argsort(dim=0))
+    return torch.where(torch.rand(cells.shape, device=cells.device) < replaced, others, cells)
 
 
-def _views_loss(inputs: Tensor, predict: nn.Module, rows: Tensor, _: slice) -> Tensor:
+def _views_loss(predict: nn.Module, rows: list[Tensor], _: slice) -> Tensor:
     """Cross entropy of finding a picture's second view among the second views of all pictures of the batch."""
-    pictures = inputs[rows]
+    (pictures,) = rows
     first, second = (nn.functional.normalize(predict(_view(pictures.float())), dim=1) for _ in range(2))
     alike = first @ second.T / _WARMTH  # (batch, batch)
-    own = torch.arange(len(pictures))
+    own = torch.arange(len(pictures), device=pictures.device)
     return (nn.functional.cross_entropy(alike, own) + nn.functional.cross_entropy(alike.T, own)) / 2
 
 
 def _view(pictures: Tensor) -> Tensor:
     """Each picture shifted by up to an eighth, mirrored at random, with other brightness and contrast."""
-    rows, _, height, width = pictures.shape
-    shift = (torch.rand(rows, 2) * 2 - 1) / 4  # in units of half a picture
-    mirror = torch.where(torch.rand(rows) < 0.5, -1.0, 1.0)
-    turn = torch.zeros(rows, 2, 3)
+    (rows, _, height, width), there = pictures.shape, pictures.device
+    shift = (torch.rand(rows, 2, device=there) * 2 - 1) / 4  # in units of half a picture
+    mirror = torch.where(torch.rand(rows, device=there) < 0.5, -1.0, 1.0)
+    turn = torch.zeros(rows, 2, 3, device=there)
     turn[:, 0, 0], turn[:, 1, 1], turn[:, :, 2] = mirror, 1.0, shift
     grid = nn.functional.affine_grid(turn, [rows, 1, height, width], align_corners=False)
     moved = nn.functional.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
-    contrast, light = 0.7 + 0.6 * torch.rand(rows, 1, 1, 1), 0.4 * torch.rand(rows, 1, 1, 1) - 0.2
+    contrast = 0.7 + 0.6 * torch.rand(rows, 1, 1, 1, device=there)
+    light = 0.4 * torch.rand(rows, 1, 1, 1, device=there) - 0.2
     return moved * contrast + light * pictures.std()

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.rendezvous import rendezvous
 
 from tacit.errors import LinkError, StorageError, UsageError
+from tacit.models.layers import device_named
 from tacit.wire.checkpoint import flatten, load, rebuild, save
 
 _PATIENCE = datetime.timedelta(days=30)  # the others wait while the first one waits for its partner; torchrun watches
@@ -49,6 +50,7 @@ class Workers:
     count: int = 1  # how many there are
     here: int = 1  # how many of them share this machine's cores
     keep: Path | None = None  # the folder in which the first one writes how far it is, to go on from; None for none
+    device: str = "cpu"  # where networks learn: "cpu", "cuda", or "auto" for CUDA where there is one
 
     @classmethod
     def started(cls) -> Workers:
@@ -61,6 +63,13 @@ class Workers:
     def within(self, folder: str) -> Workers:
         """The same with a folder of its own below."""
         return replace(self, keep=None if self.keep is None else self.keep / folder)
+
+    @property
+    def where(self) -> torch.device:
+        """The device of this process; several on one machine take its GPUs by turns."""
+        if device_named(self.device) == "cpu":
+            return torch.device("cpu")
+        return torch.device("cuda", self.rank % self.here % torch.cuda.device_count())
 
     @property
     def name(self) -> str:
@@ -138,7 +147,7 @@ class Workers:
         if self.count == 1:
             return tree
         skeleton, tensors = flatten(tree if self.rank == 0 else None)
-        tensors = [tensor.detach().contiguous() for tensor in tensors]
+        tensors = [tensor.detach().cpu().contiguous() for tensor in tensors]
         shapes = [[str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for tensor in tensors]
         head = json.dumps([skeleton, shapes]).encode()
         size = torch.tensor([len(head)])
@@ -213,11 +222,20 @@ class Epochs:
             "optimizer": self.optimizer.state_dict(),
             "best": self.best,
             "at": (self.done, self.best_epoch, self.best_loss),
-            "draws": torch.get_rng_state(),
+            "draws": self._draws(),
         }
 
     def _go_on(self, state: dict[str, Any]) -> None:
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.best, (self.done, self.best_epoch, self.best_loss) = state["best"], state["at"]
-        torch.set_rng_state(state["draws"])
+        if len(state["draws"]) != len(self._draws()):
+            return  # it was on another kind of device, whose draws can't be gone on with
+        if (where := self.workers.where).type == "cuda":
+            torch.cuda.set_rng_state(state["draws"], where)
+        else:
+            torch.set_rng_state(state["draws"])
+
+    def _draws(self) -> Tensor:
+        where = self.workers.where
+        return torch.cuda.get_rng_state(where) if where.type == "cuda" else torch.get_rng_state()

@@ -15,6 +15,7 @@ from tacit.lab.data.rows import Data, Pictures
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.sweeping.settings import Setting
+from tacit.models.layers import device_named
 
 
 @dataclass(frozen=True)
@@ -180,17 +181,6 @@ def shortened(recipe: Recipe) -> str | None:
     if paper is None or recipe.epochs >= paper.epochs:
         return None
     return f"the papers train {paper.epochs} epochs on such data; this is {recipe.epochs} of them"
-
-
-def device_named(name: str) -> str:
-    """The device of this machine that a name stands for; "auto" is CUDA where there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise UsageError(f"there is no device {name!r} for a sweep; there are: auto, cpu, cuda")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError("torch sees no CUDA device here: take device auto or cpu, or install a torch build for CUDA")
-    return name
 
 
 def digest_of(data: Data) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
 from tacit.models.layers import count
+from tacit.one_shot._batches import placed
 from tacit.one_shot._network import (
     Fitting,
     Members,
@@ -40,6 +41,7 @@ from tacit.one_shot.same_bits import mixed
 from tacit.one_shot.workers import ALONE, Workers
 
 _BLOCK = 8192
+_SPREAD_ROWS = 1 << 20  # rows at most, evenly spread, that say how units vary
 _MOST_MEMBERS = 64
 _WEIGHTS = "network.safetensors"
 
@@ -134,19 +136,21 @@ class Network:
         link = _flipped(mechanism) if self.corrected and target.classes == 2 else None
         trunks = self._trunks(inputs, seed, threads, progress, workers)
         tensors = [tensor[: len(sent)] for tensor in _tensors_of(inputs)]
+        rows = placed(tensors, workers.where)  # once for all members
         weights = []
         for place, trunk in enumerate(trunks):
-            with same_draws(seed + 1 + place, threads):
+            with same_draws(seed + 1 + place, threads, workers.where):
                 net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
                 _start(net, target, mechanism if link else None)
                 fitting, name = self.fitting, f"network {place}"
-                fit_scorer(net, tensors, target, fitting, link=link, progress=progress, workers=workers, name=name)
+                fit_scorer(net, rows, target, fitting, link=link, progress=progress, workers=workers, name=name)
                 weights.append(net.score.weight.detach().double().numpy().T / len(trunks))
         whole = Members(trunks).eval()
         mix = None
         if workers.rank == 0:
+            some = [tensor[:: -(-len(sent) // _SPREAD_ROWS)] for tensor in tensors]
             with same_draws(seed, threads):
-                mix = torch.from_numpy(mixing(covariance(_units(whole, tensors)), np.concatenate(weights), width))
+                mix = torch.from_numpy(mixing(covariance(_units(whole, some)), np.concatenate(weights), width))
         return NetworkBottom(whole, workers.same(mix).numpy())
 
     def _trunks(
