@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 
 from tacit.company.folder import Folder
+from tacit.serve.conversation import Telling
 from tacit.serve.job import CHUNK
 from tacit.serve.predict import predict
-from tacit.serve.telling import Telling
 from tacit.wire.certificates import Identity
 
 __all__ = ["receive", "score", "send"]

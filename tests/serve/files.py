@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 
+from tacit.serve.conversation import Telling
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.serve.predict import predict
-from tacit.serve.telling import Telling
 from tests.torture.workers import state_of
 from tests.torture.world import free_port
 

@@ -17,9 +17,9 @@ from tacit.contracts import Message
 from tacit.errors import DataError, RefusedError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipments
 from tacit.serve import conversation, predict_features, predict_label
+from tacit.serve.conversation import Telling
 from tacit.serve.predict import predict
 from tacit.serve.scores import Written
-from tacit.serve.telling import Telling
 from tacit.wire.codec import control
 from tests.serve.files import OverError, copied, expected, to_score, together
 from tests.torture.workers import state_of

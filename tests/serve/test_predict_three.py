@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tacit.serve.conversation import Telling
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.serve.predict import predict
-from tacit.serve.telling import Telling
 from tests.one_shot.companies import Companies, table
 
 QUICK = 'learn = { learner = "linear", floor = false }\nalign.allow_edits = true\n'

@@ -13,8 +13,8 @@ from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipment, Shipments
 from tacit.serve.account import Account, Marks
 from tacit.serve.answering import Rate
-from tacit.serve.cache import Cache
 from tacit.serve.online import Metrics
+from tacit.serve.partners import Cache
 
 
 class Clock:

@@ -14,9 +14,9 @@ from tacit.company.run_record import overrides
 from tacit.company.train import train
 from tacit.errors import StorageError
 from tacit.serve.account import Account, Marks
+from tacit.serve.conversation import Telling
 from tacit.serve.predict import predict
 from tacit.serve.serve import serve
-from tacit.serve.telling import Telling
 from tests.serve.files import OverError, copied, together
 from tests.torture.workers import state_of
 

@@ -32,9 +32,9 @@ from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
 from tacit.one_shot import exchange
 from tacit.serve import job, predict_features
+from tacit.serve.conversation import Telling
 from tacit.serve.predict import predict
 from tacit.serve.serve import serve as serve_run
-from tacit.serve.telling import Telling
 from tacit.wire.exactly_once import CONFIRMED
 from tacit.wire.line import DeskLine
 from tests.torture.echoing import echo

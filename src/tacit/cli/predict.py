@@ -59,9 +59,9 @@ def predict(
 
     `tacit predict --folder airport`
     """
+    from tacit.serve.conversation import Telling
     from tacit.serve.predict import predict as run
     from tacit.serve.scores import Written
-    from tacit.serve.telling import Telling
 
     path = party_folder(None, folder)
     kept = interruptible(lambda: f"what has come is in {path / 'runs'}: the same command goes on where it was")

@@ -54,23 +54,14 @@ _TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
 
 @dataclass(frozen=True)
 class Aligned:
-    """What an alignment leaves with one party.
+    """What an alignment leaves with one party."""
 
-    Attributes:
-        run: the contract's run.
-        count: rows that all parties have.
-        id: digest of all parties' commitments: the name of this alignment.
-        seed: draws the batches; nobody chose it.
-        digest: keyed digest of the common ids in their order, equal on all sides.
-        folder: where the row numbers are kept.
-    """
-
-    run: str
-    count: int
-    id: str
-    seed: int
-    digest: str
-    folder: Path
+    run: str  # the contract's run
+    count: int  # rows that all parties have
+    id: str  # digest of all parties' commitments: the name of this alignment
+    seed: int  # draws the batches; nobody chose it
+    digest: str  # keyed digest of the common ids in their order, equal on all sides
+    folder: Path  # where the row numbers are kept
 
     @property
     def rows(self) -> NDArray[np.int64]:

@@ -49,23 +49,16 @@ def silent(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training leaves with one party.
+    """What a training leaves with one party."""
 
-    Attributes:
-        model: this party's half, trained.
-        history: figures of each epoch; at a feature party those that the contract shares.
-        folder: of the run: journal, checkpoints, `model.safetensors`, status and log.
-        party: with its model, its table and what it does to what it sends; a feature party's `embed` is for serving.
-        labels: the label party's labels of the training rows.
-        transcript: what was recorded for attacks on oneself, over all starts; a feature party, which never sees
-            gradients before they were protected, has those that came in their place.
-    """
-
-    model: nn.Module
-    history: list[dict[str, float]]
-    folder: Path
+    model: nn.Module  # this party's half, trained
+    history: list[dict[str, float]]  # figures of each epoch; at a feature party those that the contract shares
+    folder: Path  # of the run: journal, checkpoints, `model.safetensors`, status and log
+    # with its model, its table and what it does to what it sends; a feature party's `embed` is for serving
     party: LabelParty | FeatureParty
-    labels: Tensor | None = None
+    labels: Tensor | None = None  # the label party's labels of the training rows
+    # what was recorded for attacks on oneself, over all starts; a feature party, which never sees gradients before they
+    # were protected, has those that came in their place
     transcript: Recorder | None = None
 
 

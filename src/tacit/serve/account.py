@@ -35,14 +35,9 @@ _BLOCK = 10_000
 class Account:
     """How many rows may leave to one party, and have; one process has it at a time.
 
-    Args:
-        where: the run's folder.
-        what: leaves: "tokens" or "embeddings".
-        to: whom.
-        most: rows over the whole life of the model; None for no bound.
-        writing: held while a line is added, where several accounts share a record.
-        counted: around each line, where lines are counted apart from the folder.
-        facts: that stand on record with it.
+    What leaves are "tokens" or "embeddings", at most so many rows over the whole life of the model, or None. `writing`
+    is held while a line is added, where several accounts share a record, and `counted` is around each line, where lines
+    are counted apart from the folder; facts stand on record with it.
     """
 
     def __init__(
@@ -104,12 +99,7 @@ def _used_before(lines: list[dict[str, Any]], what: str, to: str) -> int:
 
 
 class Marks:
-    """Of which rows which bytes have left: 16 bytes of both under the party's key, in a file that only grows.
-
-    Args:
-        folder: of the party.
-        where: the run's folder.
-    """
+    """Of which rows which bytes have left: 16 bytes of both under the party's key, in a file that only grows."""
 
     def __init__(self, folder: Folder, where: Path) -> None:
         self._path = where / SERVED

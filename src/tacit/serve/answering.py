@@ -42,12 +42,7 @@ _ABOUT = {
 
 
 class Rate:
-    """So many rows a minute, on average; after a pause so many at once.
-
-    Args:
-        rows: a minute.
-        now: a clock that never goes back.
-    """
+    """So many rows a minute, on average; after a pause so many at once."""
 
     def __init__(self, rows: int, now: Callable[[], float] = time.monotonic) -> None:
         self._most, self._now = rows, now
@@ -73,15 +68,7 @@ class _Known:
 
 
 class Answering:
-    """Answers requests, one at a time.
-
-    Args:
-        folder: of the party.
-        where: the run's folder.
-        embedder: its half.
-        rows: its rows.
-        log: told what happens.
-    """
+    """Answers requests, one at a time."""
 
     def __init__(self, folder: Folder, where: Path, embedder: Embedder, rows: Rows, log: Log) -> None:
         self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log

@@ -21,12 +21,7 @@ _FARTHEST = 1e30  # deviations: beyond it a model computes with infinities
 
 
 class WrongRequestError(Exception):
-    """A request that can't be answered: what is wrong, and where.
-
-    Attributes:
-        status: of the answer, 4xx.
-        where: row and field, as far as it is about one.
-    """
+    """A request that can't be answered: what is wrong, the status of the answer (4xx), and where, row and field."""
 
     def __init__(self, message: str, *, status: int = 400, **where: Any) -> None:
         super().__init__(message)
@@ -36,17 +31,11 @@ class WrongRequestError(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """The rows of a request.
+    """The rows of a request."""
 
-    Attributes:
-        tokens: of their ids; None where a row has no id.
-        values: of the label party's own columns, by column.
-        version: of the model, as the request names it; "" for the first.
-    """
-
-    tokens: Sequence[bytes | None]
-    values: Mapping[str, Sequence[Any]]
-    version: str = ""
+    tokens: Sequence[bytes | None]  # of their ids; None where a row has no id
+    values: Mapping[str, Sequence[Any]]  # of the label party's own columns, by column
+    version: str = ""  # of the model, as the request names it; "" for the first
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -56,12 +45,6 @@ class Form:
     """What requests for a model must look like: every field that it takes is there, if only with null.
 
     Others may be there, so that rows can come straight from the party's own table; they are not looked at.
-
-    Args:
-        ids: the columns that name a row.
-        encoder: of the label party's own columns.
-        key: of the run's tokens.
-        most: rows of a request.
     """
 
     def __init__(self, ids: Sequence[str], encoder: Encoder, key: bytes, most: int) -> None:

@@ -1,9 +1,10 @@
-"""What both sides of a prediction share: what may come, how one waits for it, and the record of what left."""
+"""What both sides of a prediction share: what may come, whom it tells, how one waits, and the record of what left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,26 @@ from tacit.company.verdict import now
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
 from tacit.serve.job import rows_of_chunk
-from tacit.serve.telling import Telling
 from tacit.serve.tokens import SIZE
 from tacit.wire.codec import AtMost, Limit
-from tacit.wire.line import Waiting, refused_by
+from tacit.wire.line import Alarm, Waiting, refused_by
 
 TOKENS = 1 << 18
 """Tokens of a message."""
 
 _MONTH = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Whom a prediction tells how far it is."""
+
+    # told what is being done, how much of it is done and how much there is
+    progress: Callable[[str, int, int], None] = lambda *_: None
+    waiting: Waiting = lambda *_: None  # told while a peer lets us wait
+    alarm: Alarm = lambda *_: None  # told of everything that was refused: the peer, the field, the reason
+    report: Callable[[str], None] = lambda _: None  # told what became of the rows of a table
+    trace: Callable[[str], None] = lambda _: None  # told of each point that is passed
 
 
 def label_limits(widths: Mapping[str, int]) -> dict[str, Limit]:
@@ -48,12 +60,7 @@ def feature_limits() -> dict[str, Limit]:
 
 
 def purpose(match: str, versions: Mapping[str, str]) -> Purpose:
-    """What both sides say first, and what must be equal: before that nothing is sent.
-
-    Args:
-        match: how ids are matched.
-        versions: of the model, by peer.
-    """
+    """What both sides say first, and what must be equal: before that nothing is sent. Versions are by peer."""
     return lambda peer: {"purpose": "predict", "match": match, "model": versions[peer]}
 
 
@@ -100,12 +107,7 @@ def record(where: Path, job: str, what: str, to: str, **facts: Any) -> None:
 def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Aligned) -> None:
     """Refuse a label party that has asked for too many rows by key in 30 days, in all runs together.
 
-    Args:
-        folder: of the party that is asked.
-        where: the run's folder.
-        job: the prediction.
-        peer: who asks.
-        asked: for which rows; those that were answered in this prediction before are free.
+    Rows that were answered in this prediction before are free.
     """
     lines = [line for path in where.parent.glob(f"*/{PREDICTIONS}") for line in sealed_log.read(path)]
     keyed = [line for line in lines if line.get("match") == "keyed" and line["to"] == peer]

@@ -12,26 +12,17 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import said_hello, server
 from tacit.contracts import Link, Message
 from tacit.errors import DataError, LinkError, ProtocolError, RefusedError
-from tacit.serve.conversation import heard
+from tacit.serve.conversation import Telling, heard
 from tacit.serve.halves import Scorer, pin
 from tacit.serve.online import Log, label_limits, purpose
 from tacit.serve.partners import Partner
-from tacit.serve.telling import Telling
 from tacit.wire.line import last_words
 
 _SILENT = 30.0  # seconds in which a partner must have answered, or its link ends
 
 
 class Door:
-    """Lets feature parties in that have the same model.
-
-    Args:
-        folder: of the party.
-        where: the run's folder.
-        scorer: its half.
-        partners: whom to let in.
-        log: told what happens.
-    """
+    """Lets feature parties in that have the same model."""
 
     def __init__(self, folder: Folder, where: Path, scorer: Scorer, partners: Mapping[str, Partner], log: Log) -> None:
         self._folder, self._where, self._partners, self._log = folder, where, partners, log

@@ -28,14 +28,7 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 
 class _Watched:
-    """What both sides answer: whether they live, are ready, and what they have counted.
-
-    Args:
-        metrics: that are shown.
-        ready: asked whether the service is.
-        token: that /metrics needs, and /score; None for none.
-        log: told what happens.
-    """
+    """What both sides answer: whether they live, are ready, and what they have counted."""
 
     def __init__(self, metrics: Metrics, ready: Ready, token: str | None, log: Log) -> None:
         self.metrics, self._ready, self._token, self._log = metrics, ready, token, log
@@ -100,12 +93,8 @@ def watch_app(metrics: Metrics, ready: Ready, token: str | None, log: Log) -> St
 def label_app(models: Sequence[LiveModel], metrics: Metrics, token: str | None, log: Log) -> Starlette:
     """A label party's.
 
-    Args:
-        models: that are live; requests that name none mean the first, whose settings say how much may come. Others may
-            take their place while it serves.
-        metrics: what was counted.
-        token: that requests need; None for none.
-        log: told what happens.
+    Requests that name no model mean the first, whose settings say how much may come. Others may take their place while
+    it serves.
     """
 
     def ready() -> tuple[bool, Mapping[str, Any]]:

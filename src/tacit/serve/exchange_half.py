@@ -32,25 +32,15 @@ _FEW = 1024  # rows
 
 @dataclass(frozen=True)
 class ExchangeEmbedder:
-    """A feature party's half: see `tacit.serve.halves.Embedder`.
+    """A feature party's half: see `tacit.serve.halves.Embedder`."""
 
-    Attributes:
-        folder: of the party.
-        encoder: of its columns.
-        bottom: that was learnt, or the label-free one that was sent in its place.
-        coding: in which form its numbers leave.
-        worst: the most that decoders read of anything, before the training's release.
-        version: digest of the embedding of the aligned rows, which both sides have.
-        digest: of everything that decides an embedding.
-    """
-
-    folder: Folder
-    encoder: Encoder
-    bottom: Bottom | Floor
-    coding: Coding
-    worst: float
-    version: str
-    digest: str
+    folder: Folder  # of the party
+    encoder: Encoder  # of its columns
+    bottom: Bottom | Floor  # that was learnt, or the label-free one that was sent in its place
+    coding: Coding  # in which form its numbers leave
+    worst: float  # the most that decoders read of anything, before the training's release
+    version: str  # digest of the embedding of the aligned rows, which both sides have
+    digest: str  # of everything that decides an embedding
 
     @classmethod
     def load(cls, folder: Folder, where: Path) -> Self:
@@ -99,23 +89,15 @@ def shown_names(folder: Folder) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ExchangeScorer:
-    """The label party's half: see `tacit.serve.halves.Scorer`.
+    """The label party's half: see `tacit.serve.halves.Scorer`."""
 
-    Attributes:
-        folder: of the party.
-        encoder: of its own columns.
-        head: that takes the embeddings of all feature parties.
-        alone: that takes none.
-        versions: by feature party the digest of the embedding of the aligned rows, which both sides have.
-        digest: of everything that decides a score.
-    """
-
-    folder: Folder
-    encoder: Encoder
-    head: Head
-    alone: Head
+    folder: Folder  # of the party
+    encoder: Encoder  # of its own columns
+    head: Head  # that takes the embeddings of all feature parties
+    alone: Head  # that takes none
+    # by feature party the digest of the embedding of the aligned rows, which both sides have
     versions: Mapping[str, str]
-    digest: str
+    digest: str  # of everything that decides a score
     fallback: bool = True
 
     @classmethod

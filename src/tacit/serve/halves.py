@@ -37,34 +37,24 @@ class Embedder(Protocol):
     @property
     def version(self) -> str:
         """What both sides must agree on before anything is sent."""
-        ...
 
     @property
     def digest(self) -> str:
         """Of everything that decides an embedding."""
-        ...
 
     @property
     def width(self) -> int:
         """Bytes of a row's embedding."""
-        ...
 
     @property
     def columns(self) -> tuple[str, ...]:
         """That a table of rows must have."""
-        ...
 
     def embed(self, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
-        """The embedding of any rows, as it may leave: protected, and the same bytes for a row every time.
+        """The embedding of any rows, as it may leave: protected, and the same bytes for a row always.  (rows, width)
 
-        Args:
-            table: has all columns.
-            rows: their numbers in the party's file, so that an error can name them; None counts from 0.
-
-        Returns:
-            Bytes.  (rows, width)
+        `rows` are their numbers in the party's file, so that an error can name them; None counts from 0.
         """
-        ...
 
 
 class Scorer(Protocol):
@@ -73,37 +63,30 @@ class Scorer(Protocol):
     @property
     def versions(self) -> Mapping[str, str]:
         """For each feature party what both sides must agree on before anything is sent."""
-        ...
 
     @property
     def digest(self) -> str:
         """Of everything that decides a score."""
-        ...
 
     @property
     def widths(self) -> Mapping[str, int]:
         """For each feature party the bytes of a row's embedding."""
-        ...
 
     @property
     def encoder(self) -> Encoder:
         """Of the party's own columns."""
-        ...
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Their names, which a table of rows must have."""
-        ...
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of a row's scores: "score", or one for each of several classes."""
-        ...
 
     @property
     def fallback(self) -> bool:
         """Whether rows without embeddings can be scored."""
-        ...
 
     def score(
         self,
@@ -111,30 +94,17 @@ class Scorer(Protocol):
         embeddings: Mapping[str, NDArray[np.uint8]] | None,
         rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float64]:
-        """Probabilities or numbers of rows, from all embeddings; or without any, where there is a fallback.
+        """Probabilities or numbers of rows, with all embeddings, or without any by the fallback.  (rows, outputs)
 
-        Args:
-            table: the party's own columns, and at least one column of whatever else.
-            embeddings: of each feature party, as its embedder gave them; None for the fallback.
-            rows: their numbers in the party's file, so that an error can name them; None counts from 0.
-
-        Returns:
-            Scores.  (rows, outputs)
+        The table has the party's own columns, and at least one column of whatever else; embeddings are as each feature
+        party's embedder gave them, or None for the fallback; `rows` are as for `Embedder.embed`.
         """
-        ...
 
 
 def load_embedder(
     path: Folder | str | Path, what: str, *, override: str | None = None, reason: str | None = None
 ) -> Embedder:
-    """A feature party's half, if it may be let out.
-
-    Args:
-        path: the run's folder, or that of a party with one run.
-        what: is to be done with it, for the record.
-        override: the name of somebody who lets it out though its limit was not held, and goes on record for it.
-        reason: why.
-    """
+    """A feature party's half, if it may be let out, with what is to be done with it for the record; see `clear`."""
     folder, where = _cleared(path, "features", what, override, reason)
     if folder.terms.mode == "one_shot":
         from tacit.serve.exchange_half import ExchangeEmbedder
@@ -180,10 +150,7 @@ def _cleared(
 def trained_encoder(folder: Folder, where: Path, data: str | None) -> Encoder:
     """What a run has learnt of the party's columns; a `StorageError` where that is no longer there as it was.
 
-    Args:
-        folder: of the party.
-        where: the run's folder.
-        data: digest of what was trained on, by which inputs that were made again of another table are known.
+    By the digest of what was trained on, inputs that were made again of another table are known.
     """
     columns, inputs = columns_of(folder), where / "inputs"
     if not columns.names and not inputs.exists():  # of a label party without columns of its own
@@ -234,11 +201,6 @@ def pin(where: Path, party: str, digest: str) -> None:
 
     A run has one model: whatever makes a half give other numbers later (settings, keys, a file that was changed) would
     else go unnoticed, in this party's own folder or at a peer.
-
-    Args:
-        where: the run's folder.
-        party: whose half it is.
-        digest: of it.
     """
     path = where / PINS
     known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}

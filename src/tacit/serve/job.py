@@ -40,11 +40,7 @@ def rows_of_chunk(width: int) -> int:
 
 @contextmanager
 def alone(where: Path) -> Iterator[None]:
-    """One process predicts with a run, or serves it, at a time.
-
-    Args:
-        where: the run's folder.
-    """
+    """One process predicts with a run, or serves it, at a time."""
     make_folder(where / "predictions")
     lock = locked(
         where / "predictions" / "lock",
@@ -59,10 +55,8 @@ def alone(where: Path) -> Iterator[None]:
 class Job:
     """A prediction's folder.
 
-    Args:
-        run: the run's folder.
-        name: of the prediction, which the label party gives it: 32 hex digits, and nothing else becomes a path.
-        facts: what it hangs on at this party; where any of it has changed, nothing that was begun is used.
+    The label party gives the name, 32 hex digits, and nothing else becomes a path. Facts are what it hangs on at this
+    party; where any of them has changed, nothing that was begun is used.
     """
 
     def __init__(self, run: Path, name: str, facts: Mapping[str, Any]) -> None:
@@ -113,12 +107,7 @@ class Job:
 
 
 def last_sent(run: Path, facts: Mapping[str, Any]) -> tuple[str, dict[str, int]] | None:
-    """The newest prediction of which everything has left, and nobody has said that it came; None where there is none.
-
-    Args:
-        run: the run's folder.
-        facts: of a job, which must be the same.
-    """
+    """The newest prediction with these facts of which everything has left, and nobody has said that it came, if any."""
     for folder in _newest_first(run):
         try:
             if json.loads((folder / _FACTS).read_bytes()) == dict(facts):
@@ -137,15 +126,9 @@ def forget_sent(run: Path, but: str = "") -> None:
 
 
 def tidy(run: Path, but: str, *, most: int, days: int) -> int:
-    """Remove what was begun and never ended, beyond the newest ones and after a time; how many.
+    """Remove what was begun and never ended, beyond the newest ones and after a time, but for one; how many.
 
     A label party names its predictions as it likes, and may begin any number of them.
-
-    Args:
-        run: the run's folder.
-        but: the one that stays.
-        most: others that stay, the newest.
-        days: after which none does.
     """
     others = [folder for folder in _newest_first(run) if folder.name != but]
     gone = [folder for k, folder in enumerate(others) if k >= most or _begun(folder) < time.time() - 86400 * days]
@@ -173,11 +156,6 @@ class Inbox:
     The disk is not waited for: while more comes, one thread writes, and another sees now and then what is on the disk
     for sure and writes that down beside the file. After a kill or a power cut nothing else counts, and the rest is
     asked for once more.
-
-    Args:
-        path: of the file.
-        count: rows that will come.
-        width: bytes of a row.
     """
 
     def __init__(self, path: Path, count: int, width: int) -> None:

@@ -32,29 +32,15 @@ _SLOW = "{} did not answer in time"
 
 @dataclass(frozen=True)
 class Scored:
-    """What a request gets.
+    """What a request gets."""
 
-    Attributes:
-        scores: of each row a number, one for each of several classes, or None.
-        basis: of each row "joint", "fallback" or "none".
-        reason: why it is not joint, or None.
-    """
-
-    scores: list[Any]
-    basis: list[str]
-    reason: list[str | None]
+    scores: list[Any]  # of each row a number, one for each of several classes, or None
+    basis: list[str]  # of each row "joint", "fallback" or "none"
+    reason: list[str | None]  # why it is not joint, or None
 
 
 class LiveModel:
-    """One version of a model, with its door and its partners. It is made and used in the thread of the event loop.
-
-    Args:
-        folder: of the party.
-        where: the run's folder.
-        scorer: the party's half.
-        metrics: told what happens.
-        log: likewise.
-    """
+    """One version of a model, with its door and its partners. It is made and used in the thread of the event loop."""
 
     def __init__(self, folder: Folder, where: Path, scorer: Scorer, metrics: Metrics, log: Log) -> None:
         settings, numbers = folder.config.serve, folder.terms.mode == "split"
@@ -186,11 +172,7 @@ class _Job:
 
 
 class Worker:
-    """A thread that takes all jobs that wait and does them together.
-
-    Args:
-        work: does some jobs, and gives a result for each.
-    """
+    """A thread that takes all jobs that wait and does them together; `work` gives a result for each."""
 
     MOST = 64  # jobs at once
 

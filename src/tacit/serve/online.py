@@ -49,11 +49,7 @@ def label_limits(widths: Mapping[str, int]) -> dict[str, Limit]:
 
 
 def purpose(versions: Mapping[str, str]) -> Purpose:
-    """What both sides say first, and what must be equal: before that nothing is sent.
-
-    Args:
-        versions: of the model, by peer.
-    """
+    """What both sides say first, and what must be equal: before that nothing is sent. Versions are by peer."""
     return lambda peer: {"purpose": "serve", "model": versions[peer]}
 
 
@@ -65,12 +61,7 @@ def log_to_stderr(event: str, **details: object) -> None:
 
 
 class Seldom:
-    """A log that no peer can flood: of each event so many lines a minute, and the next one says how many had no place.
-
-    Args:
-        log: told the rest.
-        now: a clock that never goes back.
-    """
+    """A log that no peer can flood: of each event so many lines a minute; the next one says how many had no place."""
 
     MOST = 60
 
@@ -95,9 +86,8 @@ class Seldom:
 class Metrics:
     """Counters and gauges, as Prometheus reads them. Any thread may count.
 
-    Args:
-        about: for each name what it says.
-        gauges: asked when somebody looks: by name, and labels as they are written, a number.
+    `about` says of each name what it is; gauges are asked when somebody looks: a number by name, and labels as they are
+    written.
     """
 
     BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds

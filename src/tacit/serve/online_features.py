@@ -22,14 +22,7 @@ class _StoppedError(Exception):
 
 
 class FeatureService:
-    """Answers the label party until it is stopped, over however many links.
-
-    Args:
-        folder: of the party.
-        embedder: its half.
-        answering: what it answers.
-        log: told what happens.
-    """
+    """Answers the label party until it is stopped, over however many links."""
 
     def __init__(self, folder: Folder, embedder: Embedder, answering: Answering, log: Log) -> None:
         self._folder, self._embedder, self._answering, self._log = folder, embedder, answering, log

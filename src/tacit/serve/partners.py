@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -21,7 +21,6 @@ from tacit.config import Serve
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, RefusedError, StorageError
 from tacit.serve.account import Account
-from tacit.serve.cache import Cache
 from tacit.serve.online import ROWS, Log, Metrics
 from tacit.serve.tokens import SIZE
 from tacit.wire.line import refused_by
@@ -44,14 +43,7 @@ Answer = asyncio.Future[bytes | Missing]
 class Partner:
     """One feature party. Everything but `_send` happens in the thread of the event loop.
 
-    Args:
-        name: of the party.
-        width: bytes of a row's embedding.
-        numbers: whether these are floating point numbers, which must be finite.
-        account: of what is asked for.
-        settings: how long requests wait, how many, and what is kept of what came.
-        metrics: told what happens.
-        log: likewise.
+    `width` are the bytes of a row's embedding; where they are floating point `numbers`, these must be finite.
     """
 
     def __init__(
@@ -196,3 +188,32 @@ class Partner:
         """Nothing is asked for any more."""
         self._sender.shutdown()
         self._account.close()
+
+
+class Cache:
+    """Values by token, each for so many seconds (0 for none at all), the newest so many of them. One thread uses it."""
+
+    def __init__(self, seconds: float, most: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._most, self._now = seconds, most, now
+        self._held: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, token: bytes) -> bytes | None:
+        """The value, if it is here and not too old."""
+        found = self._held.get(token)
+        if found is None:
+            return None
+        if found[0] <= self._now():
+            del self._held[token]
+            return None
+        return found[1]
+
+    def put(self, token: bytes, value: bytes) -> None:
+        """Keep a value; the oldest goes where there are too many."""
+        if self._seconds:
+            self._held.pop(token, None)
+            self._held[token] = (self._now() + self._seconds, value)
+            if len(self._held) > self._most:
+                self._held.popitem(last=False)

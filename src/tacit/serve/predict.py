@@ -25,12 +25,12 @@ import torch
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
 from tacit.errors import UsageError
+from tacit.serve.conversation import Telling
 from tacit.serve.halves import load_embedder, load_scorer, pin
 from tacit.serve.job import alone
 from tacit.serve.predict_features import Delivered, Delivering
 from tacit.serve.predict_label import Asking, predict_file
 from tacit.serve.scores import Written, check_out
-from tacit.serve.telling import Telling
 
 
 def predict(

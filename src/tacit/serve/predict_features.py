@@ -30,6 +30,7 @@ from tacit.one_shot.parts import part
 from tacit.one_shot.records import Keys
 from tacit.one_shot.shipments import Shipment, version_of
 from tacit.serve.conversation import (
+    Telling,
     check_keyed,
     feature_limits,
     following,
@@ -41,7 +42,6 @@ from tacit.serve.conversation import (
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
 from tacit.serve.job import Job, forget_sent, last_sent, rows_of_chunk, stored_rows, tidy
-from tacit.serve.telling import Telling
 from tacit.serve.token_table import TokenTable
 from tacit.serve.tokens import token_key
 from tacit.wire.codec import control
@@ -60,23 +60,14 @@ _STATE = {"job": str, "rows": int, "matched": str, "have": int}
 
 @dataclass(frozen=True)
 class Delivered:
-    """What a feature party has sent.
+    """What a feature party has sent."""
 
-    Attributes:
-        job: the name of the prediction.
-        to: who got it.
-        rows: that were asked for.
-        known: of them in this party's table.
-        size: bytes of the embeddings.
-        confirmed: whether it has said that all of it came; if not, it was gone before it could.
-    """
-
-    job: str
-    to: str
-    rows: int
-    known: int
-    size: int
-    confirmed: bool = True
+    job: str  # the name of the prediction
+    to: str  # who got it
+    rows: int  # that were asked for
+    known: int  # of them in this party's table
+    size: int  # bytes of the embeddings
+    confirmed: bool = True  # whether it has said that all of it came; if not, it was gone before it could
 
 
 class _AwayError(Exception):
@@ -85,25 +76,16 @@ class _AwayError(Exception):
 
 @dataclass(frozen=True)
 class Delivering:
-    """A feature party that answers a label party's prediction.
+    """A feature party that answers a label party's prediction."""
 
-    Attributes:
-        folder: of the party.
-        where: the run's folder.
-        embedder: its half.
-        source: its table.
-        match: how ids are matched.
-        telling: told how far it is.
-        left: the name of the prediction whose embeddings have begun to leave. One command gives one: a peer that
-            hangs up with its answer would else come back for other rows.
-    """
-
-    folder: Folder
-    where: Path
-    embedder: Embedder
-    source: Path
-    match: str
-    telling: Telling
+    folder: Folder  # of the party
+    where: Path  # the run's folder
+    embedder: Embedder  # its half
+    source: Path  # its table
+    match: str  # how ids are matched
+    telling: Telling  # told how far it is
+    # the name of the prediction whose embeddings have begun to leave. One command gives one: a peer that hangs up with
+    # its answer would else come back for other rows
     left: list[str] = field(default_factory=list)
 
     def until_delivered(self) -> Delivered:

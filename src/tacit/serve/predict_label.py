@@ -27,6 +27,7 @@ from tacit.disk import remove
 from tacit.errors import DataError, LinkError, RefusedError
 from tacit.serve.conversation import (
     TOKENS,
+    Telling,
     following,
     heard,
     label_limits,
@@ -38,7 +39,6 @@ from tacit.serve.conversation import (
 from tacit.serve.halves import Scorer, encoded, pin
 from tacit.serve.job import Inbox, Job
 from tacit.serve.scores import Scoring, Written
-from tacit.serve.telling import Telling
 from tacit.serve.token_table import TokenTable
 from tacit.serve.tokens import token_key
 from tacit.wire.codec import control
@@ -46,13 +46,7 @@ from tacit.wire.line import last_words
 
 
 def predict_file(asking: Asking, out: Path, *, fallback: bool) -> Written:
-    """Ask all feature parties for the rows of a file, and score them.
-
-    Args:
-        asking: what is asked for.
-        out: the file of scores.
-        fallback: whether rows that not all parties have are scored all the same.
-    """
+    """Ask all feature parties for the rows of a file, and score them; with a fallback also those that not all have."""
     asking.check()
     asking.until_received()
     vars(asking).pop("ids", None)  # some bytes of every row, which nobody needs any more
@@ -70,23 +64,14 @@ def predict_file(asking: Asking, out: Path, *, fallback: bool) -> Written:
 
 @dataclass(frozen=True)
 class Asking:
-    """A label party that asks for the rows of a file.
+    """A label party that asks for the rows of a file."""
 
-    Attributes:
-        folder: of the party.
-        where: the run's folder.
-        scorer: its half.
-        source: the file.
-        match: how ids are matched.
-        telling: told how far it is.
-    """
-
-    folder: Folder
-    where: Path
-    scorer: Scorer
-    source: Path
-    match: str
-    telling: Telling
+    folder: Folder  # of the party
+    where: Path  # the run's folder
+    scorer: Scorer  # its half
+    source: Path  # the file
+    match: str  # how ids are matched
+    telling: Telling  # told how far it is
 
     @property
     def ids_columns(self) -> tuple[str, ...]:

@@ -37,7 +37,6 @@ class Rows(Protocol):
 
     def ids(self) -> pl.DataFrame:
         """The id columns of all rows that are there now; the same object as before where nothing has changed."""
-        ...
 
     def fetch(self, ids: pl.DataFrame) -> pl.DataFrame:
         """Some rows: the id columns and those that are embedded, in the order of `ids`.
@@ -47,22 +46,15 @@ class Rows(Protocol):
         Args:
             ids: some rows of what `ids()` gave.
         """
-        ...
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a source must have.
+    """What a source must have."""
 
-    Attributes:
-        ids: the columns that name a row.
-        columns: that are embedded.
-        encoder: what the training has learnt of them.
-    """
-
-    ids: tuple[str, ...]
-    columns: tuple[str, ...]
-    encoder: Encoder
+    ids: tuple[str, ...]  # the columns that name a row
+    columns: tuple[str, ...]  # that are embedded
+    encoder: Encoder  # what the training has learnt of them
 
     @property
     def names(self) -> list[str]:
@@ -70,13 +62,7 @@ class Wanted:
         return list(dict.fromkeys((*self.ids, *self.columns)))
 
     def check(self, source: str, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> None:
-        """See that rows can be embedded; a `DataError` says which source, column and row can't.
-
-        Args:
-            source: what to call it.
-            table: some of its rows.
-            rows: their numbers.
-        """
+        """See that rows, of these numbers, can be embedded; a `DataError` says which source, column and row can't."""
         try:
             require(table, self.names)
             encoded(self.encoder, table, rows)
@@ -85,12 +71,7 @@ class Wanted:
 
 
 def open_rows(folder: Folder, columns: Sequence[str]) -> Rows:
-    """The rows of a feature party, from where `[serve] rows` of its party.toml says.
-
-    Args:
-        folder: of the party.
-        columns: those that its half of the model takes.
-    """
+    """The rows of a feature party, from where `[serve] rows` of its party.toml says."""
     encoder = trained_encoder(folder, folder.run_folder(folder.terms), None)
     wanted, source = Wanted(folder.table.ids, tuple(columns), encoder), folder.config.serve.rows
     if source.query is not None:
@@ -128,12 +109,8 @@ class _Held:
 class FileRows:
     """A Parquet or CSV file, held in memory. `ids` looks whether it has changed, and reads it again then.
 
-    A file that has become another one and can't be used is an error of `ids`, and the rows before it stay: `fetch`
-    goes on with them.
-
-    Args:
-        path: of the file.
-        wanted: what it must have.
+    A file that has become another one and can't be used is an error of `ids`, and the rows before it stay: `fetch` goes
+    on with them.
     """
 
     def __init__(self, path: Path, wanted: Wanted) -> None:

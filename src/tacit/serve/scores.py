@@ -28,21 +28,13 @@ _SINKS: dict[str, Callable[[pl.LazyFrame, Path], object]] = {
 
 @dataclass(frozen=True)
 class Written:
-    """What a file of scores holds.
+    """What a file of scores holds."""
 
-    Attributes:
-        path: of the file.
-        rows: in all.
-        joint: scored with the embeddings of all feature parties.
-        fallback: scored by the label party's own columns alone.
-        none: without a score.
-    """
-
-    path: Path
-    rows: int
-    joint: int
-    fallback: int
-    none: int
+    path: Path  # of the file
+    rows: int  # in all
+    joint: int  # scored with the embeddings of all feature parties
+    fallback: int  # scored by the label party's own columns alone
+    none: int  # without a score
 
 
 def check_out(path: Path) -> None:
@@ -57,36 +49,20 @@ def check_out(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Scoring:
-    """All that it takes to score a file, when everything that was asked for is here.
+    """All that it takes to score a file, when everything that was asked for is here."""
 
-    Attributes:
-        source: the file.
-        ids: its columns that name a row.
-        scorer: the label party's half.
-        fallback: whether rows that not all parties have are scored without their embeddings.
-        asked: which rows of the file were asked for, in the order in which embeddings came.
-        received: of each feature party: for each of these rows whether it has it, then the embedding.
-        folder: where parts are kept.
-        progress: told how far it is.
-    """
-
-    source: Path
-    ids: tuple[str, ...]
-    scorer: Scorer
-    fallback: bool
-    asked: Aligned
+    source: Path  # the file
+    ids: tuple[str, ...]  # its columns that name a row
+    scorer: Scorer  # the label party's half
+    fallback: bool  # whether rows that not all parties have are scored without their embeddings
+    asked: Aligned  # which rows of the file were asked for, in the order in which embeddings came
+    # of each feature party: for each of these rows whether it has it, then the embedding
     received: Mapping[str, NDArray[np.uint8]]
-    folder: Path
-    progress: Callable[[str, int, int], None]
+    folder: Path  # where parts are kept
+    progress: Callable[[str, int, int], None]  # told how far it is
 
     def write(self, out: Path, total: int, trace: Callable[[str], None] = lambda _: None) -> Written:
-        """Score all of so many rows.
-
-        Args:
-            out: where.
-            total: rows of the file.
-            trace: told when a part is written.
-        """
+        """Score all of so many rows."""
         parts, done, found = self.folder / "scores", 0, []
         make_folder(parts)
         places = self._places(total)

@@ -109,12 +109,7 @@ def _loaded(paths: Sequence[Folder | str | Path], override: str | None, reason: 
 
 
 class LabelService:
-    """A label party that serves, with one model or several.
-
-    Args:
-        load: reads what is to be served.
-        log: told what happens.
-    """
+    """A label party that serves, with one model or several."""
 
     def __init__(self, load: Callable[[], Loaded], log: Log) -> None:
         self._load, self._log = load, log

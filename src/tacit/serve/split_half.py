@@ -39,23 +39,14 @@ _FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class SplitEmbedder:
-    """A feature party's half: see `tacit.serve.halves.Embedder`.
+    """A feature party's half: see `tacit.serve.halves.Embedder`."""
 
-    Attributes:
-        folder: of the party.
-        encoder: of its columns.
-        party: with the trained bottom, and its protections as they were at the end of the training.
-        secret: keys the noise.
-        version: digest of the run, which both sides have.
-        digest: of everything that decides an embedding.
-    """
-
-    folder: Folder
-    encoder: Encoder
-    party: FeatureParty
-    secret: bytes
-    version: str
-    digest: str
+    folder: Folder  # of the party
+    encoder: Encoder  # of its columns
+    party: FeatureParty  # with the trained bottom, and its protections as they were at the end of the training
+    secret: bytes  # keys the noise
+    version: str  # digest of the run, which both sides have
+    digest: str  # of everything that decides an embedding
 
     @classmethod
     def load(cls, folder: Folder, where: Path) -> Self:
@@ -111,23 +102,14 @@ class SplitEmbedder:
 
 @dataclass(frozen=True)
 class SplitScorer:
-    """The label party's half: see `tacit.serve.halves.Scorer`.
+    """The label party's half: see `tacit.serve.halves.Scorer`."""
 
-    Attributes:
-        folder: of the party.
-        encoder: of its own columns.
-        top: the trained half.
-        classes: of the labels.
-        version: digest of the run, which both sides have.
-        digest: of everything that decides a score.
-    """
-
-    folder: Folder
-    encoder: Encoder
-    top: nn.Module
-    classes: int
-    version: str
-    digest: str
+    folder: Folder  # of the party
+    encoder: Encoder  # of its own columns
+    top: nn.Module  # the trained half
+    classes: int  # of the labels
+    version: str  # digest of the run, which both sides have
+    digest: str  # of everything that decides a score
     fallback: bool = False
 
     @classmethod

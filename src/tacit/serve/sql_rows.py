@@ -30,11 +30,8 @@ _KINDS: dict[type[pl.DataType], type[sql.types.TypeEngine[Any]]] = {
 class SqlRows:
     """The rows that a query gives, asked for anew each time.
 
-    Args:
-        query: whose columns have the wanted names. What is asked for is taken from it as from a table, so that the
-            database needs an index over the ids to answer fast.
-        url_from: the environment variable with the connection string.
-        wanted: what it must have.
+    The query's columns have the wanted names. What is asked for is taken from it as from a table, so that the database
+    needs an index over the ids to answer fast. The connection string is in the environment variable `url_from`.
     """
 
     def __init__(self, query: str, url_from: str, wanted: Wanted) -> None:

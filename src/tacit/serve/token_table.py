@@ -32,28 +32,15 @@ _SEEN = 1 << 25  # bytes of a directory that are looked at at once
 
 @dataclass(frozen=True)
 class TokenTable:
-    """The tokens of a table.
+    """The tokens of a table."""
 
-    Attributes:
-        entries: token and row of each id, in the order of the table.
-        directory: which row a token means; one that several rows have means none.
-        report: what became of all rows.
-    """
-
-    entries: NDArray[Any]
-    directory: Directory
-    report: IdReport
+    entries: NDArray[Any]  # token and row of each id, in the order of the table
+    directory: Directory  # which row a token means; one that several rows have means none
+    report: IdReport  # what became of all rows
 
     @classmethod
     def read(cls, source: Source, columns: tuple[str, ...], key: bytes, folder: Path) -> TokenTable:
-        """Of the ids of a table.
-
-        Args:
-            source: the table.
-            columns: that make an id.
-            key: of the run's tokens.
-            folder: where the files lie.
-        """
+        """Of the ids of a table."""
         reading = Reading(source, columns)
         with storing(folder), TemporaryFile(dir=folder) as file:
             for hashes, rows in reading.blocks():

@@ -29,12 +29,7 @@ def tokens_of(key: bytes, hashes: NDArray[np.uint8]) -> Keys:
 
 
 class Directory:
-    """Which row of a table a token means.
-
-    Args:
-        tokens: of the table's ids, no two alike.  (ids, 16)
-        rows: the row of each.  (ids,)
-    """
+    """Which row of a table a token means; no two of the tokens (ids, 16) are alike."""
 
     def __init__(self, tokens: Keys, rows: NDArray[np.int64]) -> None:
         words = np.ascontiguousarray(tokens).view(np.uint64)

@@ -30,16 +30,11 @@ _RINGS = 3  # those of the two checkpoints that are kept, and of the one that is
 
 @dataclass(frozen=True)
 class Transcript:
-    """A view of a run, and beside it what only an evaluator may know.
+    """A view of a run, and beside it what only an evaluator may know."""
 
-    Attributes:
-        view: the feature party's view.
-        clean: the gradient before it was protected, in the shape of `view.gradient`: for oracles and for figures.
-        clean_layers: what that gradient would have brought to each watched layer, in the shape of `view.own`.
-    """
-
-    view: View
-    clean: Tensor
+    view: View  # the feature party's view
+    clean: Tensor  # the gradient before it was protected, in the shape of `view.gradient`: for oracles and for figures
+    # what that gradient would have brought to each watched layer, in the shape of `view.own`
     clean_layers: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
