@@ -148,6 +148,16 @@ def locked(
         return fd
 
 
+@contextmanager
+def held(path: Path, *busy: str) -> Iterator[None]:
+    """Whatever happens in here happens in one process at a time; see `locked`."""
+    lock = locked(path, *busy)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 def _private(path: str, flags: int) -> int:
     """Opens a file that only its owner can read where it is made."""
     return os.open(path, flags, 0o600)
@@ -173,6 +183,33 @@ def replaced(path: Path, write: Callable[[IO[bytes]], Any], *, durable: bool = T
         part.replace(path)
         if durable:
             sync_folder(path.parent)
+
+
+def write(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a file anew with these bytes, as `replaced` does."""
+    replaced(path, lambda file: file.write(content), durable=durable)
+
+
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+    """Write what JSON can hold, likewise, in a folder that is made where there is none."""
+    make_folder(path.parent)
+    write(path, json.dumps(value, indent=2).encode() + b"\n", durable=durable)
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """What a file of JSON holds; one that is missing or damaged is a `StorageError` that says what to do."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path} can't be read ({error}): {remedy}") from None
+
+
+def known_json(path: Path) -> Any:
+    """The same where nothing depends on it: None for a file that is missing or damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def append_line(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> None:

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tacit.align.batches import Plan
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.feature_run import build_feature_party
@@ -34,7 +34,7 @@ def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
 
 
 def decided(where, limit=0.6, level=0, broken=False):
-    sealed_log.append(
+    seals.append(
         where / GATE,
         {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": level, "strength": "", "limit": limit,
          "reason": "", "broken": broken, "worst": None, "foreseen": None},
@@ -59,7 +59,7 @@ def _parties(companies):
             where / "model.safetensors",
         )
         for name in (GATE, OVERRIDES):
-            sealed_log.begin(where / name)
+            seals.begin(where / name)
         found.append((folder.path, where))
     return found
 

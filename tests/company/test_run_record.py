@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.folder import Folder
 from tacit.company.run_files import GATE, LIVE, OVERRIDES
 from tacit.company.run_record import broken, overrides, with_records
@@ -27,7 +27,7 @@ def decided(where, epoch, **said):
         "time": "2026-01-01T00:00:00+00:00", "turn": 10 * (epoch - 1), "decision": "keep", "level": 0,
         "strength": "iso(t=1)", "limit": 0.6, "reason": "it holds", "broken": False, "worst": None, "foreseen": None,
     }  # fmt: skip
-    sealed_log.append(where / GATE, {"epoch": epoch, **usual, **said})
+    seals.append(where / GATE, {"epoch": epoch, **usual, **said})
 
 
 def seen(where, *looks):
@@ -111,7 +111,7 @@ def test_what_was_broken_once_stays_broken(run, limit, verdict):
 def test_overrides_are_told_and_a_changed_one_is_refused(run):
     folder, where = run
     said = {"time": "2026-01-01T00:00:00+00:00", "who": "Ada", "what": "export", "reason": "agreed"}
-    sealed_log.append(where / OVERRIDES, said)
+    seals.append(where / OVERRIDES, said)
     assert [one.who for one in overrides(where)] == ["Ada"]
     assert with_records(report(), folder, where).overrides == overrides(where)
     path = where / OVERRIDES

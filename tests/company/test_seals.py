@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from tacit.company import sealed_log, seals
+from tacit.company import seals
 from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.folder import Folder
@@ -41,9 +41,9 @@ def _run(companies):
     store(where, run=folder.contract.run, id="00", seed=1, digest="00", rows=np.arange(60))
     save_file({"weight": torch.zeros(1)}, where / "model.safetensors")
     for name in (GATE, OVERRIDES):
-        sealed_log.begin(where / name)
+        seals.begin(where / name)
     for epoch in (1, 2, 3):
-        sealed_log.append(where / GATE, {**DECIDED, "epoch": epoch, "broken": epoch == 3})
+        seals.append(where / GATE, {**DECIDED, "epoch": epoch, "broken": epoch == 3})
     seals.write_report(BROKEN, where)
     return where
 
@@ -71,8 +71,8 @@ def test_an_override_does_not_seal_a_report_that_was_changed_by_hand(run, tmp_pa
     """Who answers for a run once does not answer for whatever its report says: it stays as it is, and unsealed."""
     for name in (GATE, f"{GATE}.seal"):
         (run / name).unlink()
-    sealed_log.begin(run / GATE)
-    sealed_log.append(run / GATE, DECIDED)  # only the audit after the training found what broke the limit
+    seals.begin(run / GATE)
+    seals.append(run / GATE, DECIDED)  # only the audit after the training found what broke the limit
     path = run / "report.json"
     path.write_text(path.read_text().replace('"verdict": "broken"', '"verdict": "held"'))
     forged = path.read_bytes()
@@ -111,7 +111,7 @@ def test_a_record_with_all_digests_made_anew_is_noticed(run):
     rewritten(run / GATE, lambda said: {**said, "broken": False})
     with pytest.raises(StorageError, match=r"gate\.jsonl, line 1: it is not as it was written"):
         clear(run, "export")
-    sealed_log.append(run / OVERRIDES, SAID)
+    seals.append(run / OVERRIDES, SAID)
     rewritten(run / OVERRIDES, lambda said: {**said, "who": "Eve"})
     with pytest.raises(StorageError, match=r"overrides\.jsonl, line 1"):
         overrides(run)
@@ -121,7 +121,7 @@ def test_a_record_with_all_digests_made_anew_is_noticed(run):
 def test_a_record_whose_end_was_cut_off_is_noticed_also_before_more_is_added(run, left):
     path = run / GATE
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:left]))
-    for act in (lambda: decisions(run), lambda: sealed_log.append(path, DECIDED)):
+    for act in (lambda: decisions(run), lambda: seals.append(path, DECIDED)):
         with pytest.raises(StorageError, match=f"{3 - left} of its 3 lines are missing"):
             act()
 
@@ -149,21 +149,21 @@ def test_a_run_whose_records_are_gone_is_not_let_out_even_if_no_limit_is_set_any
 @pytest.mark.parametrize("name", [GATE, OVERRIDES])
 def test_killed_between_a_line_and_its_seal_nothing_looks_changed(run, monkeypatch, name):
     """The line is on the disk and counts; the seal, which says how many there are at least, follows with the next."""
-    before = len(sealed_log.read(run / name))
+    before = len(seals.read(run / name))
     with monkeypatch.context() as killed:
         killed.setattr(seals, "put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            sealed_log.append(run / name, SAID)
-    assert sealed_log.read(run / name)[-1] == SAID
-    sealed_log.append(run / name, SAID)
-    assert len(sealed_log.read(run / name)) == before + 2
+            seals.append(run / name, SAID)
+    assert seals.read(run / name)[-1] == SAID
+    seals.append(run / name, SAID)
+    assert len(seals.read(run / name)) == before + 2
 
 
 def test_without_the_partys_keys_records_are_shown_and_not_relied_on(run, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
-    assert len(sealed_log.read(tmp_path / "copy" / GATE, shown=True)) == 3
+    assert len(seals.read(tmp_path / "copy" / GATE, shown=True)) == 3
     with pytest.raises(StorageError, match="keys/secret"):
         decisions(tmp_path / "copy")
     rewritten(run / GATE, lambda said: {**said, "broken": False})
     with pytest.raises(StorageError, match="line 1"):
-        sealed_log.read(run / GATE, shown=True)
+        seals.read(run / GATE, shown=True)

@@ -17,7 +17,7 @@ from tacit.company.train import train
 
 ROOT = Path(tacit.__file__).parent
 OURS = f"{ROOT}{os.sep}"
-MOST = 26
+MOST = 25
 QUIET = "record = { last = 4, follow = 8 }\nlive.every = 0\n"  # every step is recorded, none is attacked
 NOISE = (
     'protect.gradient = { name = "matched", leak_auc = 0.9 }', 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]'

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from tacit.errors import StorageError
 from tacit.ledger import log as frames
-from tacit.ledger.log import Answer
+from tacit.ledger.book import Answer, chained, encode_fact, read_fact
+from tacit.ledger.run import ANSWERS
 
 NUMBER = st.integers(0, 2**32 - 1)
 ANSWER = st.builds(
     Answer,
-    kind=st.sampled_from(frames.ANSWERS),
+    kind=st.sampled_from(ANSWERS),
     run=NUMBER,
     step=NUMBER,
     turn=NUMBER,
@@ -30,21 +31,16 @@ def written(things):
     raw, start = frames.begin(b"s" * 16)
     chain, ends = start, [len(raw)]
     for thing in things:
-        if isinstance(thing, Answer):
-            more, chain = frames.encode_answer(thing, chain)
-        else:
-            more, chain = frames.encode_fact("event", thing, chain)
-        raw += more
+        body = thing.encoded() if isinstance(thing, Answer) else encode_fact("event", thing)
+        chain = chained(chain, body)
+        raw += body + chain
         ends.append(len(raw))
     return raw, start, ends
 
 
 def read(raw, chain):
     found = frames.records(raw[frames.HEAD_SIZE :], frames.HEAD_SIZE, chain)
-    return [
-        frames.read_answer(frame.body) if frame.kind in frames.ANSWERS else frames.read_fact(frame.body)
-        for frame in found
-    ]
+    return [Answer.decoded(frame.body) if frame.kind in ANSWERS else read_fact(frame.body) for frame in found]
 
 
 @given(st.lists(st.one_of(ANSWER, FACT), max_size=5))

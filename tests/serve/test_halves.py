@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.run_files import OVERRIDES
 from tacit.company.run_record import overrides
 from tacit.errors import DataError, LimitError, StorageError, UsageError
@@ -105,7 +105,7 @@ def test_a_broken_limit_takes_somebody_who_answers_for_it(exchanged):
     try:
         with pytest.raises(LimitError, match="not let out"):
             load_embedder(exchanged.folder("airport"), "prediction")
-        assert not sealed_log.read(record)
+        assert not seals.read(record)
         load_embedder(exchanged.folder("airport"), "prediction", override="Ada", reason="a trial")
         assert [(one.who, one.what) for one in overrides(exchanged.run("airport"))] == [("Ada", "prediction")]
     finally:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import torch
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.audit import audit_run
 from tacit.contracts import Message
 from tacit.errors import DataError, RefusedError, StorageError, UsageError
@@ -33,7 +33,7 @@ def _world(exchanged, tmp_path, monkeypatch):
 
 
 def sealed(world, name):
-    return sealed_log.read(world / name / "runs" / "small" / "predictions.jsonl")
+    return seals.read(world / name / "runs" / "small" / "predictions.jsonl")
 
 
 def test_scores_are_those_of_both_halves_in_one_place_bit_for_bit(world):

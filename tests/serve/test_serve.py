@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.one_shot.shipments import Shipments
 from tests.serve.files import copied, expected, to_score, together
 from tests.serve.online import settings
@@ -37,7 +37,7 @@ def rows(world, count, first=0):
 
 
 def sealed(world, name):
-    return sealed_log.read(world / name / "runs" / "small" / "predictions.jsonl")
+    return seals.read(world / name / "runs" / "small" / "predictions.jsonl")
 
 
 def test_scores_are_those_of_predict_bit_for_bit_and_all_of_it_is_on_record(world, start, monkeypatch):

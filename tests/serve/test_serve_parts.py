@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.folder import create
 from tacit.company.run_files import PREDICTIONS
 from tacit.config import Party
@@ -78,7 +78,7 @@ def test_room_is_on_record_before_rows_leave_and_what_was_killed_counts_with_all
     account = Account(where, "embeddings", "airline", most=25_000, version="v")
     for _ in range(3):
         account.take(4000)
-    assert [(one["what"], one["rows"]) for one in sealed_log.read(where / PREDICTIONS)] == [
+    assert [(one["what"], one["rows"]) for one in seals.read(where / PREDICTIONS)] == [
         ("room for embeddings", 10_000), ("room for embeddings", 10_000),
     ]  # fmt: skip
     again = Account(where, "embeddings", "airline", most=25_000, version="v")  # the first was killed
@@ -97,7 +97,7 @@ def test_an_account_that_was_closed_counts_what_has_left(where):
     account.close()
     account.close()
     assert Account(where, "tokens", "airport").rows == 7
-    assert len(sealed_log.read(where / PREDICTIONS)) == 2
+    assert len(seals.read(where / PREDICTIONS)) == 2
 
 
 def test_marks_know_a_row_and_its_bytes_also_after_a_crash(folder, where):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.folder import Folder
 from tacit.company.run_files import GATE
 from tacit.errors import DataError, ProtocolError, UsageError
@@ -71,7 +71,7 @@ def test_what_is_served_is_protected_as_at_the_end_of_the_training(split, where,
     said = {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": 3, "strength": "", "limit": None,
             "reason": "", "broken": False, "worst": None, "foreseen": None}  # fmt: skip
     content = {path: path.read_bytes() for path in where["airport"].glob(f"{GATE}*")}
-    sealed_log.append(where["airport"] / GATE, said)
+    seals.append(where["airport"] / GATE, said)
     try:
         (gaussian,) = load_embedder(split["airport"], "test").party.shield.protect
         assert gaussian.snr == 0.5

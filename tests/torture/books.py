@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tacit.align.batches import Plan
 from tacit.company.align import read
-from tacit.ledger import log
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.log import Reader
+from tacit.ledger.run import ANSWERS
 from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, check
 
 __all__ = ["check_ledgers", "counted"]
@@ -68,4 +68,4 @@ def counted(training: Training, name: str, size: Size) -> Counter[int]:
 
 def _entries(folder: Path) -> list[bytes]:
     """Every answer as it lies in a ledger, without what binds it to those before: secrets differ between folders."""
-    return [frame.body for frame in Reader(folder).new() if frame.kind in log.ANSWERS]
+    return [frame.body for frame in Reader(folder).new() if frame.kind in ANSWERS]

@@ -34,7 +34,7 @@ from tacit.align.arrays import let_go, mapped, new_file
 from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
 from tacit.align.sources import Source, blocks, rows_error
 from tacit.align.tables import inputs_digest, labels, labels_error, wrong_labels
-from tacit.disk import locked, replaced, storing, sync_folder
+from tacit.disk import held, storing, sync_folder, write, write_json
 from tacit.errors import DataError, UsageError
 
 MANIFEST = "manifest.json"
@@ -216,7 +216,7 @@ class Making:
                     array.flush()  # waits for the disk
                 os.replace(folder / f"{name}.new", folder / f"{name}.bin")
         if state is not None:
-            replaced(folder / _ENCODER, lambda file: file.write(state))
+            write(folder / _ENCODER, state)
         about: Facts = {
             "facts": self.facts,
             "files": files,
@@ -226,7 +226,7 @@ class Making:
         }
         found = _opened(folder, about, None if self.large else encoder)
         about["digest"] = found.digest.hex()
-        replaced(folder / MANIFEST, lambda file: file.write(json.dumps(about, indent=1).encode()))
+        write_json(folder / MANIFEST, about)
         return found
 
     def _blocks(self, done: int) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]]:
@@ -284,11 +284,8 @@ def busy(folder: Path) -> Iterator[None]:
     """Keep other processes out of a folder, which is made where there is none."""
     with storing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = locked(folder / "lock", "another process prepares inputs in this folder: wait until it is done")
-    try:
+    with held(folder / "lock", "another process prepares inputs in this folder: wait until it is done"):
         yield
-    finally:
-        os.close(lock)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ from tacit.align.arrays import BLOCK, filed, let_go
 from tacit.align.curve import Points
 from tacit.align.parts import PARTS, Parts, Records
 from tacit.align.stock import CHUNK, SHORT, equal
-from tacit.disk import locked, make_folder, opened, remove, replaced, storing, sync_file, write_at
+from tacit.disk import held, make_folder, opened, read_json, remove, storing, sync_file, write, write_at, write_json
 from tacit.errors import LinkError, RefusedError, StorageError, UsageError
 
 LARGE = 1 << 22
@@ -58,14 +57,14 @@ def room_in(where: Path, *, again: bool) -> Iterator[Path]:
 
     `again` gives up what was begun. The run's folder belongs to one process meanwhile.
     """
-    room, lock = where / "aligning", locked(where / "lock")
-    try:
-        _tidied(room, keep=not again)
-        make_folder(room)
-        yield room
-    finally:
-        _tidied(room, keep=True)
-        os.close(lock)
+    room = where / "aligning"
+    with held(where / "lock"):
+        try:
+            _tidied(room, keep=not again)
+            make_folder(room)
+            yield room
+        finally:
+            _tidied(room, keep=True)
 
 
 def _tidied(room: Path, *, keep: bool) -> None:
@@ -107,12 +106,12 @@ class Kept:
 
     def _read(self) -> State | None:
         path = self.folder / STATE
-        try:
-            fields: dict[str, Any] = json.loads(path.read_bytes())
-            state = State(**fields)
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+        fields = read_json(path, _AGAIN)
+        try:
+            state = State(**fields)
+        except TypeError as error:
             raise StorageError(f"{path} can't be read ({error}): {_AGAIN}") from None
         if state.ids != self._digest():
             raise UsageError(
@@ -127,8 +126,7 @@ class Kept:
         for name in NEEDED:
             remove(self.folder / name)
         self.state = State(ids=self._digest(), **fields)
-        text = json.dumps(asdict(self.state)).encode()
-        replaced(self.folder / STATE, lambda file: file.write(text))
+        write_json(self.folder / STATE, asdict(self.state))
 
     def secret(self, purpose: str) -> bytes:
         """32 bytes that nobody else knows, the same each time the alignment goes on."""
@@ -155,7 +153,7 @@ class Kept:
                 "share",
                 f"{self.folder.name} sent another share when the alignment went on: it guesses at ids; {_AGAIN}",
             )
-        replaced(path, lambda file: file.write(share))
+        write(path, share)
 
     def drop(self) -> None:
         """Never go on with it."""

@@ -89,13 +89,13 @@ def predict(
 
 def predicted_of(party: Path) -> list[dict[str, Any]]:
     """What left for predictions, of all runs of a party, oldest first."""
-    from tacit.company import sealed_log
+    from tacit.company import seals
     from tacit.company.run_files import PREDICTIONS
 
     found = [
         {"run": path.parent.name, **line}
         for path in sorted(party.glob(f"runs/*/{PREDICTIONS}"))
-        for line in sealed_log.read(path)
+        for line in seals.read(path)
     ]
     return sorted(found, key=lambda line: str(line["time"]))
 

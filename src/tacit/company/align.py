@@ -37,7 +37,7 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
 from tacit.config import Data, Terms
 from tacit.contracts import Link
-from tacit.disk import remove, replaced, storing, sync_folder
+from tacit.disk import read_json, remove, replaced, storing, sync_folder, write_json
 from tacit.errors import LinkError, RefusedError, StorageError, UsageError
 from tacit.views.progress import Show
 from tacit.wire.codec import control, read_control
@@ -48,6 +48,7 @@ __all__ = ["FILE", "Aligned", "Found", "Source", "Work", "align", "aligned", "co
 FILE = "alignment.json"
 _ROWS = "rows.npy"
 _PIECE = 1 << 16  # row numbers that are written at once
+_REMEDY = "bring the file back as it was, or run `tacit align --again` on all sides"
 _FIELDS = {"run": str, "count": int, "id": str, "seed": int, "digest": str}
 _TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
 
@@ -332,18 +333,14 @@ def store(
     replaced(where / _ROWS, lambda file: _save(_Hashed(file, hashed), rows))
     aligned = Aligned(run, len(rows), id, seed, digest, where)
     fields = {name: getattr(aligned, name) for name in _FIELDS} | {"rows_sha256": hashed.hexdigest()}
-    text = json.dumps({**fields, "fields_sha256": _digest(fields)}, indent=2) + "\n"
-    replaced(where / FILE, lambda file: file.write(text.encode()))
+    write_json(where / FILE, {**fields, "fields_sha256": _digest(fields)})
     return aligned
 
 
 def read(where: Path, run: str) -> Aligned:
     """An alignment as it was written down for this run; a `StorageError` where anything of it is not as it was."""
     path, rows = where / FILE, where / _ROWS
-    try:
-        fields: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise _unusable(path, f"can't be read ({error})") from None
+    fields: dict[str, Any] = read_json(path, _REMEDY)
     if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != _TYPES:
         raise _unusable(path, f"does not have the fields {', '.join(_TYPES)}, each of its kind")
     if _digest({name: value for name, value in fields.items() if name != "fields_sha256"}) != fields["fields_sha256"]:
@@ -387,4 +384,4 @@ def _digest(fields: dict[str, Any]) -> str:
 
 
 def _unusable(path: Path, why: str) -> StorageError:
-    return StorageError(f"{path} {why}: bring the file back as it was, or run `tacit align --again` on all sides")
+    return StorageError(f"{path} {why}: {_REMEDY}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from tacit.company import sealed_log, seals
+from tacit.company import seals
 from tacit.company.align import aligned
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
@@ -19,9 +19,9 @@ from tacit.company.run_files import GATE, OVERRIDES
 from tacit.company.run_record import broken, overrides
 from tacit.company.split_run import plan_of
 from tacit.company.verdict import now
-from tacit.disk import replaced
+from tacit.disk import write, write_json
 from tacit.errors import LimitError, UsageError
-from tacit.one_shot.parts import part, store_json
+from tacit.one_shot.parts import part
 from tacit.views.report.document import Report
 from tacit.views.report.rendering import read
 
@@ -48,7 +48,7 @@ def clear(
             f"{where}: {problem}. It is not let out; who answers for it all the same says so with --override NAME "
             "--reason WHY, which stays on record and in the report"
         )
-    sealed_log.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": why})
+    seals.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": why})
     if report is None or not seals.holds(where / "report.json"):  # one that was changed is not sealed again
         return None
     report = report.model_copy(update={"overrides": overrides(where)})
@@ -57,7 +57,7 @@ def clear(
 
 
 def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
-    gone = [name for name in (GATE, OVERRIDES) if not sealed_log.begun(where / name)]
+    gone = [name for name in (GATE, OVERRIDES) if not seals.begun(where / name)]
     if gone:
         return f"{gone[0]} has no seal: the run's records were removed, or are of a version before seals"
     if report is not None and not seals.holds(where / "report.json"):
@@ -87,7 +87,7 @@ def _problem(folder: Folder, where: Path, report: Report | None) -> str | None:
 
 def _exchange_problem(folder: Folder, where: Path, report: Report | None) -> str | None:
     """The same of a training in one exchange, where nothing left in a form that broke its limit."""
-    if not sealed_log.begun(where / OVERRIDES):
+    if not seals.begun(where / OVERRIDES):
         return f"{OVERRIDES} has no seal: the run's records were removed"
     if report is None or not seals.holds(where / "report.json"):
         return f"it has no report as `tacit train` or `tacit audit` wrote it: run `tacit audit {where}`"
@@ -123,7 +123,7 @@ def export(path: Folder | str | Path, out: Path, *, override: str | None = None,
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     if parts is None:
-        replaced(out, lambda file: file.write(save(weights, metadata=about)))
+        write(out, save(weights, metadata=about))
         return out
     return part(out.parent, out.name, lambda fresh: _copied(where, fresh, parts, about))
 
@@ -156,10 +156,10 @@ def _copied(where: Path, fresh: Path, parts: tuple[str, ...], about: dict[str, s
         shutil.copytree(where / name, fresh / Path(name).name, copy_function=shutil.copyfile)
     if (where / "release").exists():
         told = json.loads((where / "release" / "release.json").read_bytes())
-        store_json(fresh / "ranks.json", {"form": told["form"], "ranks": told["ranks"]})
+        write_json(fresh / "ranks.json", {"form": told["form"], "ranks": told["ranks"]})
     if (where / "inputs" / "encoder.json").exists():  # a label party may have no columns of its own
         shutil.copyfile(where / "inputs" / "encoder.json", fresh / "encoder.json")
-    store_json(fresh / "about.json", about)
+    write_json(fresh / "about.json", about)
 
 
 def weights_of(where: Path) -> dict[str, Tensor]:

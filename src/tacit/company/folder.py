@@ -29,7 +29,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract, meets, meets_embedding
 from tacit.config.templates import contract_template, party_template
-from tacit.disk import no_strangers, private, replaced
+from tacit.disk import no_strangers, private, write
 from tacit.errors import DataError, UsageError
 from tacit.views.progress import on_terminal
 from tacit.wire import certificates
@@ -216,7 +216,7 @@ class Folder:
                 "trust it with --replace"
             )
         (self.path / "trusted").mkdir(mode=0o700, exist_ok=True)
-        replaced(self.path / "trusted" / f"{found.name}.crt", lambda file: file.write(pem))
+        write(self.path / "trusted" / f"{found.name}.crt", pem)
         return found
 
     @cached_property

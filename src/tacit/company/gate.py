@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.align.batches import APART, Plan, Task
 from tacit.audit.gate import Figure, OnLimit, Verdict, decide
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.run_files import GATE
 from tacit.company.verdict import now
 from tacit.errors import LimitError
@@ -29,7 +29,7 @@ _QUIET = 2  # epochs after a raise before less is tried
 
 def decisions(folder: Path) -> list[dict[str, Any]]:
     """What the gate of a run has decided, in the order of time."""
-    return sealed_log.read(folder / GATE)
+    return seals.read(folder / GATE)
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Gate(ABC):
             "measured": [asdict(figure) for figure in measured],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
-        sealed_log.append(self.folder / GATE, said)
+        seals.append(self.folder / GATE, said)
 
     def bounded(self) -> bool:
         """Whether the protection has a bound that no attack on a message can pass."""

@@ -31,10 +31,10 @@ from tacit.contracts import Event, Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.session import Turned
-from tacit.disk import append_line, read_lines, replaced
+from tacit.disk import append_line, read_lines, write
 from tacit.errors import LimitError, TensorError, UsageError
 from tacit.ledger.keys import Keys, keys_of, load_keys
-from tacit.ledger.ledger import Ledger, remaining
+from tacit.ledger.ledger import Ledger, check_budget
 from tacit.ledger.run import Run
 from tacit.ledger.summary import auc_of
 from tacit.wire.exactly_once import Tally
@@ -170,7 +170,7 @@ class Watch:
             self.recorder.resume(turn, step)
         if self._path.exists():
             text = "".join(json.dumps(one) + "\n" for one in looks(self._path) if one["turn"] < turn)
-            replaced(self._path, lambda file: file.write(text.encode()), durable=False)
+            write(self._path, text.encode(), durable=False)
 
     def keep(self, turn: int) -> None:
         """Bring to the disk what belongs to a checkpoint."""
@@ -266,11 +266,12 @@ class RunLedger:
             **vars(plan), name=contract.run, contract=contract.digest, alignment=rows.id, role=folder.config.role
         )
         keys = self._keys(folder, rows)
+        used = self.ledger.spent_by(keys, but=self._run)
         if self.budget is not None:
-            remaining(self.ledger, self._run, keys, self.budget)
+            check_budget(self.budget, used, self._run)
         # the sumKL that former runs have left, at most, of the most exposed row of this one; infinite where one of them
         # has no bound for a row
-        self.former = float(self.ledger.spent_by(keys, but=self._run).max(initial=0.0))
+        self.former = float(used.max(initial=0.0))
         self.entries = self.ledger.begin(self._run, keys, budget=self.budget)
 
     def _keys(self, folder: Folder, rows: Aligned) -> Keys | None:

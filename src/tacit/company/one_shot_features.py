@@ -26,6 +26,7 @@ from tacit.company.one_shot_common import ExchangeTelling
 from tacit.company.one_shot_workers import ALIGNED, ALL, LEARNING, learner_of, tell, told
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
+from tacit.disk import write_json
 from tacit.errors import ProtocolError
 from tacit.hidden_sums.feature_side import FeatureSide
 from tacit.hidden_sums.points import base
@@ -36,7 +37,7 @@ from tacit.one_shot.grouping import Averages, averages, partitions
 from tacit.one_shot.hiding import agreement, bits_shown, check_enough_rows, hidden_answers
 from tacit.one_shot.learn import Bottom, load_bottom
 from tacit.one_shot.mechanisms import Flipping, check_agreed, shares
-from tacit.one_shot.parts import discard, guard, part, store_array, store_json
+from tacit.one_shot.parts import discard, guard, part, store_array
 from tacit.one_shot.records import Keys
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
@@ -173,7 +174,7 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Ave
         if not isinstance(asking.mechanism, Sums):
             _check_shares(sent, asking.mechanism)
         store_array(path / "sent.npy", sent)
-        store_json(path / "mechanism.json", asking.mechanism.parameters())
+        write_json(path / "mechanism.json", asking.mechanism.parameters())
 
     return told(side.part("flips", ask))
 
@@ -190,7 +191,7 @@ def _grouped(side: _Side) -> NDArray[np.int64]:
         home = home_of(side.folder, side.rows, inputs, side.telling.part)
         audit = attack_groups(replace(home, groups=_for_all(groups, len(inputs))))
         store_array(path / "groups.npy", groups)
-        store_json(path / "audit.json", {**audit.as_dict(), "before": _versions(home)})
+        write_json(path / "audit.json", {**audit.as_dict(), "before": _versions(home)})
 
     def entered(path: Path) -> bool:
         groups, audit = np.load(path / "groups.npy"), json.loads((path / "audit.json").read_bytes())
@@ -298,7 +299,7 @@ def _released(
         if made.why:
             made.bottom.save(path / "floor")
         store_array(path / "codes.npy", made.codes)
-        store_json(path / "release.json", {**made.as_dict(), "before": _versions(home)})
+        write_json(path / "release.json", {**made.as_dict(), "before": _versions(home)})
 
     def read(path: Path) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         return np.load(path / "codes.npy"), json.loads((path / "release.json").read_bytes())
@@ -370,5 +371,5 @@ def _delivered(where: Path, asking: Asking, codes: NDArray[np.uint8], telling: E
         asking.deliver(codes, partial(telling.part, what))
         telling.left("embedding", asking.line.peer, len(codes), codes.nbytes)
         telling.trace("acknowledged")
-        store_json(where / "delivered", {"bytes": codes.nbytes})
+        write_json(where / "delivered", {"bytes": codes.nbytes})
     return asking.leave()

@@ -26,6 +26,7 @@ from tacit.company.models import load_factory
 from tacit.company.one_shot_common import ExchangeTelling
 from tacit.config import OneShotContract
 from tacit.contracts import Link, Message
+from tacit.disk import write_json
 from tacit.errors import DataError, ProtocolError, RefusedError, UsageError
 from tacit.hidden_sums.label_side import LabelSide
 from tacit.hidden_sums.points import base
@@ -37,7 +38,7 @@ from tacit.one_shot.head import fit_head, load_head
 from tacit.one_shot.hiding import agreement, check_enough_rows, noise_of
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
 from tacit.one_shot.numbers import NumberFlips
-from tacit.one_shot.parts import guard, part, store_json
+from tacit.one_shot.parts import guard, part
 from tacit.one_shot.records import Rows
 from tacit.one_shot.sums import Sums
 from tacit.one_shot.target import Target, figures, read_target
@@ -90,9 +91,9 @@ def train_label(
     if not (where / "closed").exists():
         done = _meet(answers, received, telling)
         if done >= set(contract.feature_parties):  # else the door is opened again at the next start, for a while
-            store_json(where / "closed", {"time": time.time()})
+            write_json(where / "closed", {"time": time.time()})
     certificate = answers.certificate()
-    store_json(where / "certificate.json", certificate.as_dict())
+    write_json(where / "certificate.json", certificate.as_dict())
     brief = {name: getattr(certificate, name) for name in ("auc", "odds", "total_auc", "total_odds", "rows", "unit")}
     telling.status.update(certificate=brief, at_once=True)
     return _fit(answers, received, certificate, telling)
@@ -348,5 +349,5 @@ def _fit(answers: Answers, received: Received, certificate: Certificate, telling
 
     together = judged("head", "fitting the model", codes)
     alone = judged("fallback", "fitting it without partners", None)
-    store_json(where / "figures.json", {"figures": together, "alone": alone})
+    write_json(where / "figures.json", {"figures": together, "alone": alone})
     return LabelOutcome(where, together, alone, certificate, codes.nbytes)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
 from tacit.company.guard import looks
 from tacit.company.run_files import LIVE, OVERRIDES
 from tacit.company.verdict import now, worst_of
+from tacit.disk import known_json
 from tacit.errors import UsageError
 from tacit.views.ledger import summed_up
 from tacit.views.report.document import Decision, LedgerSummary, LiveCurve, Measured, Moment, Override, Report, Worst
@@ -47,7 +47,7 @@ def broken(where: Path) -> bool:
 
 def overrides(where: Path) -> tuple[Override, ...]:
     """Who let a run out all the same."""
-    return tuple(Override(**line) for line in sealed_log.read(where / OVERRIDES))
+    return tuple(Override(**line) for line in seals.read(where / OVERRIDES))
 
 
 def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) -> Callable[[str], None] | None:
@@ -60,7 +60,7 @@ def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) 
 
     def record(problem: str) -> None:
         what = f"training after a restore: {problem}"
-        sealed_log.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
+        seals.append(where / OVERRIDES, {"time": now(), "who": who, "what": what, "reason": reason})
         log("restored", who=who, reason=problem)
 
     return record
@@ -70,11 +70,9 @@ def _moments(
     where: Path, decided: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measured, report: Report
 ) -> Iterator[Moment]:
     """An epoch each: the strength that was decided for it, the worst that was seen, and how good the model was then."""
-    try:
-        said = json.loads((where / "status.json").read_bytes()).get("history", [])
-    except (OSError, ValueError, AttributeError, RecursionError):
-        said = []
-    history = [line for line in said if isinstance(line, dict) and "epoch" in line]
+    said = known_json(where / "status.json")
+    lines = said.get("history", []) if isinstance(said, dict) else []
+    history = [line for line in lines if isinstance(line, dict) and "epoch" in line]
     # what the audit found after the last epoch; not of an attacker who knew something anyway, which is told apart
     final = worst_of([leak for leak in report.leaks if leak.baseline is None])
     epochs = sorted({look["epoch"] for look in seen} | {int(line["epoch"]) for line in history})

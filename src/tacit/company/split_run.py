@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tacit._version import __version__
 from tacit.align.batches import Plan, Task
 from tacit.align.tables import tensors_digest
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.align import Aligned, aligned
 from tacit.company.folder import Folder
 from tacit.company.guard import Guard
@@ -31,7 +31,7 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import PROTOCOL, Hello
 from tacit.cut.label_party import LabelParty
 from tacit.cut.session import FeatureSession, LabelSession
-from tacit.disk import replaced
+from tacit.disk import write
 from tacit.errors import LimitError, StorageError, UsageError
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
@@ -137,12 +137,12 @@ class SplitRun:
             tally=self.stack.enter_context(closing(tally)),
         )  # fmt: skip
         for path in (self.where / GATE, self.where / OVERRIDES):  # they say what was decided
-            if durable.begun and not sealed_log.begun(path):
+            if durable.begun and not seals.begun(path):
                 raise StorageError(
                     f"{path}: it is gone with its seal, and the run has begun: bring both back, or start a new run "
                     "under another name"
                 )
-            sealed_log.begin(path)
+            seals.begin(path)
         return durable
 
     def ledger_tally(self) -> Tally:
@@ -189,8 +189,7 @@ class SplitRun:
     def save(self, model: nn.Module) -> None:
         """Write the trained half down."""
         weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}  # tied ones apart
-        content = save({name: value.contiguous() for name, value in weights.items()})
-        replaced(self.where / "model.safetensors", lambda file: file.write(content))
+        write(self.where / "model.safetensors", save({name: value.contiguous() for name, value in weights.items()}))
 
 
 # --- what must be the same whenever a run goes on --------------------------------------------------------------------

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import append_line, read_lines, replaced, storing
+from tacit.disk import append_line, read_lines, storing, write_json
 from tacit.errors import StorageError
 from tacit.wire.line import Alarm, Waiting
 
@@ -67,9 +67,8 @@ class Status:
             self._pace.note(self._now.get("state", "preparing"), **where)
         if at_once or self._clock() - self._written >= _PAUSE:
             self._now["time"], self._written = _time(), float("-inf")
-            told = json.dumps(self._now, indent=2) + "\n"
             with suppress(StorageError):
-                replaced(self._folder / _FILE, lambda file: file.write(told.encode()), durable=False)
+                write_json(self._folder / _FILE, self._now, durable=False)
                 self._written = self._clock()
 
     def log(self, event: str, **details: Any) -> None:

@@ -6,11 +6,10 @@ A contract says which of two ways it is: step by step (`train`: see `label_run` 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import cast
 
-from tacit.company import feature_run, label_run, one_shot_features, one_shot_label, sealed_log
+from tacit.company import feature_run, label_run, one_shot_features, one_shot_label, seals
 from tacit.company.folder import Folder
 from tacit.company.one_shot_common import ExchangeTelling
 from tacit.company.one_shot_features import FeatureOutcome
@@ -24,7 +23,7 @@ from tacit.company.split_run import Progress, Trained, begin, silent, started
 from tacit.company.status import Status, Telling
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
-from tacit.disk import locked
+from tacit.disk import held
 from tacit.errors import TacitError, UsageError
 from tacit.one_shot.workers import Workers
 from tacit.views.progress import Show
@@ -93,11 +92,10 @@ def train_one_shot(
         return None
     check_several(folder, workers)
     where = begin(folder, contract)
-    lock = locked(where / "lock")
-    try:
+    with held(where / "lock"):
         status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
         telling = ExchangeTelling(status, waiting, alarm, trace, progress)
-        sealed_log.begin(where / OVERRIDES)
+        seals.begin(where / OVERRIDES)
         try:
             answered = restored(where, status.log, after_restore)
             with workers.together():
@@ -115,5 +113,3 @@ def train_one_shot(
         history = [{"epoch": 0, **outcome.figures}] if isinstance(outcome, LabelOutcome) else []
         status.update(state="finished", history=history, at_once=True)
         return outcome
-    finally:
-        os.close(lock)

@@ -7,7 +7,6 @@ nothing from the order. All of a batch follows from secret, labels and groups: a
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import make_folder
+from tacit.disk import make_folder, read_json, write_json
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.hidden_sums.encryption import EncryptedLabels, check_labels
-from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, masks_shape, store
+from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, masks_shape
 from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, gen_shuffle, shuffle_generators
+
+_BACK = "bring it back as it was, or start a new run"
 
 
 class FeatureSide:
@@ -39,7 +40,7 @@ class FeatureSide:
     def accept(self, commitment: bytes) -> None:
         """Take the encrypted labels, once for good; others than before, or ones without proof, are a `RefusedError`."""
         path, digest = self._folder / "labels.json", hashlib.sha256(commitment).hexdigest()
-        known = json.loads(path.read_bytes()) if path.exists() else None
+        known = read_json(path, _BACK) if path.exists() else None
         if known is not None and known != {"sha256": digest}:
             raise RefusedError("labels", "the label party encrypted other labels before: labels are committed to once")
         labels, masks = self._read(commitment)
@@ -49,7 +50,7 @@ class FeatureSide:
         self._points = (decode(labels.pk), *checked, shuffle_generators(self._agreement.rows))
         self._masks, self._labels = masks, bytes.fromhex(digest)
         if known is None:
-            store(path, {"sha256": digest})
+            write_json(path, {"sha256": digest})
             self._trace("labels taken")
 
     def _read(self, commitment: bytes) -> tuple[EncryptedLabels, NDArray[np.bool_]]:
@@ -84,10 +85,10 @@ class FeatureSide:
         """
         _, psi = self._shuffled(partition, groups)
         path, digest = self._folder / f"partition-{partition}.json", _digest(groups)
-        if path.exists() and json.loads(path.read_bytes())["groups"] != digest:
+        if path.exists() and read_json(path, _BACK)["groups"] != digest:
             raise UsageError(f"{path}: other groups were asked about in this partition: it is answered once")
         if not path.exists():
-            store(path, {"groups": digest})
+            write_json(path, {"groups": digest})
             self._trace(f"partition {partition} asked")
         assert self._points is not None
         pk, a, b, h = self._points

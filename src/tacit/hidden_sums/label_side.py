@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +25,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import locked, make_folder, replaced
+from tacit.disk import held, make_folder, read_json, write, write_json
 from tacit.errors import ProtocolError, RefusedError, StorageError, UsageError
 from tacit.hidden_sums.encryption import EncryptedLabels, decrypt_sums, encrypt, secret_key
-from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, size_of, store
+from tacit.hidden_sums.messages import Agreement, arrays_of, bytes_of, size_of
 from tacit.hidden_sums.points import Points, decode
 from tacit.hidden_sums.scalars import keyed
 from tacit.hidden_sums.shuffle import Input, Shuffle, check_shuffle_proof, shuffle_generators
 
 # noise from a partition's number, the hash of its batch, and a number of groups: the same for the same
 Noise = Callable[[int, bytes, int], NDArray[np.int64]]
+
+_BACK = "bring it back as it was, or start a new run"
 
 
 @dataclass(frozen=True)
@@ -110,18 +110,17 @@ class LabelSide:
         path, seal = self._folder / "labels", self._folder / "labels.json"
         facts = self._facts()
         if seal.exists():
-            if json.loads(seal.read_bytes()) != facts:
+            if read_json(seal, _BACK) != facts:
                 raise UsageError(
                     f"{seal}: other labels, or another agreement, were encrypted for this run: they are encrypted once;"
                     " put them back as they were, or agree on a new run"
                 )
         else:
-            store(seal, facts)
+            write_json(seal, facts)
             self._trace("labels sealed")
         if not path.exists():
             made = encrypt(self._labels, self._secret, self._agreement.context("labels"))
-            content = bytes_of(made) + self._masks()
-            replaced(path, lambda file: file.write(content))
+            write(path, bytes_of(made) + self._masks())
             self._trace("labels written")
         return path.read_bytes()
 
@@ -206,14 +205,9 @@ class LabelSide:
             )  # fmt: skip
         return self._points
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """Nobody else answers from this folder meanwhile: of two batches at a time both could be the first."""
-        lock = locked(self._folder / "lock")
-        try:
-            yield
-        finally:
-            os.close(lock)
+        return held(self._folder / "lock")
 
     # --- on the disk -------------------------------------------------------------------------------------------------
 
@@ -221,14 +215,14 @@ class LabelSide:
         path = self._path(partition)
         if not path.exists():
             return None
+        content = read_json(path, _BACK)
         try:
-            content = json.loads(path.read_bytes())
             return _State(**{**content, "sums": tuple(content["sums"])})
-        except (ValueError, TypeError, KeyError) as error:
-            raise StorageError(f"{path} can't be read ({error}): bring it back as it was, or start a new run") from None
+        except (TypeError, KeyError) as error:
+            raise StorageError(f"{path} can't be read ({error}): {_BACK}") from None
 
     def _enter(self, partition: int, state: _State) -> _State:
-        store(self._path(partition), asdict(state))
+        write_json(self._path(partition), asdict(state))
         self._trace(f"partition {partition} {state.name}")
         return state
 

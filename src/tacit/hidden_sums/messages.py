@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import replaced
 from tacit.errors import ProtocolError, UsageError
 from tacit.hidden_sums.encryption import EncryptedLabels
 from tacit.hidden_sums.shuffle import Shuffle
@@ -72,8 +68,3 @@ def arrays_of(shapes: Mapping[str, tuple[int, ...]], raw: bytes) -> dict[str, ND
     ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
     parts = np.split(np.frombuffer(raw, np.uint8), ends[:-1])
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
-
-
-def store(path: Path, content: Mapping[str, Any]) -> None:
-    """Write down how far a side has come; it is on the disk when this returns."""
-    replaced(path, lambda file: file.write(json.dumps(content).encode() + b"\n"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.disk import replaced
+from tacit.disk import write
 from tacit.views.report.frontier import Measured, frontier
 from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis
@@ -78,7 +78,7 @@ def draw_page(
 
 
 def _written(path: Path, text: str) -> Path:
-    replaced(path, lambda file: file.write(text.encode()), durable=False)
+    write(path, text.encode(), durable=False)
     return path
 
 

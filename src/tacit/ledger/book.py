@@ -1,43 +1,120 @@
-"""Everything that the records of a ledger say, in little memory, and where a run adds what it answers."""
+"""What a run writes down of what it answers, in the ledger's one file; and all that the file says, in little memory.
+
+The file is only added to, by one process at a time; `tacit.ledger.log` reads and checks it when one starts, and when
+somebody looks. Its records are small, and each is bound by a digest to all that stand before it:
+
+::
+
+    file      magic 8 | version 4 | 0 4 | check of the secret 16 | digest of all this 16
+    answer    length 4 | kind 1 | form 1 | event 2 | run 4 | step 4 | turn 4 | rows 16 | figures 8 each | chain 16
+    fact      length 4 | kind 1 | 0 3 | JSON | chain 16
+
+`length` is that of the whole record. `chain` is BLAKE2b of the chain before and of all of the record before it, so a
+record that was changed, left out, added or moved breaks the chain at its place. The mechanism behind an answer and the
+names of its figures are long and few: each is a record of its own when it first occurs, and answers give its number.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
+import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tacit.align.batches import digest
 from tacit.contracts import Event
+from tacit.disk import storing, sync_file, write, write_at
 from tacit.errors import StorageError, UsageError
-from tacit.ledger import log
-from tacit.ledger.log import ANSWERS, Answer, Frame, Reader, Writer, read_answer
-from tacit.ledger.run import Declared, Run
+from tacit.ledger.run import ANSWERS, Declared, Run
 from tacit.ledger.summary import Spent, spent_in
+
+KINDS = (*ANSWERS, "run", "event", "figures", "epoch", "budget", "told")  # "epoch": of older ledgers
+LOG, SYNCED, LOCK = "log", "synced", "lock"
+CHAIN = 16  # bytes
+FACT = struct.Struct("<IB3x")
+MARK = struct.Struct("<Q16s")
+_ANSWER = struct.Struct("<IBBHIII16s")
 
 UNTOUCHED = "untouched_rows"  # the figure that counts rows which were sent as they were
 ROW_KL = "row_kl"  # the figure that bounds what a step tells about the label of any row in it
 
 
-class Book:
-    """The records of a ledger as they were read, eight bytes for each answered step; `take` gives it the next one."""
+@dataclass(frozen=True)
+class Answer:
+    """One answered step, as it lies in the file."""
 
-    def __init__(self, file: Reader) -> None:
-        self.file = file
+    kind: str  # "train" or "evaluate"
+    run: int  # number of the run, in the order in which runs were declared
+    step: int  # of this kind in this run
+    turn: int  # in which it was answered
+    rows: bytes  # digest of the batch
+    event: int  # number of what was done to the rows
+    form: int  # number of the names of the figures
+    figures: tuple[float, ...]  # their values
+
+    def encoded(self) -> bytes:
+        """Its bytes, but for the chain."""
+        length, kind = _ANSWER.size + 8 * len(self.figures) + CHAIN, KINDS.index(self.kind)
+        fixed = _ANSWER.pack(length, kind, self.form, self.event, self.run, self.step, self.turn, self.rows)
+        return fixed + struct.pack(f"<{len(self.figures)}d", *self.figures)
+
+    @classmethod
+    def decoded(cls, body: bytes) -> Answer:
+        """What `encoded` gave, an answer again."""
+        _, kind, form, event, run, step, turn, rows = _ANSWER.unpack_from(body)
+        figures = struct.unpack_from(f"<{(len(body) - _ANSWER.size) // 8}d", body, _ANSWER.size)
+        return cls(KINDS[kind], run, step, turn, rows, event, form, figures)
+
+
+def encode_fact(kind: str, fact: Mapping[str, Any] | Sequence[Any]) -> bytes:
+    """A record of another kind, but for its chain."""
+    text = json.dumps(fact, separators=(",", ":"), sort_keys=True).encode()
+    return FACT.pack(FACT.size + len(text) + CHAIN, KINDS.index(kind)) + text
+
+
+def read_fact(body: bytes) -> Any:
+    """What `encode_fact` was given."""
+    return json.loads(body[FACT.size :])
+
+
+def chained(chain: bytes, body: bytes) -> bytes:
+    """The chain after a record."""
+    return hashlib.blake2b(chain + body, digest_size=CHAIN, person=b"tacit ledger").digest()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A record that is what was written: where it begins and ends, its kind, its bytes, and the chain after it."""
+
+    start: int
+    end: int
+    kind: str
+    body: bytes
+    chain: bytes
+
+
+def damaged(path: Path, offset: int, what: str) -> StorageError:
+    """The error for bytes that can't be what was written: a count that may be too low is no count."""
+    return StorageError(
+        f"{path}: damaged at byte {offset}: {what}. What was answered before can't be counted any more: restore the "
+        "folder from a copy of the same moment"
+    )
+
+
+class Book:
+    """What the records of a ledger say, eight bytes for each answered step; `take` gives it the next one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path  # of the file, for errors
         self.runs: list[Declared] = []
         self.events: list[Event] = []
         self.forms: list[tuple[str, ...]] = []
         self.count = 0
-
-    def refresh(self) -> None:
-        """Read what another process has added meanwhile."""
-        if not isinstance(self.file, Writer) and self.file.exists():
-            self.read()
-
-    def read(self) -> None:
-        """Read what was not read yet."""
-        for frame in self.file.new():
-            self.take(frame)
 
     def take(self, frame: Frame) -> None:
         """Add what a record says; one that can't follow those before it is a `StorageError`."""
@@ -45,7 +122,7 @@ class Book:
         if frame.kind in ANSWERS:
             self._answer(frame)
             return
-        fact = log.read_fact(frame.body)
+        fact = read_fact(frame.body)
         if frame.kind == "run":
             keys = fact.pop("keys")
             self.runs.append(Declared(Run(**fact), keys))
@@ -59,7 +136,7 @@ class Book:
             self._of(frame, fact["run"]).budget = fact["budget"]
 
     def _answer(self, frame: Frame) -> None:
-        answer = read_answer(frame.body)
+        answer = Answer.decoded(frame.body)
         declared = self._of(frame, answer.run)
         places = declared.places[answer.kind]
         if answer.step != len(places) or answer.event >= len(self.events) or answer.form >= len(self.forms):
@@ -78,7 +155,62 @@ class Book:
         return self.runs[number]
 
     def _strange(self, frame: Frame, why: str) -> StorageError:
-        return log.damaged(self.file.path, frame.start, f"the {frame.kind} record can't stand there: {why}")
+        return damaged(self._path, frame.start, f"the {frame.kind} record can't stand there: {why}")
+
+
+class Writer:
+    """Adds to the file, behind the last good record; what a crash cut short behind that is taken off first.
+
+    What is added is with the operating system at once, so it survives the end of the process; after `sync` it also
+    survives the end of the machine's power. The lock is one that this process has on the folder.
+    """
+
+    def __init__(self, folder: Path, end: int, chain: bytes, lock: int) -> None:
+        self.folder, self.end, self.chain, self._lock = folder, end, chain, lock
+        self._path, self._synced = folder / LOG, 0
+        self._dead: StorageError | None = None
+        with storing(self._path, "opened"):
+            self._fd = os.open(self._path, os.O_RDWR)
+            os.ftruncate(self._fd, end)
+        self.sync()
+
+    def add(self, kind: str, body: bytes) -> Frame:
+        """Add a record."""
+        if self._fd < 0 or self._dead is not None:
+            raise StorageError(
+                f"{self._path}: nothing can be added after {self._dead or 'it was closed'}: open it anew"
+            )
+        chain = chained(self.chain, body)
+        try:
+            written = write_at(self._fd, self._path, [body, chain], self.end)
+        except StorageError as error:
+            self._dead = error
+            raise
+        frame = Frame(self.end, self.end + written, kind, body, chain)
+        self.end, self.chain = frame.end, chain
+        return frame
+
+    def at(self, offset: int) -> bytes:
+        """The record that begins at a place where one was found before, but for its chain."""
+        length = int.from_bytes(os.pread(self._fd, 4, offset), "little")
+        return os.pread(self._fd, length - CHAIN, offset)
+
+    def sync(self) -> None:
+        """Return once the disk holds everything, and knows that it does."""
+        if self._synced < self.end:
+            sync_file(self._fd, self._path)
+            write(self.folder / SYNCED, MARK.pack(self.end, self.chain))
+            self._synced = self.end
+
+    def close(self) -> None:
+        """Sync, and let another process add."""
+        try:
+            if self._dead is None:
+                self.sync()
+        finally:
+            os.close(self._fd)
+            os.close(self._lock)
+            self._fd = -1
 
 
 class RunLedger:
@@ -125,7 +257,7 @@ class RunLedger:
                 "older copy, and what was answered meanwhile is not counted"
             )
         if step < len(done):
-            self._compare(read_answer(self._writer.at(done[step]).body), turn, rows, event)
+            self._compare(Answer.decoded(self._writer.at(done[step])), turn, rows, event)
             return
         if step % (run.steps if kind == "train" else run.tests) == 0 and digest(run.rows(kind, step)) != rows:
             raise self._wrong(f"{kind} step {step} is about other rows than the plan of the run {run.name!r} says")
@@ -134,7 +266,7 @@ class RunLedger:
         mechanism = self._numbered(self._events, _name(event), "event", _facts_of(event))
         form = self._numbered(self._forms, names, "figures", names)
         answer = Answer(kind, self._number, step, turn, rows, mechanism, form, values)
-        self._book.take(self._writer.answer(answer))
+        self._book.take(self._writer.add(kind, answer.encoded()))
 
     def _compare(self, then: Answer, turn: int, rows: bytes, event: Event) -> None:
         """Refuse a second answer to a step; what comes from a replay is the same."""
@@ -148,14 +280,15 @@ class RunLedger:
     def _numbered(self, known: dict[Any, int], name: Any, kind: str, fact: Mapping[str, Any] | Sequence[Any]) -> int:
         """The number of a mechanism or of the names of figures, which are written down when they first occur."""
         if name not in known:
-            self._book.take(self._writer.fact(kind, fact))
+            self._book.take(self._writer.add(kind, encode_fact(kind, fact)))
             known[name] = len(known)
         return known[name]
 
     def tell(self, epoch: int, labels: int) -> None:
         """Write down that figures of an epoch are told, over so many labels. Before they leave."""
         if epoch not in self._declared.told:
-            self._book.take(self._writer.fact("told", {"run": self._number, "epoch": epoch, "labels": labels}))
+            told = {"run": self._number, "epoch": epoch, "labels": labels}
+            self._book.take(self._writer.add("told", encode_fact("told", told)))
 
     def resume(self, turn: int) -> None:
         """Before going on from a checkpoint at this turn: every step before it must be written down."""

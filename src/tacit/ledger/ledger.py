@@ -16,7 +16,6 @@ rows: 15 epochs over 100 million rows in batches of 1024 are 1.5 million records
 from __future__ import annotations
 
 import hmac
-import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,12 +25,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import make_folder, replaced
+from tacit.disk import locked, make_folder, write
 from tacit.errors import StorageError, UsageError
-from tacit.ledger.book import Book, RunLedger
+from tacit.ledger.book import LOCK, Book, RunLedger, Writer, encode_fact
 from tacit.ledger.keys import Keys, digest_of, load_keys, store_keys
-from tacit.ledger.log import ANSWERS, Reader, Writer
-from tacit.ledger.run import Declared, Run
+from tacit.ledger.log import Reader
+from tacit.ledger.run import ANSWERS, Declared, Run
 from tacit.ledger.summary import RunSummary, Summary, auc_of, by_example, histogram, spent_in, sum_kl_of
 
 _SECRET = 32  # bytes
@@ -58,7 +57,19 @@ class Ledger:
     def __init__(self, folder: str | Path, *, secret: bytes | None = None) -> None:
         self.folder = Path(folder)
         self._given = secret
-        self._book = Book(Reader(self.folder))
+        self._writer: Writer | None = None
+        self._anew()
+
+    def _anew(self) -> None:
+        self._reader = Reader(self.folder)
+        self._book = Book(self._reader.path)
+
+    def _read(self) -> Book:
+        """Everything that the file says, also what another process has added meanwhile."""
+        if self._writer is None and self._reader.exists():
+            for frame in self._reader.new():
+                self._book.take(frame)
+        return self._book
 
     # --- writing ---
 
@@ -69,10 +80,10 @@ class Ledger:
             return self._given
         path = self.folder / "secret"
         if not path.exists():
-            if self._book.file.exists():
+            if self._reader.exists():
                 raise StorageError(f"{path} is missing: without it no example is known again; bring it back")
             make_folder(self.folder)
-            replaced(path, lambda file: file.write(os.urandom(_SECRET)))
+            write(path, os.urandom(_SECRET))
         return path.read_bytes()
 
     def begin(self, run: Run, keys: Keys | None, *, budget: float | None = None) -> RunLedger:
@@ -97,50 +108,53 @@ class Ledger:
         else:
             if keys is not None:
                 store_keys(self.folder, keys, name)
-            self._book.take(writer.fact("run", {**asdict(run), "keys": name}))
+            self._book.take(writer.add("run", encode_fact("run", {**asdict(run), "keys": name})))
             known = [len(self._book.runs) - 1]
         if self._book.runs[known[-1]].budget != budget:
-            self._book.take(writer.fact("budget", {"run": known[-1], "budget": budget}))
+            self._book.take(writer.add("budget", encode_fact("budget", {"run": known[-1], "budget": budget})))
         writer.sync()
         return RunLedger(self._book, writer, known[-1])
 
     def _opened(self) -> Writer:
         """The one file, open for adding, with everything read and what a crash cut short taken off."""
-        if isinstance(self._book.file, Writer):
-            return self._book.file
+        if self._writer is not None:
+            return self._writer
         check = hmac.digest(self.secret, b"tacit ledger", "sha256")[:16]
-        writer = Writer(self.folder, check)
+        make_folder(self.folder)
+        lock = locked(self.folder / LOCK)
         try:
-            book = Book(writer)
-            book.read()
-            if writer.secret_check != check:
+            self._anew()
+            if not self._reader.exists():
+                self._reader.create(check)
+            self._read()
+            if self._reader.secret_check != check:
                 raise StorageError(
                     f"{self.folder}: the ledger was begun with another secret, so that no example of former runs would "
                     "be known again: bring the secret back"
                 )
-            writer.cut()
+            self._writer = Writer(self.folder, self._reader.end, self._reader.chain, lock)
         except BaseException:
-            writer.close()
+            os.close(lock)
             raise
-        self._book = book
-        return writer
+        return self._writer
 
     def close(self) -> None:
         """Sync, and let another process add."""
-        if isinstance(self._book.file, Writer):
-            self._book.file.close()
-            self._book = Book(Reader(self.folder))
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            self._anew()
+            writer.close()
 
     # --- reading ---
 
     def check(self) -> Checked:
         """Read all of it anew, the files of keys too; the first damage is a `StorageError`."""
-        book = Book(Reader(self.folder))
-        book.refresh()
-        for declared in book.runs:
+        fresh = Ledger(self.folder)
+        for declared in fresh.runs():
             if declared.keys:
                 load_keys(self.folder, declared.keys, check=True)
-        return Checked(book.count, book.file.end, book.file.chain.hex(), book.file.tail)
+        read = fresh._reader
+        return Checked(fresh.records, read.end, read.chain.hex(), read.tail)
 
     def summary(self, *, budget: float | None = None) -> Summary:
         """What has been spent so far, with the budget that the newest run was started with unless another is given."""
@@ -163,19 +177,17 @@ class Ledger:
             examples=sum(visits.values()), answers=sum(line.answers for line in each), runs=len(runs),
             most_visits=max(visits, default=0), visits=visits, worst_case=None if most is None else auc_of(most),
             budget=budget if budget is not None else next((one.budget for one in reversed(runs)), None),
-            head=self._book.file.chain.hex(), notes=tuple(notes), each=tuple(each),
+            head=(self._writer or self._reader).chain.hex(), notes=tuple(notes), each=tuple(each),
         )  # fmt: skip
 
     @property
     def records(self) -> int:
         """How many there are."""
-        self._book.refresh()
-        return self._book.count
+        return self._read().count
 
     def runs(self) -> list[Declared]:
         """All runs, with what was answered in them so far."""
-        self._book.refresh()
-        return self._book.runs
+        return self._read().runs
 
     def spent_by(self, keys: Keys | None, *, but: Run | None = None) -> NDArray[np.float64]:
         """For each example what all runs but one together have left of its secret, a sumKL; without ids all are new."""
@@ -225,33 +237,19 @@ class Ledger:
         self.close()
 
 
-@dataclass(frozen=True)
-class Remaining:
-    """What a run may still use."""
-
-    leak_auc: float  # that all visits of this run together may reach, for its most exposed example
-    spent: float  # the leak AUC that former runs have reached for that example
-    budget: float  # for all runs together
-
-
-def remaining(ledger: Ledger, run: Run, keys: Keys | None, budget: float) -> Remaining:
-    """What is left of the budget for this run; its own answers do not count, so a resumed run gets the same answer.
+def check_budget(budget: float, used: NDArray[np.float64], run: Run) -> None:
+    """Refuse a run with rows of which former runs have left nothing; they have `used` so much of each (`spent_by`).
 
     A budget is a leak AUC A in the worst case over all visits of any example in all runs, which allows a sumKL of
     2 Phi^-1(A)^2 in all. Runs are independent trainings, so what each leaves adds up. A former run whose part is not
-    known has used up everything that it visited. Rows of which nothing is left are a `UsageError` that says how many.
+    known has used up everything that it visited.
     """
     if not 0.5 < budget <= 1.0:
         raise UsageError(f"budget = {budget!r}: it is a leak AUC above 0.5, a coin flip, and at most 1")
-    allowed, used = sum_kl_of(budget), ledger.spent_by(keys, but=run)
-    most = float(used.max(initial=0.0))
-    if math.isinf(allowed):
-        return Remaining(1.0, auc_of(most), budget)
-    gone = int(np.count_nonzero(used > allowed - _LEAST))
+    gone = int(np.count_nonzero(used > sum_kl_of(budget) - _LEAST))
     if gone:
         raise UsageError(
             f"budget = {budget}: former runs have used it up for {gone} of {len(used)} rows of the run {run.name!r} "
             "(`tacit ledger` shows them; one whose protection has no bound for a row counts as all of it): leave these "
             "rows out, or set a larger budget in party.toml"
         )
-    return Remaining(auc_of(allowed - most), auc_of(most), budget)

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from tacit.align.batches import Plan, shuffled
 from tacit.errors import UsageError
-from tacit.ledger.log import ANSWERS
+
+ANSWERS = ("train", "evaluate")
+"""The kinds of steps that are answered, and of records about them."""
 
 _BLOCK = 1 << 22  # rows that are counted at a time
 

@@ -5,7 +5,6 @@ A kill leaves the parts that are done; the one that was being made is made again
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import make_folder, opened, replaced, storing, sync_folder
-from tacit.errors import StorageError, UsageError
+from tacit.disk import make_folder, opened, read_json, replaced, storing, sync_folder, write_json
+from tacit.errors import UsageError
 
 
 def part(folder: Path, name: str, make: Callable[[Path], None], trace: Callable[[str], None] = lambda _: None) -> Path:
@@ -53,21 +52,12 @@ def store_array(path: Path, values: NDArray[Any]) -> None:
     replaced(path, lambda file: np.save(file, values))
 
 
-def store_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object, likewise."""
-    make_folder(path.parent)
-    replaced(path, lambda file: file.write(json.dumps(value, indent=2).encode() + b"\n"))
-
-
 def guard(path: Path, facts: Mapping[str, str]) -> None:
     """Write down what a run depends on, or refuse to go on where any of it has changed."""
     if not path.exists():
-        store_json(path, dict(facts))
+        write_json(path, dict(facts))
         return
-    try:
-        known = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} can't be read ({error}): bring it back as it was, or start a new run") from None
+    known = read_json(path, "bring it back as it was, or start a new run")
     words = {"mechanism": "limit or odds", "data": "table"}
     changed = [words.get(name, name) for name in {**known, **facts} if known.get(name) != facts.get(name)]
     if changed:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.departures import served_tally
 from tacit.company.folder import Folder
 from tacit.company.run_files import MARK, PREDICTIONS, SERVED
@@ -56,7 +56,7 @@ class Account:
         self._said = {"job": f"service {secrets.token_hex(8)}", "to": to}
         self._what, self._facts = what, facts
         self._used = self._room = 0  # of this service
-        self.before = _used_before(sealed_log.read(self._path), what, to)
+        self.before = _used_before(seals.read(self._path), what, to)
         self.different = 0  # rows, for the record
 
     @property
@@ -83,7 +83,7 @@ class Account:
     def _write(self, what: str, rows: int) -> None:
         line = {"time": now(), **self._said, "what": what, "rows": rows, **self._facts}
         with self._writing, self._counted():
-            sealed_log.append(self._path, {**line, "different": self.different} if self.different else line)
+            seals.append(self._path, {**line, "different": self.different} if self.different else line)
 
 
 def _used_before(lines: list[dict[str, Any]], what: str, to: str) -> int:
@@ -108,7 +108,7 @@ class Marks:
         whole = len(raw) // MARK * MARK  # a crash may have cut the last one short: what it was for has not left
         self._known = {raw[at : at + MARK] for at in range(0, whole, MARK)}
         self._end = whole
-        least = max((line.get("different", 0) for line in sealed_log.read(where / PREDICTIONS)), default=0)
+        least = max((line.get("different", 0) for line in seals.read(where / PREDICTIONS)), default=0)
         if len(self._known) < least:
             raise StorageError(
                 f"{self._path} knows of {len(self._known):,} rows, and {least:,} have left: it is an older copy, or "

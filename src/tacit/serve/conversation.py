@@ -15,7 +15,7 @@ from tacit.align.control import decoded
 from tacit.align.curve import Engine
 from tacit.align.history import newest
 from tacit.align.ids import Ids
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.align import Aligned, Found, Work
 from tacit.company.departures import counted_predictions
 from tacit.company.folder import Folder
@@ -100,8 +100,8 @@ def heard(link: Link, kind: str, step: int, fields: dict[str, type], telling: Te
 def record(where: Path, job: str, what: str, to: str, **facts: Any) -> None:
     """Put on record what is about to leave for a prediction; once, however often it is started."""
     said = {"job": job, "what": what, "to": to, **facts}
-    if not any({**line, "time": ""} == {**said, "time": ""} for line in sealed_log.read(where / PREDICTIONS)):
-        sealed_log.append(where / PREDICTIONS, {"time": now(), **said})
+    if not any({**line, "time": ""} == {**said, "time": ""} for line in seals.read(where / PREDICTIONS)):
+        seals.append(where / PREDICTIONS, {"time": now(), **said})
 
 
 def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Aligned) -> None:
@@ -109,7 +109,7 @@ def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Aligned
 
     Rows that were answered in this prediction before are free.
     """
-    lines = [line for path in where.parent.glob(f"*/{PREDICTIONS}") for line in sealed_log.read(path)]
+    lines = [line for path in where.parent.glob(f"*/{PREDICTIONS}") for line in seals.read(path)]
     keyed = [line for line in lines if line.get("match") == "keyed" and line["to"] == peer]
     keyed.sort(key=lambda line: str(line["time"]))
     if any((line["job"], line["asked"], line["what"]) == (job, asked.id, "embeddings") for line in keyed):

@@ -24,8 +24,8 @@ from tacit.company.align import columns_of
 from tacit.company.audit import find_run
 from tacit.company.export import clear, parts_of, weights_of
 from tacit.company.folder import Folder
+from tacit.disk import write_json
 from tacit.errors import DataError, StorageError, UsageError
-from tacit.one_shot.parts import store_json
 
 PINS = "halves.json"
 """The file in a run's folder that knows the digests of both halves from the first time they were used."""
@@ -210,4 +210,4 @@ def pin(where: Path, party: str, digest: str) -> None:
             "now): its run's files, its keys or its settings have changed; put them back as they were"
         )
     if party not in known:
-        store_json(path, {**known, party: digest})
+        write_json(path, {**known, party: digest})

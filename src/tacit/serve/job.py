@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import locked, make_folder, opened, replaced, storing, sync_file, write_at
+from tacit.disk import held, known_json, make_folder, opened, storing, sync_file, write, write_at, write_json
 from tacit.errors import RefusedError, StorageError
-from tacit.one_shot.parts import store_json
 
 CHUNK = 1 << 19
 """Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
@@ -42,14 +41,9 @@ def rows_of_chunk(width: int) -> int:
 def alone(where: Path) -> Iterator[None]:
     """One process predicts with a run, or serves it, at a time."""
     make_folder(where / "predictions")
-    lock = locked(
-        where / "predictions" / "lock",
-        "another process predicts with this run, or serves it: wait until it is done, or stop it",
-    )
-    try:
+    busy = "another process predicts with this run, or serves it: wait until it is done, or stop it"
+    with held(where / "predictions" / "lock", busy):
         yield
-    finally:
-        os.close(lock)
 
 
 class Job:
@@ -66,11 +60,7 @@ class Job:
         self.folder = run / "predictions" / name
         self._run = run.name
         self._facts = dict(facts)
-        try:
-            same = json.loads((self.folder / _FACTS).read_bytes()) == self._facts
-        except (OSError, ValueError):
-            same = False
-        if not same:
+        if known_json(self.folder / _FACTS) != self._facts:
             self.discard()
 
     @staticmethod
@@ -84,7 +74,7 @@ class Job:
         with storing(self.folder):
             shutil.rmtree(self.folder, ignore_errors=True)
         make_folder(self.folder)
-        store_json(self.folder / _FACTS, self._facts)
+        write_json(self.folder / _FACTS, self._facts)
 
     def remove(self) -> None:
         """It is over, and nothing of it is needed any more."""
@@ -93,7 +83,7 @@ class Job:
 
     def all_sent(self, about: Mapping[str, int]) -> None:
         """Write down that the last of it is about to leave, and what all of it is."""
-        store_json(self.folder / _SENT, about)
+        write_json(self.folder / _SENT, about)
 
     @property
     def matched(self) -> Aligned | None:
@@ -109,11 +99,9 @@ class Job:
 def last_sent(run: Path, facts: Mapping[str, Any]) -> tuple[str, dict[str, int]] | None:
     """The newest prediction with these facts of which everything has left, and nobody has said that it came, if any."""
     for folder in _newest_first(run):
-        try:
-            if json.loads((folder / _FACTS).read_bytes()) == dict(facts):
-                return folder.name, json.loads((folder / _SENT).read_bytes())
-        except (OSError, ValueError):
-            continue
+        sent = known_json(folder / _SENT)
+        if sent is not None and known_json(folder / _FACTS) == dict(facts):
+            return folder.name, sent
     return None
 
 
@@ -203,7 +191,7 @@ class Inbox:
     def _sync(self) -> None:
         sure = self._written
         sync_file(self._file, self._path)
-        replaced(self._sure, lambda file: file.write(str(sure).encode()))
+        write(self._sure, str(sure).encode())
         self._synced = time.monotonic()
 
     def take(self, step: int, part: NDArray[np.uint8]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.errors import StorageError, UsageError
 
 STATUS, LIVE, GATE, PACE, REPORT = "status.json", "live.jsonl", "gate.jsonl", "pace.jsonl", "report.json"
@@ -66,7 +66,7 @@ def read_all(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[d
         ]
         status["left"] = _left(events)
     try:
-        decisions = sealed_log.read(folder / GATE, shown=True)
+        decisions = seals.read(folder / GATE, shown=True)
     except (OSError, StorageError) as error:
         decisions = []
         problems.append(str(error))

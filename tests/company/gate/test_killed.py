@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.ledger.ledger import Ledger
 from tacit.wire.record import RecordedRun
 from tests.torture.processes import Processes
@@ -90,7 +90,7 @@ def test_both_are_killed_again_and_again(same, kills):
 @pytest.mark.parametrize("whose", ["airline", "airport"])
 def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, killed, when, whose):
     """Each of the four decisions is cut off once; what was written counts, what was not is decided again, alike."""
-    append, seen = sealed_log.append, set()
+    append, seen = seals.append, set()
 
     def cut(path, said):
         first = path.parent.parent.parent.name == whose and said["turn"] not in seen
@@ -101,7 +101,7 @@ def test_killed_just_before_or_after_a_decision_is_written(same, monkeypatch, ki
         if first:
             raise killed
 
-    monkeypatch.setattr(sealed_log, "append", cut)
+    monkeypatch.setattr(seals, "append", cut)
     same()
     assert len(seen) == 4
 

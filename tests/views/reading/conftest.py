@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.disk import append_line, replaced
 
 FIGURE = {"attack": "cosine", "on": "batches", "value": 0.55, "low": 0.52, "upper": 0.58, "limit": None}
@@ -36,7 +36,7 @@ class Written:
         append_line(self.path / "pace.jsonl", {"time": time, "turn": turn, "state": state, "journal_bytes": 10 * turn})
 
     def decide(self, epoch, decision="keep", level=0, measured=(), worst=None, limit=0.6):
-        sealed_log.append(
+        seals.append(
             self.path / "gate.jsonl",
             {"time": "2026-11-15T10:00:00+00:00", "epoch": epoch, "turn": 0, "decision": decision, "level": level,
              "strength": f"matched(level={level})", "limit": limit, "reason": "as it is", "broken": False,

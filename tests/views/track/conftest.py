@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.company.seals import write_report
 from tacit.disk import append_line, replaced
 from tacit.views.report.document import Leak, Report, Subject
@@ -45,7 +45,7 @@ class Run:
         line = {"time": WHEN, "epoch": epoch, "turn": 0, "decision": "keep", "level": level, "strength": "matched()",
                 "limit": 0.6, "reason": "it holds", "broken": False, "measured": measured if epoch > 1 else [],
                 "worst": None, "foreseen": None}  # fmt: skip
-        sealed_log.append(self.path / "gate.jsonl", line)
+        seals.append(self.path / "gate.jsonl", line)
 
     def pace(self, time, turn, state="training"):
         append_line(self.path / "pace.jsonl", {"time": time, "turn": turn, "state": state, "journal_bytes": 10 * turn})

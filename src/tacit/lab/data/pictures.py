@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.disk import replaced, storing
+from tacit.disk import known_json, replaced, storing, write_json
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
 
@@ -64,7 +64,7 @@ def decoded(
     pixels = folder / f"pictures-{hashlib.sha256(about.encode()).hexdigest()[:20]}.bytes"
     kept = pixels.with_suffix(".json")  # the names, written last
     report = progress or (lambda done, total: None)
-    good: list[str] = json.loads(kept.read_bytes()) if kept.exists() and pixels.exists() else []
+    good: list[str] = (known_json(kept) if pixels.exists() else None) or []
     if good and pixels.stat().st_size == 3 * size * size * len(good):
         faults.skipped += len(names) - len(good)
         report(len(names), len(names))
@@ -87,7 +87,7 @@ def decoded(
                     report(start + len(chunk), len(names))
 
         replaced(pixels, write)
-        replaced(kept, lambda file: file.write(json.dumps(good).encode()))
+        write_json(kept, good)
     if not good:
         raise DataError(f"none of {len(names)} pictures in {album.place} can be decoded: get them anew")
     # Each page is this process's own once it is written to: torch wants tensors that could be.

@@ -27,7 +27,7 @@ from tacit.align.arrays import new_file
 from tacit.align.batches import scramble
 from tacit.align.cache import MANIFEST, Making, Prepared, busy, emptied, reused
 from tacit.align.encoder import Coding, Columns, Scaling
-from tacit.disk import make_folder, replaced, storing
+from tacit.disk import known_json, make_folder, replaced, storing, write_json
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.reading import DAY, ROW, Bad, Source
@@ -175,15 +175,8 @@ def _facts(source: Source, schema: Schema, options: Options) -> dict[str, Any]:
 def _clear(folder: Path, source: object) -> None:
     """Delete what was encoded from a source that has changed since: it takes room, and nobody asks for it again."""
     for old in folder.glob("encoded-*"):
-        if ((_written(old / MANIFEST) or {}).get("facts") or {}).get("source") != source:
+        if ((known_json(old / MANIFEST) or {}).get("facts") or {}).get("source") != source:
             shutil.rmtree(old, ignore_errors=True)
-
-
-def _written(file: Path) -> Any:
-    try:
-        return json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 @dataclass(frozen=True)
@@ -211,7 +204,7 @@ class _Parts:
 def _parts(source: Source, folder: Path, rows: int | None, skip: bool, progress: Callable[[int], None]) -> _Parts:
     """The parts of a source in a folder, made anew unless its rows are there; bad ones are skipped, or raised."""
     facts = {"format": _FORMAT, **source.facts()}
-    about = _written(folder / _ABOUT)
+    about = known_json(folder / _ABOUT)
     if not about or about["facts"] != facts or not (about["whole"] or (rows and rows <= about["rows"])):
         with storing(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -229,7 +222,7 @@ def _parts(source: Source, folder: Path, rows: int | None, skip: bool, progress:
                 break
         if {"format": _FORMAT, **source.facts()} != facts:
             raise DataError(f"{source.path} was changed while it was read: wait until it is whole, and start again")
-        replaced(folder / _ABOUT, lambda file: file.write(json.dumps(about).encode()))
+        write_json(folder / _ABOUT, about)
     _raise_first(about["bad"], rows, skip)
     limit = about["rows"] if rows is None else min(rows, about["rows"])
     bad = [Bad(**each) for each in about["bad"] if each["row"] < limit]

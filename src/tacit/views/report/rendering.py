@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from operator import methodcaller
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from pydantic import ValidationError
 
-from tacit.disk import replaced, storing
+from tacit.disk import storing
+from tacit.disk import write as write_file
 from tacit.errors import UsageError
 from tacit.views.report import one_shot, page
 from tacit.views.report.document import Report
@@ -27,7 +27,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
     with storing(paths[0]):
         folder.mkdir(parents=True, exist_ok=True)
     for path, content in zip(paths, contents, strict=True):
-        replaced(path, methodcaller("write", content))
+        write_file(path, content)
     return paths
 
 

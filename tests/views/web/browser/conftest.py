@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from tacit.company import sealed_log
+from tacit.company import seals
 from tacit.disk import append_line, replaced
 from tacit.lab.sweeping.results import as_table, write
 
@@ -88,7 +88,7 @@ class Folder:
         told = {"time": when(epoch * self.steps), "epoch": epoch, "turn": 0, "decision": decision, "level": level,
                 "strength": f"matched(leak_auc={0.6 - 0.03 * level:.2f}, visits=3)", "limit": limit, "reason": reason,
                 "broken": False, "measured": measured, "worst": worst, "foreseen": None}  # fmt: skip
-        sealed_log.append(self.path / "gate.jsonl", told | changes)
+        seals.append(self.path / "gate.jsonl", told | changes)
 
     def event(self, event, seconds=0, **details):
         append_line(self.path / "log.jsonl", {"time": when(seconds), "event": event, **details})

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from tacit.company import sealed_log, seals
+from tacit.company import seals
 from tacit.errors import StorageError
 
 LINES = [{"epoch": 1, "decision": "raise"}, {"epoch": 2, "reason": 'ü: "quoted"\nand a new line'}, {"epoch": 3}]
@@ -19,13 +19,13 @@ def _path(tmp_path):
     path = tmp_path / "runs" / "small" / "gate.jsonl"
     path.parent.mkdir(parents=True)
     for line in LINES:
-        sealed_log.append(path, line)
+        seals.append(path, line)
     return path
 
 
 def test_lines_come_back_in_their_order(path):
-    assert sealed_log.read(path) == LINES
-    assert sealed_log.read(path.with_name("nothing")) == []
+    assert seals.read(path) == LINES
+    assert seals.read(path.with_name("nothing")) == []
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -35,10 +35,10 @@ def test_every_torn_tail_is_left_out_and_written_over(path):
     start = whole.rfind(b"\n", 0, -1) + 1
     for end in range(start, len(whole)):
         path.write_bytes(whole[:start])
-        sealed_log._count(path, 2)  # as it is before the line is whole
+        seals._count(path, 2)  # as it is before the line is whole
         path.write_bytes(whole[:end])
-        assert sealed_log.read(path) == LINES[:2]
-        sealed_log.append(path, LINES[2])
+        assert seals.read(path) == LINES[:2]
+        seals.append(path, LINES[2])
         assert path.read_bytes() == whole
 
 
@@ -51,7 +51,7 @@ def test_every_changed_byte_of_a_line_is_noticed(path):
         with pytest.raises(
             StorageError, match=r"gate\.jsonl, line [123]: it (is not as it was written|does not follow)"
         ):
-            sealed_log.read(path)
+            seals.read(path)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_every_changed_byte_of_a_line_is_noticed(path):
         lambda lines, path: [*lines, b"[]"],
         lambda lines, path: [*lines, b"no JSON"],
         lambda lines, path: [*lines, b""],
-        lambda lines, path: [*lines, sealed_log._sealed(path, b'{"a": ' + b"[" * 99_999 + b"}")],
-        lambda lines, path: [*lines, sealed_log._sealed(path, b'{"a": 1}')],
-        lambda lines, path: [*lines, sealed_log._sealed(path, b"{no JSON}")],
+        lambda lines, path: [*lines, seals._sealed(path, b'{"a": ' + b"[" * 99_999 + b"}")],
+        lambda lines, path: [*lines, seals._sealed(path, b'{"a": 1}')],
+        lambda lines, path: [*lines, seals._sealed(path, b"{no JSON}")],
     ],
     ids=[
         "first gone",
@@ -87,7 +87,7 @@ def test_lines_that_are_missing_or_do_not_belong_are_noticed(path, change):
     lines = path.read_bytes().split(b"\n")[:-1]
     path.write_bytes(b"".join(line + b"\n" for line in change(lines, path)))
     with pytest.raises(StorageError, match=r"changed by hand, .* bring the file back"):
-        sealed_log.read(path)
+        seals.read(path)
 
 
 def test_a_line_is_on_the_disk_before_it_counts(path, monkeypatch):
@@ -97,9 +97,9 @@ def test_a_line_is_on_the_disk_before_it_counts(path, monkeypatch):
     for name in ("pwrite", "fsync", "close"):
         real = getattr(os, name)
         monkeypatch.setattr(os, name, lambda *words, real=real, name=name: calls.append(name) or real(*words))
-    sealed_log.append(path, {"epoch": 4})
+    seals.append(path, {"epoch": 4})
     assert calls == ["pwrite", "fsync", "close", "sealed"]
-    assert sealed_log.read(path)[-1] == {"epoch": 4}
+    assert seals.read(path)[-1] == {"epoch": 4}
 
 
 def test_each_line_has_the_digest_of_the_one_before(path):
@@ -111,4 +111,4 @@ def test_each_line_has_the_digest_of_the_one_before(path):
 def test_what_cannot_be_written_is_said(path):
     path = path.parent.with_name("no folder") / "gate.jsonl"
     with pytest.raises(StorageError, match=r"gate\.jsonl"):
-        sealed_log.append(path, {})
+        seals.append(path, {})
