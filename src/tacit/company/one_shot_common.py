@@ -7,9 +7,8 @@ import hmac
 import importlib.util
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.align.cache import prepare
 from tacit.align.encoder import Inputs
-from tacit.align.ids import Ids, read_ids
+from tacit.align.ids import Reading, read_ids, without_repeats
 from tacit.company.align import Aligned, columns_of
 from tacit.company.folder import Folder
 from tacit.company.models import load_factory
@@ -26,6 +25,7 @@ from tacit.company.status import Telling
 from tacit.config import OneShotContract
 from tacit.errors import DataError, UsageError
 from tacit.models.layers import device_named
+from tacit.one_shot.records import Keys
 from tacit.views.progress import Show
 
 
@@ -98,24 +98,31 @@ def threads_of(folder: Folder) -> int:
     return folder.config.training.threads or os.cpu_count() or 1
 
 
-def id_hashes(
-    folder: Folder, rows: Aligned, columns: Sequence[str], *, duplicates: Literal["drop", "error"] = "error"
-) -> NDArray[np.uint8]:
-    """The hashes of what some columns call each aligned row.  (rows, bytes)"""
-    found = _ids_of(folder, tuple(columns), duplicates)
+def keys_of(
+    folder: Folder,
+    rows: Aligned,
+    columns: Sequence[str],
+    keyed: Callable[[NDArray[np.uint8]], Keys],
+    *,
+    duplicates: Literal["drop", "error"],
+) -> Keys:
+    """The keys of what some columns call each aligned row, from the hashes of that; of a large table no more is held.
+
+    The whole table is looked through for names that several rows have.
+    """
+    reading, keys, numbers = Reading(folder.data, columns), bytearray(), bytearray()
+    for hashes, at in reading.blocks():
+        keys += keyed(np.frombuffer(hashes, np.uint8).reshape(len(at), -1)).tobytes()
+        numbers += at.tobytes()
+    found = without_repeats(reading, keys, numbers, duplicates)
     place = np.full(found.report.total, -1, np.int64)
     place[found.rows] = np.arange(len(found.rows))
     wanted = place[np.asarray(rows.rows)]
     if (wanted < 0).any():
         row = int(np.asarray(rows.rows)[wanted < 0][0])
         raise DataError(f"row {row} of {folder.data} has no {', '.join(columns)}: fill it in, or leave the row out")
+    del place
     return found.hashes[wanted]
-
-
-@lru_cache(maxsize=2)
-def _ids_of(folder: Folder, columns: tuple[str, ...], duplicates: Literal["drop", "error"]) -> Ids:
-    """The ids of the party's whole table, read once for as long as the folder is open: that takes seconds."""
-    return read_ids(folder.data, columns, duplicates=duplicates)
 
 
 def own_inputs(folder: Folder, rows: Aligned) -> Inputs:

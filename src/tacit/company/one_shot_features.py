@@ -41,7 +41,7 @@ from tacit.one_shot.parts import discard, guard, part, store_array
 from tacit.one_shot.records import Keys
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
-from tacit.one_shot.shipments import Shipment, version_of
+from tacit.one_shot.shipments import Before, Shipment, Shipments, version_of
 from tacit.one_shot.sums import Sums
 from tacit.one_shot.workers import ALONE, Workers
 from tacit.views.progress import Show
@@ -322,7 +322,7 @@ def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Show) -> Ho
         folder.secret, limit=folder.config.limit, known=folder.config.learn.known, seed=common.seed_of(folder),
         threads=common.threads_of(folder), progress=progress,
         groups=_for_all(np.load(seen), len(inputs)) if seen.exists() else None,
-        before=book.before(_row_keys(folder, rows), common.run_id(contract, rows)),
+        before=_before(book, folder, rows),
         notes=tuple(f"besides, {one.form} (run {one.run})" for one in book.all() if one.kind == "hidden sums"),
     )  # fmt: skip
 
@@ -335,7 +335,13 @@ def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
-    return row_keys(folder, common.id_hashes(folder, rows, folder.table.ids, duplicates="drop"))
+    return common.keys_of(folder, rows, folder.table.ids, partial(row_keys, folder), duplicates="drop")
+
+
+def _before(book: Shipments, folder: Folder, rows: Aligned) -> Before:
+    """What has left of these rows; where nothing ever left of any, no key is worked out."""
+    run_id = common.run_id(folder.one_shot, rows)
+    return book.before(_row_keys(folder, rows), run_id) if book.all() else Before(run_id, {}, {})
 
 
 def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Callable[[Path], bool]) -> Path:

@@ -260,11 +260,11 @@ def _keys(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     names = list(folder.table.coin_id or folder.table.ids)
     try:
-        hashes = common.id_hashes(folder, rows, names)  # of the whole table: coins are for good
+        keys = common.keys_of(folder, rows, names, partial(book.keys_of, what="row"), duplicates="error")
     except DataError as error:
         told = f"by coin_id = {names} a row is known for good, and {error}"
         raise DataError(told + ", or write other columns for coin_id in party.toml") from None
-    keys, unit = book.keys_of(hashes, "row"), contract.exchange.unit
+    unit = contract.exchange.unit
     if unit == "row":
         return keys, keys
     column = rows.table(folder.data, [unit])[unit]
@@ -330,12 +330,16 @@ def _fit(answers: Answers, received: Received, certificate: Certificate, telling
     own = common.own_inputs(folder, answers.rows)
     codes = np.concatenate([received.codes(name) for name in contract.feature_parties], axis=1)
 
+    learnt = _learnt_from(target.known[:train], head.sample, common.seed_of(folder))
+
     def fitted(what: str, given: NDArray[np.uint8] | None) -> Fitted:
         telling.part(what)
         return fit_head(
             head.kind if head.factory is None else load_factory(folder.path, head.factory, "[head]")(),
-            given, own, target.values, classes=target.classes or None, train=train, seed=common.seed_of(folder),
-            threads=common.threads_of(folder), device=folder.config.training.device,
+            None if given is None else given[learnt],
+            own[learnt if isinstance(learnt, slice) else torch.from_numpy(learnt)], target.values[learnt],
+            classes=target.classes or None, seed=common.seed_of(folder), threads=common.threads_of(folder),
+            device=folder.config.training.device,
             progress=lambda _, done, total: telling.part(what, done, total),
         )  # fmt: skip
 
@@ -351,3 +355,10 @@ def _fit(answers: Answers, received: Received, certificate: Certificate, telling
     alone = judged("fallback", "fitting it without partners", None)
     write_json(where / "figures.json", {"figures": together, "alone": alone})
     return LabelOutcome(where, together, alone, certificate, codes.nbytes)
+
+
+def _learnt_from(known: NDArray[np.bool_], most: int | None, seed: int) -> NDArray[np.intp] | slice:
+    """The training rows that the head learns from: all, or so many of those with a label, drawn at random."""
+    if most is None or most >= known.sum():
+        return slice(len(known))
+    return np.sort(np.random.default_rng([seed, 4]).permutation(np.flatnonzero(known))[:most])

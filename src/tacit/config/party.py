@@ -201,10 +201,12 @@ class Head(Section):
         kind: boosted trees, or a network.
         factory: "file:function" or "module:function" in its place, which gives an object with `fit` and
             `predict_proba` (or `predict`, for numbers).
+        sample: how many rows it learns from at most, drawn at random; without it all that have labels.
     """
 
     kind: Literal["trees", "network"] = "trees"
     factory: Factory | None = None
+    sample: Annotated[Whole, Field(ge=1)] | None = None
 
 
 class Align(Section):

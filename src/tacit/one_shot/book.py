@@ -24,7 +24,19 @@ from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.one_shot.charges import TABLES, Charges
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
-from tacit.one_shot.records import Checked, Keys, Release, Rows, Summary, Terms, keyed, sealed, sqlite_errors
+from tacit.one_shot.records import (
+    Checked,
+    Keys,
+    Places,
+    Release,
+    Rows,
+    Summary,
+    Terms,
+    in_order,
+    keyed,
+    sealed,
+    sqlite_errors,
+)
 from tacit.one_shot.sums import Sums
 
 __all__ = ["Book", "Terms", "open_book"]
@@ -47,6 +59,15 @@ def open_book(folder: Path, secret: bytes) -> Book:
     book = Book(folder / _FILE, secret)
     book.claim()
     return book
+
+
+def _each(rows: Rows, order: NDArray[np.intp]) -> Iterator[tuple[bytes, bytes, int]]:
+    """Key, unit and label of rows in this order."""
+    for start in range(0, len(order), _CHUNK):
+        some = order[start : start + _CHUNK]
+        keys, units = rows.keys[some].tobytes(), rows.units[some].tobytes()
+        for at, label in enumerate(rows.labels[some].tolist()):
+            yield keys[16 * at : 16 * at + 16], units[16 * at : 16 * at + 16], label
 
 
 class Book:
@@ -184,15 +205,21 @@ class Book:
 
     def _again(self, release: int, entered: str, asked: str, keys: Keys, groups: Groups) -> NDArray[Any]:
         """What was entered for this run before."""
-        stored, sent, before = self._stored(release, read_mechanism(json.loads(entered)))
-        if groups is not None and (before is None or before.tobytes() != groups.tobytes()):
+        sent, before, place, same = bytearray(), bytearray(), 0, True
+        stored = "SELECT keys, sent, groups FROM released WHERE release = ? ORDER BY chunk"
+        for some, out, grouped in self._db.execute(stored, (release,)):  # all of them would be large
+            same &= keys[place : place + len(some) // 16].tobytes() == some
+            place += len(some) // 16
+            sent += out
+            before += grouped or b""
+        if groups is not None and before != groups.tobytes():
             raise RefusedError("groups", "other groups were answered before in this run: a run has one answer")
-        if entered != asked or stored.tobytes() != keys.tobytes():
+        if entered != asked or not same or place != len(keys):
             what = "another mechanism" if entered != asked else "other rows"
             raise UsageError(
                 f"{self.path}: this run was released with {what}: put limit, odds and data back, or agree on a new run"
             )
-        return sent
+        return np.frombuffer(sent, sent_dtype(read_mechanism(json.loads(entered))))
 
     def _for_good(self, name: str, value: str, why: str) -> None:
         known = self._first(name, value)
@@ -213,31 +240,25 @@ class Book:
 
     def _freeze(self, series: int, mine: int, mechanism: Mechanism, rows: Rows) -> Numbers:
         """Freeze what was never released, charge what was released more weakly; the labels as they are frozen."""
-        db, keys = self._db, rows.keys.tobytes()
-        units, labels = rows.units.tobytes(), rows.labels.tolist()
-        db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (place INTEGER PRIMARY KEY, key BLOB, unit BLOB, label INT)")
+        db, order = self._db, in_order(rows.keys)
+        asked = "CREATE TEMP TABLE IF NOT EXISTS asked (key BLOB PRIMARY KEY, unit BLOB, label INT) WITHOUT ROWID"
+        db.execute(asked)
         db.execute("DELETE FROM temp.asked")
-        db.executemany(
-            "INSERT INTO temp.asked VALUES (?, ?, ?, ?)",
-            (
-                (place, keys[16 * place : 16 * place + 16], units[16 * place : 16 * place + 16], label)
-                for place, label in enumerate(labels)
-            ),
-        )
-        db.execute(
-            "INSERT OR IGNORE INTO frozen SELECT ?, key, unit, label, NULL FROM temp.asked ORDER BY key", (series,)
-        )
+        db.executemany("INSERT INTO temp.asked VALUES (?, ?, ?)", _each(rows, order))
+        frozen = "INSERT OR IGNORE INTO frozen SELECT ?, key, unit, label, ? FROM temp.asked ORDER BY key"
+        db.execute(frozen, (series, mine))
         weaker = [
             number
             for number, parameters in db.execute("SELECT id, parameters FROM mechanisms WHERE series = ?", (series,))
             if read_mechanism(json.loads(parameters)).auc < mechanism.auc
         ]
-        marks = ", ".join("?" * len(weaker))
-        db.execute(
-            f"UPDATE frozen SET mechanism = ? WHERE series = ? AND (mechanism IS NULL OR mechanism IN ({marks}))"
-            " AND key IN (SELECT key FROM temp.asked)",
-            (mine, series, *weaker),
-        )
+        if weaker:
+            marks = ", ".join("?" * len(weaker))
+            db.execute(
+                f"UPDATE frozen SET mechanism = ? WHERE series = ? AND mechanism IN ({marks})"
+                " AND key IN (SELECT key FROM temp.asked)",
+                (mine, series, *weaker),
+            )
         moved = db.execute(
             "SELECT COUNT(DISTINCT a.key) FROM series s CROSS JOIN temp.asked a JOIN frozen f"
             " ON f.series = s.id AND f.key = a.key WHERE f.unit != a.unit"
@@ -248,10 +269,12 @@ class Book:
                 "counted by it, so it stays; put the unit's column back as it was"
             )
         found = db.execute(
-            "SELECT f.label FROM temp.asked a JOIN frozen f ON f.series = ? AND f.key = a.key ORDER BY a.place",
+            "SELECT f.label FROM temp.asked a CROSS JOIN frozen f ON f.series = ? AND f.key = a.key ORDER BY a.key",
             (series,),
         )
-        return np.fromiter((label for (label,) in found), np.int64, len(labels))
+        labels = np.empty(len(order), np.int64)
+        labels[order] = np.fromiter((label for (label,) in found), np.int64, len(order))
+        return labels
 
     def _within(self, terms: Terms) -> None:
         """Refuse what would come to more than the budgets for any unit that is asked about."""
@@ -325,13 +348,15 @@ class Book:
         return np.frombuffer(keys, np.uint8).reshape(-1, 16), np.frombuffer(sent, sent_dtype(mechanism)), asked_for
 
     def _frozen(self, series: int, keys: Keys) -> Numbers:
-        known = dict(self._db.execute("SELECT key, label FROM frozen WHERE series = ?", (series,)))
-        raw = keys.tobytes()
-        try:
-            found = [known[raw[at : at + 16]] for at in range(0, len(raw), 16)]
-        except KeyError:
-            raise StorageError(f"{self.path}: labels of a release are missing: bring the book back as it was") from None
-        return np.array(found, np.int64)
+        places, labels, missing = Places(keys), np.empty(len(keys), np.int64), np.ones(len(keys), np.bool_)
+        kept = self._db.execute("SELECT key, label FROM frozen WHERE series = ?", (series,))
+        while some := kept.fetchmany(_CHUNK):
+            at = places.of(key for key, _ in some)
+            labels[at[at >= 0]] = np.array([label for _, label in some], np.int64)[at >= 0]
+            missing[at[at >= 0]] = False
+        if missing.any():
+            raise StorageError(f"{self.path}: labels of a release are missing: bring the book back as it was")
+        return labels
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tacit.errors import LabelsError, UsageError
 from tacit.one_shot.flips import Flips
 from tacit.one_shot.numbers import NumberFlips
+from tacit.one_shot.records import in_order
 
 # bytes of a row's key: a keyed hash of the label party's own id of the row, and of its place within its unit
 KEY_SIZE = 16
@@ -166,13 +167,5 @@ def _checked_labels(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64
 def _checked_keys(keys: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
     if not isinstance(keys, np.ndarray) or keys.dtype != np.uint8 or keys.shape != (rows, KEY_SIZE):
         raise UsageError(f"keys are to be uint8 ({rows}, {KEY_SIZE}), one for each label")
-    keys = np.ascontiguousarray(keys)
-    first, second = keys.view("<u8").T
-    order = np.lexsort((second, first))
-    same = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
-    if same.any():
-        raise UsageError(
-            f"{int(same.sum())} rows have the key of another row, and so would have its coins: "
-            "coin_id must name every row once (with the row's place in its unit)"
-        )
-    return keys
+    in_order(keys)  # an error where two are the same
+    return np.ascontiguousarray(keys)

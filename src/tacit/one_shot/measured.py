@@ -27,6 +27,7 @@ from tacit.one_shot.questions import areas
 _SURE = 5.0  # deviations; above a bound by so many once in three million
 _LEAST = 10  # rows of either kind
 _ATTACKED = 60_000  # rows that a partner knows, and that it is judged on, at most
+_MANY = 1_000_000  # rows that tell as much as any number of them
 _TAIL = 0.1  # of numbers: the lowest and the highest tenth are told apart
 
 
@@ -55,6 +56,7 @@ def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[
     None where there are too few rows of either kind. No mixture of labels can be told apart better than the two that
     are told apart best, so the certified AUC bounds it.
     """
+    sent, labels = sent[:_MANY], labels[:_MANY]  # their order is the alignment's, which no label had a part in
     known = labels[labels >= 0]
     if isinstance(mechanism, NumberFlips):
         low, high = np.quantile(known, [_TAIL, 1 - _TAIL]) if len(known) else (0.0, 0.0)
@@ -125,8 +127,8 @@ def read_flips(inputs: Inputs, sent: NDArray[np.generic], mechanism: Mechanism, 
     """How well a linear score of one's own columns tells flips of rows that it has not learnt from; of two classes."""
     if not isinstance(mechanism, Flips) or mechanism.classes != 2:
         return None
-    order = np.random.default_rng(seed).permutation(len(sent))
-    held, learnt = np.split(order, [len(sent) // 5])
+    order = np.random.default_rng(seed).permutation(len(sent))[:_MANY]
+    held, learnt = np.split(order, [len(order) // 5])
     bottom = learner("linear").fit(inputs[torch.from_numpy(learnt)], sent[learnt], mechanism, 1, seed=seed)
     score = bottom.embed(inputs[torch.from_numpy(held)])[:, 0].astype(np.float64)
     return _area(score, sent[held] == 0, sent[held] == 1)

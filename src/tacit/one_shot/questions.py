@@ -31,7 +31,8 @@ _EACH = 4  # bands of a column at most, and sets
 _SMALL, _GIVEN = 0.01, 0.005  # the share of the rows that a set is at least; and one that is given away
 _REPEATED = 0.95  # correlation of the answers to two questions from which on one of them is enough
 _BLOCK = 16  # questions judged at once
-_PARTS = 16  # in which rows that may be of a rare category are looked through
+_PART = 1 << 16  # rows that may be of a rare category are looked through so many at a time
+_SPARE = 4_000_000  # and so many of them at most: of a category with 200 among so many there are enough
 OUTLYING = 0.05  # the share of the judged rows that count as outlying: those least likely, were columns independent
 
 Floats = NDArray[np.float32]
@@ -248,7 +249,7 @@ class Draw:
         mine, hidden = np.split(order, [round(known * rows)])
         check, rest = np.split(mine, [min(known_rows, len(mine)) // 5])
         judged, spare = np.split(hidden, [min(judged_rows, len(hidden))])
-        return cls(rest[: known_rows - len(check)], rest, check, judged, spare, train)
+        return cls(rest[: known_rows - len(check)], rest, check, judged, spare[:_SPARE], train)
 
     def rare(self, questions: Questions) -> Rows:
         """Of the unknown rows that are not judged, those of categories that few judged rows are of, rarest first."""
@@ -257,7 +258,8 @@ class Draw:
         members[len(questions) - len(questions.sets) :] = LEAST
         rare, found = np.flatnonzero(members < LEAST), members.copy()
         rows, rarity = [self.spare[:0]], [members[:0]]
-        for part in np.array_split(self.spare, _PARTS):
+        for start in range(0, len(self.spare), _PART):
+            part = self.spare[start : start + _PART]
             yes = questions.answers(part)[:, rare] > 0.5
             wanted = yes & (found[rare] + yes.cumsum(0) <= LEAST)
             found[rare] += yes.sum(0)

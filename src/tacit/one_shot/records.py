@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import StorageError
+from tacit.errors import StorageError, UsageError
 from tacit.ledger.keys import digests
 
 Keys = NDArray[np.uint8]  # by which rows or units are known for good (rows, 16)
@@ -26,11 +26,47 @@ def keyed(secret: bytes, hashes: NDArray[np.uint8], what: str) -> Keys:
     return np.frombuffer(digests(hashes, state), np.uint8).reshape(-1, 16)
 
 
+def in_order(keys: Keys) -> NDArray[np.intp]:
+    """The places of keys in their order, in which SQLite finds and enters many of them fast; no two may be equal."""
+    first, second = np.ascontiguousarray(keys).view(">u8").T
+    order = np.argsort(first.astype(np.uint64))
+    halves = first[order]
+    if not (halves[1:] == halves[:-1]).any():  # the rule: 8 bytes tell any two apart
+        return order
+    order = np.lexsort((second, first))
+    halves, others = first[order], second[order]
+    same = int(((halves[1:] == halves[:-1]) & (others[1:] == others[:-1])).sum())
+    if same:
+        raise UsageError(
+            f"{same} rows have the key of another row, and so would have its coins: "
+            "coin_id must name every row once (with the row's place in its unit)"
+        )
+    return order
+
+
+class Places:
+    """Where keys stand among others, of which many are looked for at a time."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._whole = np.ascontiguousarray(keys).view("V16")[:, 0]
+        self._order = np.argsort(self._whole, kind="stable")
+
+    def of(self, keys: Iterable[bytes]) -> NDArray[np.intp]:
+        """The place of each of these, -1 for those that are not there."""
+        asked = np.frombuffer(b"".join(keys), "V16")
+        if not len(self._whole):
+            return np.full(len(asked), -1)
+        at = np.searchsorted(self._whole, asked, sorter=self._order)
+        place = self._order[np.minimum(at, len(self._order) - 1)]
+        return np.where(self._whole[place] == asked, place, -1)
+
+
 def sealed(secret: bytes, run_id: str, parameters: str, keys: Keys, sent: NDArray[Any]) -> str:
     """What only the secret's owner can make of a release: a row of it that was changed by hand is noticed."""
     whole = hashlib.sha256()
-    for part in (run_id.encode(), parameters.encode(), keys.tobytes(), sent.tobytes()):
-        whole.update(len(part).to_bytes(8, "big") + part)
+    for part in (run_id.encode(), parameters.encode(), np.ascontiguousarray(keys), np.ascontiguousarray(sent)):
+        whole.update(memoryview(part).nbytes.to_bytes(8, "big"))
+        whole.update(part)
     return hmac.digest(secret, b"release" + whole.digest(), "sha256").hex()
 
 

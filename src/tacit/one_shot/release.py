@@ -37,6 +37,7 @@ FIRST = 8
 # known rows for each different embedding, on average, whose mean says all there is: nothing is left to be learnt
 PLENTY = 100
 _ANSWERS = 60_000_000  # answers of known rows that are looked up at most
+_PAIRED = 1_000_000  # known rows among which equal ones are looked for, and unknown ones
 
 
 def attack_release(
@@ -324,7 +325,7 @@ def _summary(found: list[Finding], attack: _Attack) -> ReleaseAudit:
         known={"learnt": len(draw.fit), "looked up": attack.looked_up, "checked": cut},
         judged={name: int(member[cut:].sum()) for name, member in attack.slices.items()},
         matched=float((matches > 0).mean()), fingerprints=float(((matches > 0) & (matches <= decoders.FEW)).mean()),
-        equal=_equal(attack.z, attack.questions.inputs, np.concatenate([draw.looked_up, draw.judged])),
+        equal=_equal(attack.z, attack.questions.inputs, np.concatenate([draw.looked_up[:_PAIRED], draw.judged])),
         notes=_notes(ordered, attack),
     )  # fmt: skip
 

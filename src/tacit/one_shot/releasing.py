@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from tacit.one_shot.release import attack_release
 from tacit.one_shot.shipments import Before
 
 _GLANCE = 4000  # rows that decoders learn from, and that they are judged on, where only large differences matter
+_MANY = 1_000_000  # rows that label-free embeddings are glanced at on, at most
 _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding may lie
 
 
@@ -48,6 +50,18 @@ class Home:
     groups: NDArray[np.int64] | None = None
     before: Before | None = None  # what has left of these rows before; None where nobody keeps a book of that
     notes: tuple[str, ...] = ()  # for audits, of what has left that decoders have no use for: sums over hidden groups
+
+    def some(self, most: int) -> tuple[Home, NDArray[np.intp] | slice]:
+        """The same with so many of the rows at most, drawn at random, and which they are."""
+        if len(self.rows) <= most:
+            return self, slice(None)
+        places = np.sort(np.random.default_rng(self.seed).permutation(len(self.rows))[:most])
+        rows, train = torch.from_numpy(places), int(np.searchsorted(places, self.train))
+        before = None if self.before is None else self.before.of(places)
+        groups = None if self.groups is None else self.groups[places]
+        return replace(
+            self, shown=self.shown[rows], rows=self.rows[rows], train=train, groups=groups, before=before
+        ), places
 
     def coding(self, bottom: Bottom | Floor, z: NDArray[np.float32], form: Form) -> Coding:
         """An embedding of all rows in a form."""
@@ -142,21 +156,25 @@ def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism
     if first.audit is None or not isinstance(home.shown, Inputs):
         return first  # there is nothing to compare
     form, rivals = first.coding.form, []
-    least = home.glance(first.codes[:, : form.width])
+    some, places = home.some(_MANY)
+    least = some.glance(first.codes[places, : form.width])
     for done, make in enumerate((pca, waist, clusters)):
         home.progress("label-free embeddings", done, 3)
         floor = make(home.shown[: home.train], form.width, seed=home.seed)
-        z = floor.embed(home.shown, threads=home.threads)
-        coding = home.coding(floor, z, form)
-        rival = Released(floor, coding, coding.codes(z, home.secret), None)
-        read = home.glance(rival.codes[:, : form.width])
+        read = some.glance(_rival(floor, form, some).codes[:, : form.width])
         pairs = ((read.worst, least.worst), (read.numbers, least.numbers), (read.codes, least.codes))
         if all(one <= other + _CLOSE for one, other in pairs):  # at its worst and on average no more is read
-            rivals.append(rival)
+            rivals.append(_rival(floor, form, home))
     home.progress("label-free embeddings", 3, 3)
     if not rivals:
         return first
     return _best(first, rivals, learner, sent, mechanism, home)
+
+
+def _rival(floor: Floor, form: Form, home: Home) -> Released:
+    z = floor.embed(home.shown, threads=home.threads)
+    coding = home.coding(floor, z, form)
+    return Released(floor, coding, coding.codes(z, home.secret), None)
 
 
 def _best(

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from tacit.disk import make_folder
 from tacit.errors import StorageError
-from tacit.one_shot.records import Keys, sqlite_errors
+from tacit.one_shot.records import Keys, Places, sqlite_errors
 
+_SOME = 1 << 16  # rows that are read at a time
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shipments (
     id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partner TEXT NOT NULL,
@@ -68,6 +69,13 @@ class Before:
         """All of them."""
         return sorted({*self.embeddings, *self.groups})
 
+    def of(self, rows: NDArray[np.intp]) -> Before:
+        """The same of some of the rows."""
+        numbers, groups = (
+            {version: block[rows] for version, block in kind.items()} for kind in (self.embeddings, self.groups)
+        )
+        return Before(self.run_id, numbers, groups)
+
     def besides(self, *leaving: NDArray[Any] | None) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
         """Numbers and groups, all versions side by side, but for those that are about to leave; None for none."""
         mine = {version_of(self.run_id, values) for values in leaving if values is not None}
@@ -105,7 +113,6 @@ class Shipments:
         `seen`, as in a run that overlaps with this one; then nothing is entered, and the audit is to be made again.
         None: it does not matter.
         """
-        raw = keys.tobytes()
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")  # nobody enters anything between the look and the entry
             if _entered(db, run_id, shipment):
@@ -113,10 +120,7 @@ class Shipments:
             if seen is not None and _left(db, keys).keys() - {*seen}:
                 return False
             _enter(db, run_id, shipment)
-            each = (
-                (raw[16 * place : 16 * place + 16], shipment.version, row.tobytes()) for place, row in enumerate(values)
-            )
-            db.executemany("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", each)
+            _send(db, shipment, [(keys, values)])
         return True
 
     def add(self, run_id: str, shipment: Shipment, batches: Iterable[tuple[Keys, NDArray[np.uint8]]]) -> None:
@@ -124,17 +128,13 @@ class Shipments:
 
         What has left of a row in this run before, number by number the same, is in the book already.
         """
-        same = "key = ?1 AND codes = ?3 AND version IN (SELECT version FROM shipments WHERE run = ?4)"
-        insert = f"INSERT OR IGNORE INTO sent SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM sent WHERE {same})"
+        same = "s.key = l.key AND s.codes = l.codes AND s.version IN (SELECT version FROM shipments WHERE run = ?2)"
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
             if _entered(db, run_id, shipment):
                 return
             _enter(db, run_id, shipment)
-            for keys, values in batches:
-                rows = zip(keys, values, strict=True)
-                about = (shipment.version, shipment.run)
-                db.executemany(insert, ((key.tobytes(), about[0], row.tobytes(), about[1]) for key, row in rows))
+            _send(db, shipment, batches, f"WHERE NOT EXISTS (SELECT 1 FROM sent s WHERE {same})")
 
     def extend(self, run_id: str, shipment: Shipment, keys: Keys, values: NDArray[np.uint8]) -> None:
         """Write down that a few more rows are about to leave in a shipment that goes on, as while a party serves.
@@ -160,7 +160,7 @@ class Shipments:
             left = _left(db, keys)
         found: dict[str, dict[str, NDArray[Any]]] = {"embedding": {}, "groups": {}}
         for version, (kind, at, raw) in left.items():
-            values = np.frombuffer(b"".join(raw), np.uint8 if kind == "embedding" else np.int64).reshape(len(at), -1)
+            values = np.frombuffer(raw, np.uint8 if kind == "embedding" else np.int64).reshape(len(at), -1)
             if kind == "groups":
                 block: NDArray[Any] = np.full((len(keys), values.shape[1]), -1, np.int64)
                 block[at] = values
@@ -230,13 +230,35 @@ def _enter(db: sqlite3.Connection, run_id: str, shipment: Shipment) -> None:
     db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, shipment.kind))
 
 
-def _left(db: sqlite3.Connection, keys: Keys) -> dict[str, tuple[str, list[int], list[bytes]]]:
-    """By version what has left of any of these rows: its kind, the places of these rows, and the bytes of each."""
-    place = {key.tobytes(): at for at, key in enumerate(keys)}
-    found = {}
-    for version, kind in db.execute("SELECT version, kind FROM shipments ORDER BY id").fetchall():
-        sent = db.execute("SELECT key, codes FROM sent WHERE version = ?", (version,))
-        mine = [(place[key], codes) for key, codes in sent if key in place]
-        if mine:
-            found[version] = (kind, [at for at, _ in mine], [codes for _, codes in mine])
+def _send(
+    db: sqlite3.Connection, shipment: Shipment, batches: Iterable[tuple[Keys, NDArray[Any]]], which: str = ""
+) -> None:
+    """Enter the values of rows, of which some may be left out, in SQL.
+
+    In the order of their keys: in any other each is on another page of a large file, and most of the time goes there.
+    """
+    db.execute("CREATE TEMP TABLE leaving (key BLOB, codes BLOB)")
+    for keys, values in batches:
+        raw, codes, size = keys.tobytes(), values.tobytes(), values[:1].nbytes
+        each = ((raw[16 * at : 16 * at + 16], codes[size * at : size * at + size]) for at in range(len(keys)))
+        db.executemany("INSERT INTO temp.leaving VALUES (?, ?)", each)
+    about = (shipment.version, shipment.run) if which else (shipment.version,)
+    every = f"SELECT key, ?1, codes FROM temp.leaving l {which} ORDER BY key, rowid"
+    db.execute(f"INSERT OR IGNORE INTO sent {every}", about)
+    db.execute("DROP TABLE temp.leaving")
+
+
+def _left(db: sqlite3.Connection, keys: Keys) -> dict[str, tuple[str, NDArray[np.intp], bytes]]:
+    """By version what has left of any of these rows: its kind, the places of these rows, and the bytes of them all."""
+    versions = db.execute("SELECT version, kind FROM shipments ORDER BY id").fetchall()
+    place, found = Places(keys) if versions else None, {}
+    for version, kind in versions:
+        assert place is not None
+        sent, rows, raw = db.execute("SELECT key, codes FROM sent WHERE version = ?", (version,)), [], bytearray()
+        while some := sent.fetchmany(_SOME):
+            at = place.of(key for key, _ in some)
+            rows.append(at[at >= 0])
+            raw += b"".join(codes for (_, codes), here in zip(some, at.tolist(), strict=True) if here >= 0)
+        if raw:
+            found[version] = (kind, np.concatenate(rows), bytes(raw))
     return found

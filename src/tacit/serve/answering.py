@@ -26,7 +26,7 @@ from tacit.serve.account import Account, Marks
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
 from tacit.serve.online import Log, Metrics
-from tacit.serve.rows import Rows
+from tacit.serve.rows import FileRows, Rows
 from tacit.serve.tokens import Directory, token_key, tokens_of
 from tacit.wire.codec import control
 
@@ -60,11 +60,13 @@ class Rate:
 
 @dataclass(frozen=True)
 class _Known:
-    """The rows that can be asked for: their ids, the hashes of these, and where a token leads."""
+    """The rows that can be asked for: their ids, the hashes of these, where a token leads, and what is in memory."""
 
     ids: pl.DataFrame
     hashes: NDArray[np.uint8]
     places: Directory
+    held: pl.DataFrame | None  # a file's columns, as the model takes them; None where each row is fetched
+    rows: NDArray[np.int64]  # of that
 
 
 class Answering:
@@ -114,10 +116,12 @@ class Answering:
 
     def refresh(self) -> None:
         """Look which rows there are now."""
-        ids = self._rows.ids()
+        table = self._rows.held() if isinstance(self._rows, FileRows) else None
+        ids = self._rows.ids() if table is None else table.select(self._columns)
+        held = None if table is None else table.select(self._embedder.columns)
         found = read_ids(ids, self._columns)
-        tokens = tokens_of(self._key, found.hashes)
-        self._known = _Known(ids[found.rows], found.hashes, Directory(tokens, np.arange(len(found))))
+        places = Directory(tokens_of(self._key, found.hashes), np.arange(len(found)))
+        self._known = _Known(ids[found.rows], found.hashes, places, held, found.rows)
 
     def refresh_until(self, over: threading.Event) -> None:
         """The same every few minutes, or when `again` is set; where it fails, what was known stays known."""
@@ -180,7 +184,10 @@ class Answering:
         can only measure times.
         """
         others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
-        ids = known.ids[np.concatenate([rows, others])]
+        places = np.concatenate([rows, others])
+        if known.held is not None:
+            return np.arange(len(rows)), self._embedder.embed(known.held[known.rows[places]])[: len(rows)]
+        ids = known.ids[places]
         table = self._rows.fetch(ids)
         if not len(table):
             return np.empty(0, np.intp), np.empty((0, self._embedder.width), np.uint8)

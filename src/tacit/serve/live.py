@@ -135,7 +135,8 @@ class LiveModel:
                 name: _stacked([row[place] for row in rows if not isinstance(row, str)])
                 for place, name in enumerate(self.partners)
             }
-            scores[joint] = self.scorer.score(table[joint], embeddings, joint)
+            mine = table[joint] if len(others) else table
+            scores[joint] = self.scorer.score(mine, embeddings, joint)
         if self.fallback and len(others):
             scores[others] = self.scorer.score(table[others], None, others)
         ends = np.cumsum([len(job.rows) for job in jobs])[:-1]

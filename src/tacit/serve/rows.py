@@ -119,10 +119,14 @@ class FileRows:
 
     def ids(self) -> pl.DataFrame:
         """See `Rows`."""
+        return self.held().select(*self._wanted.ids)
+
+    def held(self) -> pl.DataFrame:
+        """All rows as they are now, ids among the columns."""
         with self._reading:
             if file_facts(self._path) != self._held.facts:
                 self._held = self._read()
-            return self._held.ids
+            return self._held.table
 
     def fetch(self, ids: pl.DataFrame) -> pl.DataFrame:
         """See `Rows`."""

@@ -1,7 +1,7 @@
 """A linear score of columns: the smallest learner, which needs nothing beyond NumPy.
 
 A category counts as one column for each of its codes, a number as three; its parts are the columns' shares of the
-score.
+score. Where codes are many, those that few rows have share a weight.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tacit.one_shot.same_bits import in_blocks
 _SHRINKS = (1.0, 10.0, 100.0, 1000.0, 10000.0)
 _FOLDS = 4
 _BASES = 3  # of a number
+_MOST = 2000  # codes with a weight of their own, of all columns together: the work grows with their square
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,13 @@ class Linear:
         """Learn from the first `len(sent)` rows; how much to shrink is chosen on folds of them."""
         target = learnable(inputs, sent, mechanism, width)
         rows = table_of(inputs, self.name)[slice(len(sent))]
-        wanted = _indicators(target)
+        wanted, places = _indicators(target), _weighed(rows)
         fold = np.random.default_rng([seed, 2]).permutation(len(rows)) % _FOLDS
         sums = []
         for k in range(_FOLDS):
-            sums.append(_sums(rows, wanted, np.flatnonzero(fold == k)))
+            sums.append(_sums(rows, wanted, np.flatnonzero(fold == k), places))
             progress("adding up columns", k + 1, _FOLDS)
-        weights = _best(sums)
+        weights = _best(sums)[places]
         bare = LinearBottom(rows.cardinalities, weights, np.zeros((0, width)))
         shares = bare.shares(rows)
         scores = np.tile(np.eye(weights.shape[1]), (shares.shape[1] // weights.shape[1], 1))
@@ -145,17 +146,32 @@ def _indicators(target: Target) -> NDArray[np.float64]:
     return np.asarray(wanted - wanted.mean(axis=0))
 
 
-def _sums(inputs: Inputs, wanted: NDArray[np.float64], chosen: NDArray[np.intp]) -> Sums:
+def _weighed(inputs: Inputs) -> NDArray[np.intp]:
+    """For each code of each column, and each basis of each number, the place of its weight."""
+    codes = inputs.categorical.numpy()
+    often = [np.bincount(codes[:, place], minlength=size) for place, size in enumerate(inputs.cardinalities)]
+    least = 0
+    while sum(int((times >= least).sum()) for times in often) > _MOST:
+        least = max(1, 2 * least)
+    places, start = [], 0
+    for times in often:
+        common = times >= least
+        places.append(start + np.where(common, common.cumsum() - 1, common.sum()))
+        start = int(places[-1].max(initial=start - 1)) + 1
+    return np.concatenate([*places, start + np.arange(_BASES * inputs.numeric.shape[1])]).astype(np.intp)
+
+
+def _sums(inputs: Inputs, wanted: NDArray[np.float64], chosen: NDArray[np.intp], places: NDArray[np.intp]) -> Sums:
     """X'X, X'y and y'y of some rows, a block at a time."""
-    starts = _places(inputs)
-    inner, outer = np.zeros((starts[-1], starts[-1])), np.zeros((starts[-1], wanted.shape[1]))
+    starts, size = _places(inputs), int(places.max(initial=-1)) + 1
+    inner, outer = np.zeros((size, size)), np.zeros((size, wanted.shape[1]))
     for block in np.array_split(chosen, max(1, len(chosen) // 8192)):
-        design, every = np.zeros((len(block), starts[-1])), np.arange(len(block))
+        design, every = np.zeros((len(block), size)), np.arange(len(block))
         codes, numbers = inputs.categorical.numpy()[block], inputs.numeric.numpy()[block]
         for place, start in enumerate(starts[: codes.shape[1]]):
-            design[every, start + codes[:, place]] = 1
+            design[every, places[start + codes[:, place]]] = 1
         for place, start in enumerate(starts[codes.shape[1] : -1]):
-            design[:, start : start + _BASES] = _bases(numbers[:, place])
+            design[:, places[start : start + _BASES]] = _bases(numbers[:, place])
         inner += design.T @ design
         outer += design.T @ wanted[block]
     return inner, outer, float((wanted[chosen] ** 2).sum())

@@ -25,6 +25,7 @@ from tacit.one_shot.learn import FILE
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import mixed
 
+_BLOCK = 1 << 18  # rows that are in memory at once; a multiple of what goes through the trees together
 _SAMPLE = 20_000  # rows from which directions are worked out
 _MANY_CODES = 64  # from here on the order of a column's codes says nothing to a tree
 _MOST_TREES = 1600  # of all folds and classes together: directions of more take longer than the trees
@@ -50,9 +51,13 @@ class TreesBottom:
 
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        table = matrix(table_of(inputs, self.name))
-        blocks = [mixed(values, self.mix) for values in self.forest.values(table, threads)]
-        return np.concatenate(blocks) if blocks else np.zeros((0, self.width), dtype=np.float32)
+        rows, found = table_of(inputs, self.name), np.empty((len(inputs), self.width), dtype=np.float32)
+        for start in range(0, len(rows), _BLOCK):  # never all of a large table in memory
+            table = matrix(rows[start : start + _BLOCK])
+            found[start : start + _BLOCK] = np.concatenate(
+                [mixed(values, self.mix) for values in self.forest.values(table, threads)]
+            )
+        return found
 
     def save(self, folder: Path) -> None:
         """Write LightGBM's own text of the trees, and the matrix as JSON."""
