@@ -160,7 +160,8 @@ class _Watched:
         part = self._verb
         if part == "train":
             with suppress(OSError, ValueError):
-                part = json.loads(self._status.read_text()).get("part", "starting")
+                status = json.loads(self._status.read_text())
+                part = "waiting" if status["state"] == "waiting" else status.get("part", "starting")
         now = time.monotonic()
         self._parts[part] = self._parts.get(part, 0.0) + now - self._last
         self._last = now

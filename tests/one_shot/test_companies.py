@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 
+from tacit.company import one_shot_label
 from tacit.company.align import aligned
 from tacit.company.one_shot_common import every_row, own_inputs
 from tacit.company.one_shot_features import _row_keys
@@ -307,3 +308,17 @@ def test_a_network_learns_without_labels_from_all_rows_that_its_owner_has(compan
     assert (len(every), len(known)) == (1800, 1500)
     assert all(torch.equal(a[:1500], b) for a, b in zip(every.tensors, known.tensors, strict=True))
     assert (companies.run("airport") / "inputs of all rows").exists(), "it learnt from them"
+
+
+def test_a_head_learns_from_a_sample(tmp_path):
+    """Which is drawn from rows that have a label, the same when the run goes on."""
+    companies = Companies(tmp_path, table(900))
+    companies.set("airline", "limit = 0.75", LABEL, "head.sample = 300\n")
+    companies.align()
+    outcome = sound(companies.train())["airline"]
+    assert outcome.figures["test_auc"] > outcome.alone["test_auc"]
+    known = np.arange(1000) % 3 > 0
+    rows = one_shot_label._learnt_from(known, 300, seed=1)
+    assert len(np.unique(rows)) == 300
+    assert known[rows].all()
+    assert one_shot_label._learnt_from(known, 10_000, seed=1) == slice(1000)

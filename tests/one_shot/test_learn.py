@@ -175,3 +175,17 @@ def test_wrong_use_is_named(made_up, tmp_path):
         learner("linear").fit(made_up.inputs, made_up.sent + 1, made_up.coin, 1)
     with pytest.raises(DataError, match="no bottom"):
         load_bottom(tmp_path)
+
+
+def test_rare_codes_of_a_wide_table_share_a_weight():
+    """A line over 60,000 codes learns those that many rows have, and takes no memory for the square of all."""
+    draw = np.random.default_rng(0)
+    often, rare = draw.integers(20, size=4000), draw.integers(60_000, size=4000)
+    inputs = Inputs(torch.from_numpy(np.stack([often, rare], axis=1)), torch.zeros(4000, 0), (20, 60_000))
+    labels = (often < 10).astype(np.int64)
+    coin = flips(0.9)
+    sent = Coins(bytes(range(32)), column="y", definition="", epoch=0).draw(coin, counted_keys(np.arange(4000)), labels)
+    bottom = learner("linear").fit(inputs, sent, coin, 1)
+    assert roc_auc_score(labels, bottom.embed(inputs)[:, 0]) > 0.99
+    weights = bottom.weights[20:, 0]
+    assert len(np.unique(weights)) < 2000

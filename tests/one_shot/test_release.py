@@ -305,3 +305,16 @@ def test_rows_that_never_vary_are_refused():
     same = Inputs(torch.zeros(1000, 1, dtype=torch.int64), torch.zeros(1000, 1), (2,))
     with pytest.raises(UsageError, match="nothing to hide"):
         attack_release(np.zeros((1000, 1), np.uint8), same, Columns(("a",), ("b",)), train=800)
+
+
+def test_many_codes_of_a_column_do_not_hide_what_others_open():
+    """As in the sum of two codes above, with a column of more codes than the network tells apart."""
+    inputs = rows()
+    many = np.random.default_rng(4).integers(3000, size=ROWS)
+    many[many > 1500] = 7  # one that many rows have
+    codes = torch.cat([inputs.categorical[:, 1:], torch.from_numpy(many)[:, None]], dim=1)
+    inputs = replace(inputs, categorical=codes, cardinalities=(4, 3000))
+    code = (codes[:, 0].numpy() + ranks(inputs.numeric[:, 1].numpy(), 4)[:, 0]) % 4 * 60
+    columns = Columns(("kind", "many"), ("a", "b", "c"))
+    found = attack_release(code.astype(np.uint8)[:, None], inputs, columns, train=TRAIN)
+    assert of(found, "kind", "category 2", given=True).read.low > 0.5

@@ -11,6 +11,7 @@ import torch
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import UsageError
+from tacit.one_shot import releasing
 from tacit.one_shot.forms import Coding, Form, shown
 from tacit.one_shot.learn.own import own
 from tacit.one_shot.releasing import Home, above_floor, release
@@ -108,3 +109,19 @@ def test_withheld_columns_are_not_shown():
         shown(rows, columns, ["mind"])
     with pytest.raises(UsageError, match="no column is left"):
         shown(rows, columns, columns.names)
+
+
+def test_of_many_rows_label_free_embeddings_are_compared_on_some(world, monkeypatch):
+    """The same is decided, and what leaves is of all rows."""
+    home, sent = world
+    monkeypatch.setattr(releasing, "_MANY", 900)
+    some, places = home.some(900)
+    assert len(some.rows) == len(places) == 900
+    assert torch.equal(some.rows.numeric, home.rows.numeric[torch.from_numpy(places)])
+    assert some.train == (places < home.train).sum()
+    made, first = learnt(home, sent, Beside())
+    found = above_floor(first, made, sent, COIN, home)
+    assert found.bottom.name in {"pca", "waist", "clusters"}
+    assert len(found.codes) == 1000
+    made, first = learnt(home, sent, First())
+    assert above_floor(first, made, sent, COIN, home) is first

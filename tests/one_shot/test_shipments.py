@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import StorageError
+from tacit.one_shot import shipments
 from tacit.one_shot.shipments import Shipment, Shipments, version_of
 
 KEYS = np.arange(6 * 16, dtype=np.uint8).reshape(6, 16)
@@ -94,3 +95,25 @@ def test_a_book_of_an_earlier_version_is_refused(tmp_path):
         db.execute("CREATE TABLE shipments (id INTEGER PRIMARY KEY, run_id TEXT UNIQUE NOT NULL)")
     with pytest.raises(StorageError, match="earlier version"):
         Shipments(tmp_path)
+
+
+def test_many_rows_in_no_order_come_back_as_they_went(tmp_path, monkeypatch):
+    """However they are entered, and read some at a time; of rows that leave a second time only what is new counts."""
+    monkeypatch.setattr(shipments, "_SOME", 100)
+    draw, book = np.random.default_rng(3), Shipments(tmp_path)
+    keys, values = (
+        draw.integers(256, size=(1000, 16), dtype=np.uint8),
+        draw.integers(256, size=(1000, 3), dtype=np.uint8),
+    )
+    book.enter("one", keys[:600], shipment("a", 600), values[:600])
+    about = replace(shipment("b", 500), run="run a")
+    book.add("two", about, [(keys[at : at + 50], values[at : at + 50]) for at in range(500, 1000, 50)])
+    left = book.before(keys, "new").embeddings
+    assert np.array_equal(left["a"][:600, 1:], values[:600])
+    assert (left["a"][:, 0] == np.where(np.arange(1000) < 600, 255, 0)).all()
+    assert np.array_equal(left["b"][600:, 1:], values[600:])
+    assert not left["b"][:600].any(), "these had left in this run, with the same numbers"
+    mixed = draw.permutation(1000)[:300]
+    assert np.array_equal(
+        book.before(keys[mixed], "new").of(np.arange(50, 90)).embeddings["a"], left["a"][mixed[50:90]]
+    )

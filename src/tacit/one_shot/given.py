@@ -22,6 +22,7 @@ Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 _BINS = 64  # of a number, as the network sees it beside the number itself
+_MOST = 1024  # levels of a category, as the network sees it: codes that fewer known rows have than others share one
 _CODES = 100  # of a category that lines see one by one: the first ones
 _RIDGE = 1e-4  # times the number of rows
 _TIMES, _ENOUGH = 4, 32_000  # how often a row is learnt from at most, each time with other columns hidden; and rows
@@ -110,7 +111,9 @@ class _View:
         inputs = questions.inputs
         self.level, self.codes, self.numeric = level, inputs.categorical.numpy(), inputs.numeric.numpy()
         self.cuts = np.quantile(self.numeric[fit], np.arange(1, _BINS) / _BINS, axis=0)  # (cuts, columns)
-        self.sizes = (*(LEVELS,) * level.shape[1], *inputs.cardinalities, *(_BINS,) * self.numeric.shape[1])
+        sizes = [min(size, _MOST) for size in inputs.cardinalities]
+        self.levels = [_levels(self.codes[fit, place], size) for place, size in enumerate(inputs.cardinalities)]
+        self.sizes = (*(LEVELS,) * level.shape[1], *sizes, *(_BINS,) * self.numeric.shape[1])
         self.plain = level.shape[1] + self.numeric.shape[1]
         of, self.count = questions.columns_of()
         numbers, codes = np.split(of, [self.numeric.shape[1]])
@@ -138,5 +141,22 @@ class _View:
         bins = np.empty(numbers.shape, dtype=np.float32)
         for place in range(numbers.shape[1]):
             bins[:, place] = np.searchsorted(self.cuts[:, place], numbers[:, place])
-        parts = [z, self.codes[rows].astype(np.float32), bins, z / (LEVELS / 2) - 1, np.clip(numbers, -8, 8)]
+        codes = self.codes[rows].astype(np.float32)
+        for place, levels in enumerate(self.levels):
+            if levels is not None:
+                codes[:, place] = levels[self.codes[rows, place]]
+        parts = [z, codes, bins, z / (LEVELS / 2) - 1, np.clip(numbers, -8, 8)]
         return torch.from_numpy(np.concatenate(parts, axis=1))
+
+
+def _levels(known: NDArray[np.integer], size: int) -> NDArray[np.intp] | None:
+    """The level of each code of a column with many: those that most known rows have first, the others share the last.
+
+    None where each code is its own.
+    """
+    if size <= _MOST:
+        return None
+    common = np.argsort(-np.bincount(known, minlength=size), kind="stable")[: _MOST - 1]
+    levels = np.full(size, _MOST - 1, np.intp)
+    levels[common] = np.arange(len(common))
+    return levels
