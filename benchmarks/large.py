@@ -82,8 +82,10 @@ def _set_up(root: Path, rows: int) -> tuple[Path, Path]:
         numbers = [f"n{place}" for place in range(_NUMBERS + _OWN)]
         own = f'label = "y"\nnumeric = {json.dumps(numbers[_NUMBERS:])}'
         theirs = f"categorical = {json.dumps(codes)}\nnumeric = {json.dumps(numbers[:_NUMBERS])}"
-        each = (("shop", "label", "listen", "limit = 0.6\nodds = 3.0", "head.sample", own),)
-        each += (("paper", "features", "connect", "", "learn.sample", theirs),)
+        each = (
+            ("shop", "label", "listen", "limit = 0.6\nodds = 3.0", "head.sample", own),
+            ("paper", "features", "connect", "", "learn.sample", theirs),
+        )
         for path, (name, role, where, limits, learn, columns) in zip(sides, each, strict=True):
             create(path, role="label" if role == "label" else "features", name=name)
             (path / "contract.toml").write_text(_CONTRACT.format(rows=rows))

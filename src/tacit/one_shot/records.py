@@ -64,8 +64,9 @@ class Places:
 def sealed(secret: bytes, run_id: str, parameters: str, keys: Keys, sent: NDArray[Any]) -> str:
     """What only the secret's owner can make of a release: a row of it that was changed by hand is noticed."""
     whole = hashlib.sha256()
-    for part in (run_id.encode(), parameters.encode(), np.ascontiguousarray(keys), np.ascontiguousarray(sent)):
-        whole.update(memoryview(part).nbytes.to_bytes(8, "big"))
+    arrays = (np.ascontiguousarray(each).data for each in (keys, sent))  # views: a copy of many rows is large
+    for part in (memoryview(run_id.encode()), memoryview(parameters.encode()), *arrays):
+        whole.update(part.nbytes.to_bytes(8, "big"))
         whole.update(part)
     return hmac.digest(secret, b"release" + whole.digest(), "sha256").hex()
 

@@ -172,6 +172,7 @@ def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism
 
 
 def _rival(floor: Floor, form: Form, home: Home) -> Released:
+    assert isinstance(home.shown, Inputs)
     z = floor.embed(home.shown, threads=home.threads)
     coding = home.coding(floor, z, form)
     return Released(floor, coding, coding.codes(z, home.secret), None)

@@ -71,10 +71,8 @@ class Before:
 
     def of(self, rows: NDArray[np.intp]) -> Before:
         """The same of some of the rows."""
-        numbers, groups = (
-            {version: block[rows] for version, block in kind.items()} for kind in (self.embeddings, self.groups)
-        )
-        return Before(self.run_id, numbers, groups)
+        numbers = {version: block[rows] for version, block in self.embeddings.items()}
+        return Before(self.run_id, numbers, {version: block[rows] for version, block in self.groups.items()})
 
     def besides(self, *leaving: NDArray[Any] | None) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
         """Numbers and groups, all versions side by side, but for those that are about to leave; None for none."""
