@@ -125,14 +125,20 @@ class Encoder:
         require(table, self.columns.names)
         ranks = self.ranks or (None,) * len(self.vocabularies)
         named = zip(self.columns.categorical, self.vocabularies, ranks, strict=True)
-        measured = zip(numbers(table, self.columns, rows), self.statistics, strict=True)
+        measured = _stack(numbers(table, self.columns, rows), len(table), "float64")
         codes = [_codes(table[name], known, rank, self.coding.missing) for name, known, rank in named]
-        scaled = [_scaled(values, *learnt, self.coding.scaling) for values, learnt in measured]
         return Inputs(
-            categorical=_stack(codes, len(table), self.coding.dtype),
-            numeric=_stack(scaled, len(table), "float32"),
+            categorical=torch.from_numpy(_stack(codes, len(table), self.coding.dtype)),
+            numeric=torch.from_numpy(self._scaled(measured).astype(np.float32)),
             cardinalities=self.cardinalities,
         )
+
+    def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        shift, spread = np.array(self.statistics, np.float64).reshape(-1, 2).T
+        if self.coding.scaling == "range":
+            with np.errstate(over="ignore"):  # far beyond a tiny range is its end
+                return np.clip((np.nan_to_num(values, nan=0.0) - shift) / spread, 0.0, 1.0)
+        return np.nan_to_num((values - shift) / spread, nan=0.0)
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -193,19 +199,12 @@ def _code(value: Any, known: pl.Series, ranks: NDArray[np.int32] | None, missing
     return (place if ranks is None else int(ranks[place])) + missing + 1
 
 
-def _scaled(values: NDArray[np.float64], shift: float, spread: float, scaling: Scaling) -> NDArray[np.float64]:
-    if scaling == "range":
-        with np.errstate(over="ignore"):  # far beyond a tiny range is its end
-            return np.clip((np.nan_to_num(values, nan=0.0) - shift) / spread, 0.0, 1.0)
-    return np.nan_to_num((values - shift) / spread, nan=0.0)
-
-
-def _stack(columns: Sequence[NDArray[np.generic]], rows: int, dtype: str) -> Tensor:
-    """Columns side by side as one row-major tensor; no columns give a tensor of width 0."""
+def _stack(columns: Sequence[NDArray[np.generic]], rows: int, dtype: str) -> NDArray[Any]:
+    """Columns side by side, row by row; no columns give a width of 0."""
     table = np.empty((rows, len(columns)), dtype=dtype)
     for place, column in enumerate(columns):
         table[:, place] = column
-    return torch.from_numpy(table)
+    return table
 
 
 def _row_numbers(rows: Rows, count: int) -> NDArray[np.intp]:
